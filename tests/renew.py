@@ -50,10 +50,10 @@ class Generated:
 
 
 JUDGED = "conformance/service"
-MATRIX, STRANGERS = f"{JUDGED}/mutation_matrix.csv", f"{JUDGED}/strangers_matrix.csv"
+MATRIX, INDEPENDENT = f"{JUDGED}/mutation_matrix.csv", f"{JUDGED}/independent_matrix.csv"
 GUIDE, SPEED = "x402sim/guide", "tests/bench/speed.md"
 PAGES = f"{GUIDE}/*.md {GUIDE}/*.json {GUIDE}/*.ts"
-JUDGE = f"strangers --new --csv {STRANGERS}; strangers.page; mutants --new --csv {MATRIX}"
+JUDGE = f"independent --new --csv {INDEPENDENT}; independent.page; mutants --new --csv {MATRIX}"
 GENERATED = {
     "golden": Generated("golden journals", 0.1, "tests/golden/*", "scenarios.golden"),
     "picture": Generated("the README's plot", 0.1, "scenarios/replay.png", "house.picture"),
@@ -66,11 +66,11 @@ GENERATED = {
     "demands": Generated("the page of demands", 0.1, f"{JUDGED}/demands.md", "suite.demands"),
     "interop": Generated("the guide's other programs", 0.1, f"{GUIDE}/facilitator.md", "interop"),
     "mutants": Generated("the matrix of mutants", 10, MATRIX, f"mutants --csv {MATRIX}"),
-    "strangers": Generated(
-        "the matrix of strangers, and its page",
+    "independent": Generated(
+        "the matrix of independent implementations, and its page",
         5,
-        f"{STRANGERS} {JUDGED}/strangers.md",
-        f"strangers --csv {STRANGERS}; strangers.page",
+        f"{INDEPENDENT} {JUDGED}/independent.md",
+        f"independent --csv {INDEPENDENT}; independent.page",
     ),
     "cases": Generated(
         "the pages of payers, facilitators and servers",

@@ -1,6 +1,6 @@
 """What the suite says of services of which is known what is wrong: verdicts, and their matrix.
 
-`tests/mutants` and `tests/strangers` have such services, and a command each that judges them.
+`tests/mutants` and `tests/independent` have such services, and a command each that judges them.
 """
 
 import argparse
@@ -154,9 +154,9 @@ def _line(it: object) -> bytes:
 def _programs() -> str:
     """Return a digest of all that a verdict depends on."""
     digest = hashlib.sha256()
-    for folder in ("x402sim", "conformance/service", "tests/mutants", "tests/strangers"):
+    for folder in ("x402sim", "conformance/service", "tests/mutants", "tests/independent"):
         for file in sorted((ROOT / folder).rglob("*")):
-            if file.suffix in (".py", ".js") or file.name == "strangers.toml":
+            if file.suffix in (".py", ".js") or file.name == "implementation.toml":
                 digest.update(file.read_bytes())
     return digest.hexdigest()
 

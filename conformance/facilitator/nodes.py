@@ -11,7 +11,7 @@ from x402sim.protocol.raw_transaction import read
 from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
-from x402sim.suite.facilitator.node import Call, Go, Twist, breaks, fails, hangs, late, on
+from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -30,7 +30,7 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.row import Violation
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import How, Reply
+from x402sim.suite.wire import How, Reply, late, says
 
 SEND = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 RECEIPT = ("eth_getTransactionReceipt",)
@@ -367,7 +367,7 @@ def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) 
         section="node",
         slug=slug,
         play=play,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=waits_s,
         demands=[
@@ -389,7 +389,7 @@ ROWS = [
     Row(
         section="node",
         slug="verify-down",
-        play=_verified(breaks(_502)),
+        play=_verified(says(_502)),
         absent=only(STANDARD, SAME),
         demands=_closed("The node is down: nothing is called valid"),
     ),
@@ -401,14 +401,14 @@ ROWS = [
     ),
     _row(
         "send-lost",
-        _settled(on(*SEND, do=breaks(_LOST, after=True))),
+        _settled(on(*SEND, do=says(_LOST, after=True))),
         "The node takes the transaction, and its answer is lost",
     ),
     Row(
         section="node",
         slug="send-error",
         play=_settled(on(*SEND, do=fails("internal error", after=True))),
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             hash_is_named(
@@ -418,7 +418,7 @@ ROWS = [
     ),
     _row(
         "send-late",
-        _settled(on(*SEND, do=late(4.0))),
+        _settled(on(*SEND, do=late(4.0, after=False))),
         "The node is four seconds late to take it",
         waits_s=4,
     ),
@@ -430,7 +430,7 @@ ROWS = [
     ),
     _row(
         "receipt-lost",
-        _settled(on(*RECEIPT, do=breaks(_502))),
+        _settled(on(*RECEIPT, do=says(_502))),
         "The node is down when the receipt is asked for",
         waits_s=10,
     ),
@@ -452,7 +452,7 @@ ROWS = [
         section="node",
         slug="receipt-lies",
         play=_receipt_lies,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
@@ -471,7 +471,7 @@ ROWS = [
         section="node",
         slug="hangs",
         play=_settled(hangs()),
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[_BOUND],
@@ -480,7 +480,7 @@ ROWS = [
         section="node",
         slug="dear",
         play=_dear,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             Demand(
@@ -494,7 +494,7 @@ ROWS = [
         section="chain",
         slug="not-mined",
         play=_not_mined,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
@@ -512,7 +512,7 @@ ROWS = [
         section="chain",
         slug="dropped",
         play=_dropped,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
@@ -526,7 +526,7 @@ ROWS = [
         section="chain",
         slug="replaced",
         play=_replaced,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
@@ -540,7 +540,7 @@ ROWS = [
         section="chain",
         slug="reverted",
         play=_reverted,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             Demand(
                 title="A transaction that reverted is no success",
@@ -566,7 +566,7 @@ ROWS = [
         section="chain",
         slug="undone",
         play=_undone,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             Demand(
@@ -591,7 +591,7 @@ ROWS = [
         section="chain",
         slug="moved-to-another-block",
         play=_elsewhere_in_the_chain,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             success_is_this_transfer(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tests.mutants import matrix
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import check_ids, complaint, judge_all, missed, others, sum_up
+from tests.mutants.judging import check_ids, complaint, judge_all, missed, others, sum_up
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict, main
 

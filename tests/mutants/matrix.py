@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests import verdicts as verdicts_of
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import check_ids
+from tests.mutants.judging import check_ids
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
 from x402sim.report.results import Outcome

@@ -9,7 +9,7 @@ from typing import Any
 from tests.house import ROOT, blocks
 from tests.mutants import required
 from tests.mutants.changes import into
-from tests.mutants.jury import complaint, judge_one
+from tests.mutants.judging import complaint, judge_one
 from tests.mutants.mutant import MUTANTS
 from x402sim.report.causes import LOSSES
 from x402sim.spec.ground import ours

@@ -16,7 +16,7 @@ from tests import verdicts
 from tests.campaign import at_length
 from tests.mutants import matrix
 from tests.mutants.honest import ALONE, HONEST, TOGETHER, together
-from tests.mutants.jury import check_ids, complaint, judge_one
+from tests.mutants.judging import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
 from x402sim.report.results import failures
@@ -26,10 +26,10 @@ from x402sim.suite.service.engine import all_checks
 
 HOW = "run python -m tests.renew --only check"
 ALL = "write it anew: python -m tests.renew --only mutants"
-# --- the jury ------------------------------------------------------------------------
+# --- the judgement ------------------------------------------------------------------------
 
 
-def test_the_jury_notices_a_suite_that_sees_nothing() -> None:
+def test_a_suite_that_sees_nothing_is_noticed() -> None:
     only_one = [check for check in all_checks() if check.id == "spec/4.5/llms-txt"]
     verdict = judge_one("ids-count-up", only_one)
     assert "is missed: there is no check" in complaint(verdict)

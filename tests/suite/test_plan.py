@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from tests.mutants.changes import all_of, overriding, setting
-from tests.mutants.jury import quiet
+from tests.mutants.judging import quiet
 from tests.suite.costs import FILE, counted
-from tests.suite.duo import Duo
+from tests.suite.deployment import Deployment
 from tests.suite.gateway import Gateway, running
 from x402sim import Settings, World
 from x402sim.clock import Clock
@@ -37,11 +37,11 @@ BUDGET = next(flag.default for flag in flags_of(Options) if flag.name == "budget
 @pytest.mark.waits
 @pytest.mark.thorough
 def test_no_case_signs_for_more_than_the_plan_says() -> None:
-    duo = Duo()
-    key = duo.key
+    deployment = Deployment()
+    key = deployment.key
 
     async def main() -> tuple[int, int, list[str], int]:
-        options = parse(duo.url, payer_key=key, budget="50")
+        options = parse(deployment.url, payer_key=key, budget="50")
         checks = [case for case in all_checks() if case.pays or case.deposits != "0"]
         wrong = []
         async with reach(options) as setting:
@@ -58,7 +58,7 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
     try:
         signed, planned, wrong, needed = asyncio.run(main())
     finally:
-        duo.close()
+        deployment.close()
     assert wrong == []
     assert 0 < signed <= planned == needed
     assert needed <= float(BUDGET) * 1_000_000, "the default budget fits the plan"
@@ -226,7 +226,7 @@ def test_a_case_is_late_if_it_waits_for_the_rest() -> None:
         assert case.late is (is_late and not has_waited), case.name
 
 
-def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:
+def test_the_time_of_a_request_is_not_that_of_the_first_one(deployment: Deployment) -> None:
     """The first one waits for a connection, and for a service that has just started."""
 
     class Cold(Gateway):
@@ -242,7 +242,7 @@ def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:
         async with reach(parse(url)) as setting:
             return (await examine(setting, all_checks())).seconds
 
-    with running(Cold(duo.url, api_key=None)) as gateway:
+    with running(Cold(deployment.url, api_key=None)) as gateway:
         assert asyncio.run(main(gateway.url)) < 60
 
 

@@ -15,7 +15,7 @@ from tests.campaign import at_length
 from tests.hostile.inputs import places, replaced
 from tests.mutants.changes import Change, all_of
 from tests.mutants.honest import own_target
-from tests.mutants.jury import judge_one
+from tests.mutants.judging import judge_one
 from tests.mutants.messages import Answer, Request, Serve, answer
 from tests.mutants.middleware import middleware, requests
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from tests.suite.duo import conformance, refused
+from tests.suite.deployment import conformance, refused
 from x402sim import LocalServer
 from x402sim.judging import judge
 from x402sim.report.results import Outcome

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.suite import by_hand
-from tests.suite.duo import Duo, conformance
+from tests.suite.deployment import Deployment, conformance
 from x402sim.suite.case import select
 from x402sim.suite.service.check import IDS_BEGIN
 from x402sim.suite.service.engine import all_checks
@@ -46,8 +46,10 @@ def test_needs_have_one_name_in_the_list_and_in_require() -> None:
     assert max(map(len, done.stdout.splitlines())) < 80
 
 
-def test_a_skipped_id_carries_the_users_reason_even_if_a_need_is_missing(duo: Duo) -> None:
-    done = conformance(duo.url, "--skip", "5=later", "--only", "5,7,2.2/body", "--json")
+def test_a_skipped_id_carries_the_users_reason_even_if_a_need_is_missing(
+    deployment: Deployment,
+) -> None:
+    done = conformance(deployment.url, "--skip", "5=later", "--only", "5,7,2.2/body", "--json")
     reasons = {
         each["reason"] for each in done.report["results"] if each["id"].startswith("spec/5/")
     }

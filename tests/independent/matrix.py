@@ -1,4 +1,4 @@
-"""Judges the forms of strangers; their matrix says which defects are seen, by whose demands."""
+"""Judges the forms of independent implementations; their matrix says which defects are seen, by whose demands."""
 
 import csv
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tests import verdicts as verdicts_of
-from tests.strangers.stranger import Defect, World, running, strangers
+from tests.independent.implementation import Defect, World, implementations, running
 from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
 from x402sim.suite.case import matching
@@ -18,33 +18,37 @@ from x402sim.suite.service.engine import all_checks, folder
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.subject import SERVICE
 
-FILE = folder() / "strangers_matrix.csv"
-"""The matrix of all forms of all strangers, kept beside the checks."""
+FILE = folder() / "independent_matrix.csv"
+"""The matrix of all forms of all of them, kept beside the checks."""
 FIRST = ("service", "form", "kind", "section", "breaks", "seen_by_text", "seen_by_us", "why_not")
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One form of one stranger: with some of its legal choices, or with one of its defects."""
+    """One form of one implementation: with some of its legal choices, or with one of its defects."""
 
-    stranger: str
+    implementation: str
     choices: tuple[str, ...] = ()
     defect: str = ""
 
     @property
     def name(self) -> str:
         """Its name in the matrix."""
-        return f"{self.stranger}/{self.defect or '+'.join(self.choices) or 'as it is'}"
+        return f"{self.implementation}/{self.defect or '+'.join(self.choices) or 'as it is'}"
 
 
 def try_one(trial: Trial, ids: Sequence[str] = (), *, within: World) -> Verdict:
-    """Start a stranger within a world, and run the suite, or the checks of some ids."""
-    stranger, checks, elapsed = strangers()[trial.stranger], all_checks(), stopwatch()
+    """Start an implementation within a world, and run the suite, or the checks of some ids."""
+    implementation, checks, elapsed = (
+        implementations()[trial.implementation],
+        all_checks(),
+        stopwatch(),
+    )
     if ids:
         checks = [check for each in ids for check in matching(checks, each, IDS_BEGIN)]
-    with running(stranger, trial.choices, trial.defect, within=within) as place:
+    with running(implementation, trial.choices, trial.defect, within=within) as place:
         options = Options(
             base_url=place.url,
-            target=stranger.target_for(trial.choices),
+            target=implementation.target_for(trial.choices),
             world_url=place.world,
             restart=place.restart,
         )
@@ -53,16 +57,16 @@ def try_one(trial: Trial, ids: Sequence[str] = (), *, within: World) -> Verdict:
 
 
 def defect_of(name: str) -> Defect | None:
-    """Return the defect of a form, named "stranger/form"; None if the service is correct."""
+    """Return the defect of a form, named "implementation/form"; None if the service is correct."""
     service, _, form = name.partition("/")
-    return strangers()[service].defects.get(form)
+    return implementations()[service].defects.get(form)
 
 
 def complaint(verdict: Verdict) -> str:
     """Say what is wrong with the suite, given its verdict; empty if nothing is."""
     defect = defect_of(verdict.name)
     if defect is None:
-        is_loose = strangers()[verdict.name.partition("/")[0]].is_loose
+        is_loose = implementations()[verdict.name.partition("/")[0]].is_loose
         return "" if is_loose else verdict.alarms()
     if verdict.ids:
         return ""  # its row holds

@@ -1,4 +1,4 @@
-"""The jury: runs the suite against mutants and honest services, and judges its verdicts."""
+"""Runs the suite against mutants and honest services, and judges its verdicts."""
 
 import logging
 import os

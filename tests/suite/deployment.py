@@ -11,7 +11,7 @@ from tests.serve.driver import Running
 from x402sim.cli import app
 
 
-class Duo:
+class Deployment:
     """A world without a service, and a service that uses it; the wallet may be the merchant, too."""
 
     def __init__(self, *, one_account: bool = False) -> None:
