@@ -196,7 +196,7 @@ class AtWork:
 async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session that had enough left a moment ago."""
     session_id, price_base = (
-        request.headers.get("x-session-id", ""),
+        request.session_id,
         service.env.quote_price_base,
     )
     if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
@@ -231,7 +231,7 @@ async def authorizations_side_by_side(
     service: Service, request: Request, serve: Serve,
 ) -> Answer:  # fmt: skip
     """An authorization sent at once for two payment ids pays for both."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     if request.path != PAY or auth is None:
         return await serve(ids.of(request))
     key = auth.from_.hex() + auth.nonce.hex()
@@ -250,7 +250,7 @@ async def debits_overwrite(
     at_work: AtWork, service: Service, request: Request, serve: Serve
 ) -> Answer:
     """Debit one of the requests sent at once."""
-    session_id = request.headers.get("x-session-id", "")
+    session_id = request.session_id
     if service.store.sessions.get(session_id) is None:
         return await serve(request)
     with at_work.on(session_id) as is_second:
@@ -305,7 +305,7 @@ async def payers_side_by_side(
     _: Service, request: Request, serve: Serve,
 ) -> Answer:  # fmt: skip
     """Payments of two payers for one payment id, sent at once, are both settled."""
-    auth, payment_id = authorization(request.field("paymentHeader")), request.field("paymentId")
+    auth, payment_id = request.authorization, request.field("paymentId")
     payer = bytes(auth.from_) if auth else b""
     is_other = payers.setdefault(payment_id, payer) != payer
     with at_work.on(payment_id) as is_second:
@@ -323,7 +323,7 @@ async def access_for_the_last(
     """Of two payments of one payer that are settled at once, one grants access."""
     if request.headers.get("x-payment-id") in lost:
         request = request.having(x_payment_id=None)
-    auth, payment_id = authorization(request.field("paymentHeader")), request.field("paymentId")
+    auth, payment_id = request.authorization, request.field("paymentId")
     if request.path != PAY or auth is None:
         return await serve(request)
     with at_work.on(auth.from_.hex()):
@@ -341,7 +341,7 @@ async def one_at_a_time(
     at_work: AtWork, service: Service, request: Request, serve: Serve
 ) -> Answer:
     """Of the requests with one payment id that are sent at once, one is served."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     with at_work.on(payment_id) as is_second:
         await service.clock.sleep(PAUSE_S)
         is_kept_out = is_second and bool(payment_id)
@@ -383,7 +383,7 @@ async def records_mixed_up(
     at_work: AtWork, payers: dict[str, str], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """The payer at work is a global variable: of payments sent at once, all are of the last."""
-    payment_id, auth = request.field("paymentId"), authorization(request.field("paymentHeader"))
+    payment_id, auth = request.field("paymentId"), request.authorization
     if request.path == PAY and auth is not None:
         with at_work.on("") as is_second:
             if is_second:

@@ -179,7 +179,7 @@ def good_once(world: World) -> World:
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
         reply = await serve(request)
         if reply.status == 200:
-            used.add(request.headers.get("x-payment-id", ""))
+            used.add(request.payment_id)
         return reply
 
     unused = [overriding(each, grants=grants) for each in ("entitlements", "payments")]
@@ -209,7 +209,7 @@ async def opens_what_came_back(
     opens: dict[str, str], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """Let a payment open the resource of the requirements that were sent with it, and no other."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     if opens.get(payment_id, request.path) != request.path:
         return await serve(request.having(x_payment_id=None))
     reply = await serve(request)

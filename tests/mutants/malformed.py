@@ -76,7 +76,7 @@ def is_unreadable(request: Request) -> bool:
 
 def is_late_for_64_bits(request: Request) -> bool:
     """Tell whether validBefore does not fit into a signed integer of 64 bits."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     return auth is not None and auth.valid_before > MAX_STORED
 
 
@@ -96,7 +96,7 @@ def in_order(request: Request) -> dict[str, Any]:
 def is_no_base64(request: Request) -> bool:
     """Tell whether a payment id in the headers is not base64."""
     try:
-        payment_id = request.headers.get("x-payment-id", "")
+        payment_id = request.payment_id
         base64.b64decode(payment_id.removeprefix("pay_"), b"-_", validate=True)
     except (binascii.Error, ValueError):
         return True

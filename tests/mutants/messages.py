@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import present
 from x402sim.protocol.messages import BadMessage, decode
 
 JSON = "application/json"
@@ -34,6 +36,21 @@ class Request:
         body = self.json
         found = body.get(name) if isinstance(body, dict) else None
         return found if isinstance(found, str) else ""
+
+    @property
+    def payment_id(self) -> str:
+        """The payment id with which it proves that it is paid; empty without one."""
+        return self.headers.get("x-payment-id", "")
+
+    @property
+    def session_id(self) -> str:
+        """The session by which it is paid; empty without one."""
+        return self.headers.get("x-session-id", "")
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """What the payment header of a settlement authorizes; None if it cannot be read."""
+        return present(self.field("paymentHeader")).authorization
 
     def having(self, **headers: str | None) -> "Request":
         """Return the request with other headers; None takes one out."""

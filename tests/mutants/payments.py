@@ -48,7 +48,7 @@ class OtherIds(dict[str, str]):
 
     def of(self, request: Request) -> Request:
         """Return a request as it is served."""
-        payment_id = request.headers.get("x-payment-id", "")
+        payment_id = request.payment_id
         return request.having(x_payment_id=self.get(payment_id, payment_id) or None)
 
 

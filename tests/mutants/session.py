@@ -22,7 +22,6 @@ from tests.mutants.mutant import Kind
 from tests.mutants.payments import (
     ALREADY_SETTLED,
     INVALID_SIGNATURE,
-    authorization,
     free,
     let_in,
     unlocked,
@@ -80,7 +79,7 @@ def sessions(claimed: Claimed) -> Change:
             return await claimed(service, budgets, request, reply) if has_proof else reply
 
         async def spend(service: Service, request: Request, serve: Serve) -> Answer:
-            session_id = request.headers.get("x-session-id", "")
+            session_id = request.session_id
             price_base = service.env.quote_price_base
             if session_id not in budgets or not budgets.debit(session_id, price_base):
                 return await serve(request)
@@ -194,7 +193,7 @@ def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
 async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session once more although its budget is spent."""
     reply = await serve(request)
-    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    found = service.store.sessions.get(request.session_id)
     is_spent = reply.status == 402 and found is not None and found.status == "active"
     return await serve(free(request)) if is_spent else reply
 
@@ -221,7 +220,7 @@ a_dearer_market = all_of(
 
 def has_expired(service: Service, request: Request) -> bool:
     """Tell whether a request names a session whose time has passed."""
-    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    found = service.store.sessions.get(request.session_id)
     return found is not None and found.expires_ms <= service.clock.now_ms()
 
 
@@ -369,7 +368,7 @@ def small_orders(world: World) -> World:
     """A session is not debited for an order of less than 10 dollars."""
 
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        order, session_id = request.json, request.headers.get("x-session-id", "")
+        order, session_id = request.json, request.session_id
         found = service.store.sessions.get(session_id)
         is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
         is_open = found is not None and found.status == "active" and found.remaining > 0
@@ -429,7 +428,7 @@ async def paid_back(service: Service, request: Request, serve: Serve) -> Answer:
     """A deposit that was refused for its signature is paid back, though it was never paid."""
     reply = await serve(request)
     terms = service.issuer.read(request.field("paymentId"))
-    asked = authorization(request.field("paymentHeader"))
+    asked = request.authorization
     if reply.error == INVALID_SIGNATURE and terms and asked and terms.resource == SESSIONS:
         setup, now_s = service.env, service.clock.now_s()
         auth = replace(
@@ -468,7 +467,7 @@ session("deposit-in-32-bits", "4.4/deposit-flow",
 
 def is_large(request: Request) -> bool:
     """Tell whether a settlement is of more base units than 32 bits hold."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     return auth is not None and 2**32 < auth.value < 2**63
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.campaign import at_length
+from tests.suite.cases import with_ids
 from tests.suite_payer.payer import Payer
 from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
@@ -146,9 +147,7 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
 
 
 def cases(ids: str) -> list[PayerCase]:
-    found = [case for case in all_cases() if case.id in ids.split()]
-    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
-    return found
+    return with_ids(all_cases(), ids)
 
 
 PATIENCE_S = {"no limits": 5, "never stops": 3}

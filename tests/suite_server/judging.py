@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.suite.cases import with_ids
 from tests.suite_server.shop import Shop, shop
 from x402sim.suite.row import Found, RoomCase, RoomKind, Violation, by_play
 from x402sim.suite.server.payment import Dialect
@@ -125,7 +126,5 @@ def broken(
 
 
 def cases(ids: str) -> list[RoomCase]:
-    """Return the cases with these ids, with blanks between them."""
-    found = [case for case in all_cases() if case.id in ids.split()]
-    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
-    return found
+    """Return the cases with these ids, with spaces between them."""
+    return with_ids(all_cases(), ids)
