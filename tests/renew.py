@@ -53,7 +53,7 @@ JUDGED = "conformance/service"
 MATRIX, INDEPENDENT = f"{JUDGED}/mutation_matrix.csv", f"{JUDGED}/independent_matrix.csv"
 GUIDE, SPEED = "x402sim/guide", "tests/bench/speed.md"
 PAGES = f"{GUIDE}/*.md {GUIDE}/*.json {GUIDE}/*.ts"
-JUDGE = f"independent --new --csv {INDEPENDENT}; independent.page; mutants --new --csv {MATRIX}"
+JUDGE = "independent --new --csv; independent.page; mutants --new --csv"
 GENERATED = {
     "golden": Generated("golden journals", 0.1, "tests/golden/*", "scenarios.golden"),
     "picture": Generated("the README's plot", 0.1, "scenarios/replay.png", "house.picture"),
@@ -65,12 +65,12 @@ GENERATED = {
     "costs": Generated("what each check costs", 0.1, f"{JUDGED}/costs.json", "suite.costs"),
     "demands": Generated("the page of demands", 0.1, f"{JUDGED}/demands.md", "suite.demands"),
     "interop": Generated("the guide's other programs", 0.1, f"{GUIDE}/facilitator.md", "interop"),
-    "mutants": Generated("the matrix of mutants", 10, MATRIX, f"mutants --csv {MATRIX}"),
+    "mutants": Generated("the matrix of mutants", 10, MATRIX, "mutants --csv"),
     "independent": Generated(
         "the matrix of independent implementations, and its page",
         5,
         f"{INDEPENDENT} {JUDGED}/independent.md",
-        f"independent --csv {INDEPENDENT}; independent.page",
+        "independent --csv; independent.page",
     ),
     "cases": Generated(
         "the pages of payers, facilitators and servers",

@@ -170,6 +170,7 @@ def main(
     complaint: Callable[[Verdict], str],
     line: Callable[[Verdict], str],
     score: Callable[[Sequence[Verdict]], list[str]],
+    file: Path,
     write: Callable[[Path, Sequence[Verdict]], None],
     check_ids: Collection[str],
 ) -> NoReturn:
@@ -177,11 +178,12 @@ def main(
 
     `names` has the words by which --only names each of them; `check_ids` are those that --check
     takes, and `judge` is called with the names and those ids. `lacking` says what --new means: the
-    names, and the ids, of which the kept matrix knows nothing yet. With --csv, an interrupted run
-    goes on where it stopped. Exit code 1: there was a complaint.
+    names, and the ids, of which the kept matrix, `file`, knows nothing yet. With --csv, an
+    interrupted run goes on where it stopped. Exit code 1: there was a complaint.
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.{package}")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix; what was not judged stays in it")  # fmt: skip
+    parser.add_argument("--csv", type=Path, metavar="FILE", nargs="?", const=file,
+                        help=f"write the matrix [{file.name}]; what was not judged stays in it")  # fmt: skip
     parser.add_argument("--only", action="append", metavar="NAME", help="repeatable")
     parser.add_argument("--check", action="append", metavar="ID", default=[],
                         help="judge by this id only, in two minutes; repeatable")  # fmt: skip

@@ -1,5 +1,5 @@
 """A node that fails, lies, hangs or is late, and its blocks: success means this transfer, on the
-chain, once; what may still be mined is said as pending, with its hash.
+chain, once; what may still be mined is answered as pending, with its hash.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ async def _receipt_lies(play: Play) -> Observed:
 
 
 async def _not_mined(play: Play) -> Observed:
-    """Nothing is mined until it has answered; then it is, and the same payment is asked again."""
+    """Nothing is mined until it has answered; then it is, and the same payment is sent again."""
     draft = await play.draft()
     async with unmined(play):
         answer = await play.settle(draft, patience_s=LONG_S)
@@ -234,7 +234,7 @@ def _says_pending(title: str) -> Demand:
 
 
 async def _dropped(play: Play) -> Observed:
-    """The node loses what it was sent, and then works again; the same payment is asked again."""
+    """The node loses what it was sent, and then works again; the same payment is sent again."""
     draft = await play.draft()
     async with unmined(play):
         task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
@@ -263,7 +263,7 @@ async def _replaced(play: Play) -> Observed:
 
 
 async def _reverted(play: Play) -> Observed:
-    """The token refuses when it is mined, though it did not when it was asked."""
+    """The token refuses when it is mined, though it did not when it was tried."""
     draft = await play.draft()
     await play.room.controls.force_revert(1)
     answer = await play.settle(draft, patience_s=LONG_S)
@@ -286,7 +286,7 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 
 
 async def _undone(play: Play) -> Observed:
-    """The block of a settled payment is replaced by one without it; it is asked again."""
+    """The block of a settled payment is replaced by one without it; the payment is sent again."""
     draft = await play.draft()
     first = await play.settle(draft)
     if not first.succeeded:
@@ -501,7 +501,7 @@ ROWS = [
             success_is_this_transfer(
                 "What was sent and is not mined is no success, and no failure without a hash"
             ),
-            _says_pending("What was sent and is not mined is said as pending, with its hash"),
+            _says_pending("What was sent and is not mined is answered as pending, with its hash"),
             wastes_no_gas(
                 "What was sent and is asked again is not sent twice",
                 "a server asks once more for what is pending: another transaction can only revert",

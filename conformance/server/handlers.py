@@ -40,7 +40,7 @@ async def _slow(play: Play) -> tuple[Item, float]:
 
 
 async def _expires(play: Play) -> Trade:
-    """Pay with an authorization that expires while the handler works; verify has said yes."""
+    """Pay with an authorization that expires while the handler works; verify has accepted it."""
     item, took_s = await _slow(play)
     payment = await play.draft(item)
     payment = payment.signed(

@@ -73,7 +73,7 @@ def _call(play: Play) -> dict[str, Any]:
 
 
 async def _unpaid(play: Play) -> Sequence[Unpaid]:
-    """Call without a payment in all ways in which one may be overlooked, or seen."""
+    """Call without a payment in all ways in which one may be overlooked, or taken for one."""
     call = _call(play)
     receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
     calls: dict[str, dict[str, Any]] = {

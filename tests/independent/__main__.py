@@ -75,6 +75,7 @@ if __name__ == "__main__":
         complaint=matrix.complaint,
         line=lambda verdict: f"{verdict.name}  {' '.join(verdict.failed)}",
         score=matrix.sum_up,
+        file=matrix.FILE,
         write=lambda file, verdicts: matrix.write(file, verdicts, all_trials()),
         check_ids=check_ids(),
     )

@@ -34,7 +34,7 @@ KEEP = """trap 'kill $!; wait; exit' TERM; while true; do "$@" & echo $! > "$0";
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something legal that the service does only if told to. `target` is what its owner says.
+    """Something legal that the service does only if CHOICES names it. `target` is what its owner says.
 
     `allowed_by` is the sentence that allows it; by default the specification is silent.
     """
@@ -48,7 +48,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
     """A bug that breaks one sentence of the specification; none, if `breaks` is empty.
 
-    `own_section` is told if the sentence stands in several sections, or in parts. `unseen` says why the suite does not see it, and `beyond` why no sentence demands what it
+    `own_section` is given if the sentence stands in several sections, or in parts. `unseen` says why the suite does not see it, and `beyond` why no sentence demands what it
     takes; usually both are empty.
     """
 

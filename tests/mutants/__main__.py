@@ -41,6 +41,7 @@ if __name__ == "__main__":
         complaint=complaint,
         line=_line,
         score=sum_up,
+        file=matrix.FILE,
         write=matrix.write,
         check_ids=check_ids(),
     )

@@ -372,7 +372,7 @@ async def quotes_mixed_up(
 async def deposits_mixed_up(
     last: list[bytes], service: Service, request: Request, serve: Serve
 ) -> Answer:
-    """The budget asked for is a global variable: of 402s sent at once, one is for another's."""
+    """The budget requested is a global variable: of 402s sent at once, one is for another's."""
     if "x-payment-id" in request.headers or request.method != "POST":
         return await serve(request)
     return await the_last_body(last, service, request, serve)

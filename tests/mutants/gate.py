@@ -1,6 +1,6 @@
 """Defects of the gate: who gets in without having paid, and who is kept out who has.
 
-And of bindings: a payment that counts for something else than was asked for.
+And of bindings: a payment that counts for something else than was paid for.
 """
 
 from collections.abc import Callable

@@ -93,7 +93,7 @@ def at(path: str, *states: Callable[[], Any]) -> Callable[[Callable[..., Any]], 
 
 
 def paths(rewrite: Callable[[str], str]) -> Change:
-    """Serve other paths than were asked for."""
+    """Serve other paths than were requested."""
     return requests("/", lambda request: replace(request, path=rewrite(request.path)))
 
 

@@ -72,7 +72,7 @@ class NoLuck(Stream):
 
 
 def wrong_proof(change: Callable[[Request, Answer], Answer]) -> Change:
-    """Change the 402 for a quote that was asked for with a payment id."""
+    """Change the 402 for a quote that was requested with a payment id."""
 
     def changed(request: Request, reply: Answer) -> Answer:
         is_wrong = reply.status == 402 and "x-payment-id" in request.headers

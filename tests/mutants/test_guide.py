@@ -2,13 +2,10 @@
 
 import runpy
 import tomllib
-from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 from tests.house import ROOT, blocks
 from tests.mutants import required
-from tests.mutants.changes import into
 from tests.mutants.judging import complaint, judge_one
 from tests.mutants.mutant import MUTANTS
 from x402sim.report.causes import LOSSES
@@ -17,16 +14,16 @@ from x402sim.suite.service.check import Check
 from x402sim.suite.service.engine import folder
 
 PAGE = (ROOT / "x402sim" / "guide" / "add-a-check.md").read_text("utf-8")
-ID, MUTANT = "kit/8/same-price", "dearer-each-time"
+ID, MUTANT = "kit/4.5/index-size", "llms-txt-is-huge"
 
 
 def test_the_check_sees_the_mutant_and_accuses_no_honest_service() -> None:
     check, mutant = blocks(PAGE, "python")
-    names: dict[str, Any] = runpy.run_path(str(folder() / "test_section_8_limits.py"))
+    names: dict[str, Any] = runpy.run_path(str(folder() / "test_section_4_pages.py"))
     exec(check, names := {**names, "ours": ours})
-    its: Check = names["the_same_price_twice"]
+    its: Check = names["the_index_is_short"]
     assert its.id == ID
-    exec(mutant, {**vars(required), "into": into, "count": count, "Iterator": Iterator})
+    exec(mutant, {**vars(required)})
     try:
         verdict = judge_one(MUTANT, [its])
         assert (verdict.failed, complaint(verdict)) == ([ID], "")

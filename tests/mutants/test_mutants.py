@@ -120,12 +120,12 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
                 judged.append(name)
                 yield Verdict(name, {}, 0, ids=ids)
 
-        monkeypatch.setattr("sys.argv", ["", "--csv", "matrix.csv", *words])
+        monkeypatch.setattr("sys.argv", ["", *words, "--csv"])
         with pytest.raises(SystemExit) as ended:
             verdicts.main(
                 "mutants", dict.fromkeys("abcd", ()), lacking=lambda: ([], []), judge=judge,
                 complaint=lambda verdict: "", line=lambda verdict: verdict.name,
-                score=lambda every: [], write=lambda _, each: written.append([v.name for v in each]),
+                score=lambda every: [], file=Path("matrix.csv"), write=lambda _, each: written.append([v.name for v in each]),
                 check_ids=["new"],
             )  # fmt: skip
         return ended.value.code

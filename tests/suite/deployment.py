@@ -44,7 +44,7 @@ def service_env(ready: dict[str, Any]) -> dict[str, str]:
 
 @dataclass
 class Done:
-    """What a command has said, and its exit code."""
+    """What a command has printed, and its exit code."""
 
     returncode: int
     stdout: str

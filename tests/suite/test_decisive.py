@@ -1,4 +1,4 @@
-"""A MUST of which a decisive case was not judged has not passed; what was not judged in full is said."""
+"""A MUST of which a decisive case was not judged has not passed; what was not judged in full is reported."""
 
 import asyncio
 from pathlib import Path

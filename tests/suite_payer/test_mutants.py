@@ -122,7 +122,7 @@ def judged(payer: Payer, cases: Iterable[PayerCase]) -> dict[str, CaseResult]:
 def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> dict[str, CaseResult]:
     """Play these cases, and return what failed; only what does not fail is played again.
 
-    That a failure is played again before it is told is shown in `test_judging`.
+    That a failure is played again before it is reported is shown in `test_judging`.
     """
     found: dict[str, CaseResult] = {}
 
