@@ -132,9 +132,8 @@ def _of_its_section(defect: Defect | None) -> list[str]:
 
 
 def sum_up(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the score in some lines, of those that were judged in full."""
-    verdicts = [each for each in verdicts if not each.ids]
-    defects = [(v, defect) for v in verdicts if (defect := defect_of(v.name))]
+    """Return the score in some lines; a defect counts if it was judged in full."""
+    defects = [(v, defect) for v in verdicts if (defect := defect_of(v.name)) and not v.ids]
     broken = [each for each, defect in defects if defect.breaks]
     text, ours = sum(bool(v.by_the_text) for v in broken), [v for v, _ in defects if v.by_us]
     correct = [each for each in verdicts if defect_of(each.name) is None]

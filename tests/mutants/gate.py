@@ -22,7 +22,7 @@ from tests.mutants.changes import (
     settlement_rule,
 )
 from tests.mutants.messages import Answer, Request, Serve, answer
-from tests.mutants.middleware import at, middleware, paths, requests
+from tests.mutants.middleware import at, instead, middleware, paths, requests
 from tests.mutants.mutant import Kind
 from tests.mutants.payments import OtherIds, let_in, with_id
 from x402sim import World
@@ -70,14 +70,8 @@ def is_unknown(service: Service, request: Request) -> bool:
 
 gate("unpaid-is-served", "1/unpaid-402", "The content is served without any proof of payment.",
     let_in(QUOTE, lambda service, request: True))  # fmt: skip
-
-
-@gate.defect("free-to-get", "kit/7/other-methods", at("/"))
-async def free_to_get(_: Service, request: Request, serve: Serve) -> Answer:
-    """The gate guards POST only: GET serves the content."""
-    if (request.method, request.path) == ("GET", QUOTE):
-        return answer(200, {"quote": {"pair": "BTC-USD"}})
-    return await serve(request)
+gate("free-to-get", "kit/7/other-methods", "The gate guards POST only: GET serves the content.",
+    instead(QUOTE, answer(200, {"quote": {"pair": "BTC-USD"}}), lambda it: it.method == "GET"))  # fmt: skip
 
 
 @gate.defect("open-without-the-facilitator", "1/unpaid-402")

@@ -333,34 +333,28 @@ session("debited-twice", "5/session-condition",
     broad="every session is used up after half of its requests")  # fmt: skip
 
 
-@session.defect("large-orders-are-debited-twice", "5/session-debit", at(QUOTE))
-async def dearer_if_large(service: Service, request: Request, serve: Serve) -> Answer:
-    """A session is debited twice for an order of more than 100,000 dollars."""
-    return await debited(service, request, serve, lambda order: order.get("sizeUsd", 0) > 100_000)
+def debited_twice(when: Callable[[dict[str, Any]], bool]) -> Change:
+    """Debit a session once more for some orders."""
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        reply, order = await serve(request), request.json
+        if reply.status == 200 and request.session_id and isinstance(order, dict) and when(order):
+            price_base, now_ms = service.env.quote_price_base, service.clock.now_ms()
+            service.store.sessions.debit(request.session_id, price_base, QUOTE, now_ms)
+        return reply
+
+    return middleware(handler, QUOTE)
 
 
-@session.defect("leverage-of-twenty-is-debited-twice", "5/session-debit", at(QUOTE))
-async def dearer_with_leverage(service: Service, request: Request, serve: Serve) -> Answer:
-    """A session is debited twice for an order with a leverage of 20 and more."""
-    return await debited(service, request, serve, lambda order: order.get("leverage", 0) >= 20)
-
-
-@session.defect("short-is-debited-twice", "5/session-debit", at(QUOTE))
-async def dearer_if_short(service: Service, request: Request, serve: Serve) -> Answer:
-    """A session is debited twice for an order of the side "short"."""
-    return await debited(service, request, serve, lambda order: order.get("side") == "short")
-
-
-async def debited(
-    service: Service, request: Request, serve: Serve, when: Callable[[dict[str, Any]], bool]
-) -> Answer:
-    """Serve a request, and debit its session once more for some orders."""
-    reply, order = await serve(request), request.json
-    session_id = request.headers.get("x-session-id")
-    if reply.status == 200 and session_id is not None and isinstance(order, dict) and when(order):
-        price_base = service.env.quote_price_base
-        service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
-    return reply
+session("large-orders-are-debited-twice", "5/session-debit",
+    "A session is debited twice for an order of more than 100,000 dollars.",
+    debited_twice(lambda order: order.get("sizeUsd", 0) > 100_000))  # fmt: skip
+session("leverage-of-twenty-is-debited-twice", "5/session-debit",
+    "A session is debited twice for an order with a leverage of 20 and more.",
+    debited_twice(lambda order: order.get("leverage", 0) >= 20))  # fmt: skip
+session("short-is-debited-twice", "5/session-debit",
+    'A session is debited twice for an order of the side "short".',
+    debited_twice(lambda order: order.get("side") == "short"))  # fmt: skip
 
 
 @session.defect("small-orders-are-not-debited", "5/session-debit")
