@@ -18,7 +18,7 @@ from tests.mutants.messages import Answer, Request, Serve, answer
 from tests.mutants.middleware import at, middleware
 from tests.mutants.mutant import Kind
 from tests.mutants.payments import ALREADY_SETTLED, INVALID_SIGNATURE, NONCE_USED
-from tests.mutants.required import content, required, requirements
+from tests.mutants.required import content, dearer, required, requirements
 from tests.mutants.session import session
 from tests.mutants.settlement import settlement
 from x402sim import World
@@ -190,19 +190,9 @@ def counting(world: World) -> World:
 
 session("sessions-in-memory", "kit/5/session-survives-restart",
     "After a restart, no session is known.", after_a_restart(sessions=SessionsInMemory))  # fmt: skip
-
-
-@content.defect("large-orders-cost-more", "4.2/price", at(QUOTE))
-async def dearer_if_large(_: Service, request: Request, serve: Serve) -> Answer:
-    """An order of more than 100,000 dollars costs twice as much."""
-    reply, order = await serve(request), request.json
-    is_large = isinstance(order, dict) and order.get("sizeUsd", 0) > LARGE_USD
-    if reply.status != 402 or not is_large:
-        return reply
-    body = reply.json
-    wanted = body["paymentRequirements"]
-    amount = str(2 * int(wanted["maxAmountRequired"]))
-    return answer(402, {**body, "paymentRequirements": {**wanted, "maxAmountRequired": amount}})
+content("large-orders-cost-more", "4.2/price",
+    "An order of more than 100,000 dollars costs twice as much.",
+    dearer(QUOTE, lambda order: order.get("sizeUsd", 0) > LARGE_USD))  # fmt: skip
 
 
 @content.defect("no-loss-without-leverage", "4.2/quote", at(QUOTE))

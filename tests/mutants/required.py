@@ -42,6 +42,20 @@ def requirements(**changes: Any) -> Change:
     return body(change)
 
 
+def dearer(path: str, when: Callable[[dict[str, Any]], bool]) -> Change:
+    """Ask twice as much for some bodies of requests."""
+
+    def changed(request: Request, it: Answer) -> Answer:
+        asked = request.json
+        if it.status != 402 or not isinstance(asked, dict) or not when(asked):
+            return it
+        wanted = it.json["paymentRequirements"]
+        more = {**wanted, "maxAmountRequired": str(2 * int(wanted["maxAmountRequired"]))}
+        return answer(402, {**it.json, "paymentRequirements": more})
+
+    return replies(path, changed)
+
+
 def ids(spell: Callable[[bytes, int, int], str]) -> Change:
     """Spell payment ids from 32 bytes of luck, the time of expiry in seconds, and a count."""
 

@@ -26,6 +26,7 @@ from tests.mutants.payments import (
     let_in,
     unlocked,
 )
+from tests.mutants.required import dearer
 from x402sim import World
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
@@ -441,19 +442,9 @@ async def paid_back(service: Service, request: Request, serve: Serve) -> Answer:
     return reply
 
 
-@session.defect("long-sessions-cost-more", "4.4/max-spend", at(SESSIONS))
-async def long_sessions_cost_more(_: Service, request: Request, serve: Serve) -> Answer:
-    """The deposit of a session of more than an hour is twice its budget."""
-    reply, asked = await serve(request), request.json
-    if reply.status != 402 or not isinstance(asked, dict) or not asked.get("duration", 0) > 3600:
-        return reply
-    wanted = reply.json["paymentRequirements"]
-    amount = str(2 * int(wanted["maxAmountRequired"]))
-    return answer(
-        402, {**reply.json, "paymentRequirements": {**wanted, "maxAmountRequired": amount}}
-    )
-
-
+session("long-sessions-cost-more", "4.4/max-spend",
+    "The deposit of a session of more than an hour is twice its budget.",
+    dearer(SESSIONS, lambda asked: asked.get("duration", 0) > 3600))  # fmt: skip
 session("deposit-in-32-bits", "4.4/deposit-flow",
     "A deposit of more than 2^32 base units is asked for, and cannot be settled.",
     requests(PAY, lambda request: request.sending(None) if is_large(request) else request))  # fmt: skip
