@@ -1,17 +1,21 @@
 """What the suite says of services of which is known what is wrong: verdicts, and their matrix.
 
-`tests/mutants` and `tests/strangers` have such services, and a command each that judges them.
+`tests/mutants` and `tests/independent` have such services, and a command each that judges them.
 """
 
 import argparse
 import csv
+import hashlib
 import io
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
+from tests.running import ROOT
 from x402sim.clock import stopwatch
 from x402sim.report.results import Outcome, Result
 
@@ -87,7 +91,7 @@ def write(file: Path, header: Row, rows: Iterable[Mapping[str, str]], order: Ite
         new = sorted({*header} - {*found[lacking[0]]})
         sys.exit(
             f"{file} is not written: {len(lacking)} of its rows, such as {lacking[0]}, have no value "
-            f"for {', '.join(new)}. Judge all by it first: --check {new[0]}"
+            f"for {', '.join(new)}. Judge all by what is new: --new"
         )
     text = io.StringIO()
     table = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
@@ -96,50 +100,130 @@ def write(file: Path, header: Row, rows: Iterable[Mapping[str, str]], order: Ite
     file.write_text(text.getvalue(), encoding="utf-8")
 
 
+class _Run(msgspec.Struct, frozen=True):
+    """What an interrupted run was about: the ids it judged by, and the programs as they were."""
+
+    ids: list[str]
+    programs: str
+
+
+class Progress:
+    """The verdicts of a run that is not over, in a file that gets a line for each at once.
+
+    A run that judges by the same ids takes them from there, unless a program has changed since.
+    """
+
+    def __init__(self, file: Path, ids: Iterable[str]) -> None:
+        self.file, self.run = file, _Run(sorted(ids), _programs())
+
+    def verdicts(self) -> list[Verdict]:
+        """Return those that an interrupted run has left; a run about something else leaves none."""
+        if not self.file.exists():
+            return []
+        first, *lines = self.file.read_bytes().splitlines(keepends=True)
+        if first != _line(self.run):
+            return []
+        whole = (each for each in lines if each.endswith(b"\n"))
+        return [msgspec.json.decode(each, type=Verdict) for each in whole]
+
+    def begin(self, verdicts: Iterable[Verdict]) -> None:
+        """Begin the file, with the verdicts there are already."""
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_bytes(_line(self.run))
+        for each in verdicts:
+            self.add(each)
+
+    def add(self, verdict: Verdict) -> None:
+        """Keep a verdict, of each id what a matrix and a complaint need."""
+        results = {
+            name: msgspec.structs.replace(each, ground=None, cases=(), evidence=None, loss=None)
+            for name, each in verdict.results.items()
+        }
+        with self.file.open("ab") as file:
+            file.write(_line(replace(verdict, results=results)))
+
+    def end(self) -> None:
+        """Remove the file: the run is over."""
+        self.file.unlink()
+
+
+def _line(it: object) -> bytes:
+    return msgspec.json.encode(it) + b"\n"
+
+
+def _programs() -> str:
+    """Return a digest of all that a verdict depends on."""
+    digest = hashlib.sha256()
+    for folder in ("x402sim", "conformance/service", "tests/mutants", "tests/independent"):
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix in (".py", ".js") or file.name == "implementation.toml":
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def main(
     package: str,
     names: Mapping[str, Collection[str]],
     *,
+    lacking: Callable[[], tuple[list[str], list[str]]],
     judge: Callable[[list[str], list[str]], Iterable[Verdict]],
     complaint: Callable[[Verdict], str],
     line: Callable[[Verdict], str],
     score: Callable[[Sequence[Verdict]], list[str]],
+    file: Path,
     write: Callable[[Path, Sequence[Verdict]], None],
-    check_ids: Collection[str] = (),
+    check_ids: Collection[str],
 ) -> NoReturn:
-    """`python -m tests.PACKAGE`: judge services, print what was said, and the score.
+    """`python -m tests.PACKAGE`: judge services, print what was found, and the score.
 
     `names` has the words by which --only names each of them; `check_ids` are those that --check
-    takes, and `judge` is called with the names and those ids. Exit code 1: there was a complaint.
+    takes, and `judge` is called with the names and those ids. `lacking` says what --new means: the
+    names, and the ids, of which the kept matrix, `file`, knows nothing yet. With --csv, an
+    interrupted run goes on where it stopped. Exit code 1: there was a complaint.
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.{package}")
-    renewed = (
-        "--only or --check, renew those rows or columns" if check_ids else "--only, those rows"
-    )
-    parser.add_argument(
-        "--csv", type=Path, metavar="FILE", help=f"write the matrix; with {renewed}"
-    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", nargs="?", const=file,
+                        help=f"write the matrix [{file.name}]; what was not judged stays in it")  # fmt: skip
     parser.add_argument("--only", action="append", metavar="NAME", help="repeatable")
-    if check_ids:
-        parser.add_argument("--check", action="append", metavar="ID", default=[],
-                            help="judge by this id only, in two minutes; repeatable")  # fmt: skip
-    asked = parser.parse_args()
-    ids: list[str] = asked.check if check_ids else []
+    parser.add_argument("--check", action="append", metavar="ID", default=[],
+                        help="judge by this id only, in two minutes; repeatable")  # fmt: skip
+    parser.add_argument("--new", action="store_true",
+                        help="judge by the ids, and the services, that the matrix lacks")  # fmt: skip
+    given, elapsed = parser.parse_args(), stopwatch()
+    new_names, new_ids = lacking() if given.new else ([], [])
+    ids = [*dict.fromkeys([*given.check, *new_ids])]
     if unknown := {*ids} - {*check_ids}:
         parser.error(f"there is no check {', '.join(sorted(unknown))}")
-    wanted, elapsed = set(asked.only or ()), stopwatch()
+    wanted = {*(given.only or ())} | {*(new_names if not ids else ())}
+    if given.new and not ids and not wanted:
+        print("the matrix lacks nothing")
+        sys.exit()
     chosen = [it for it, words in names.items() if not wanted or wanted & {it, *words}]
     if not chosen:
         parser.error(f"there is no {', '.join(sorted(wanted))}")
-    verdicts: dict[str, Verdict] = {}
-    for verdict in judge(chosen, ids):
-        verdicts[verdict.name] = verdict
-        mark = "!" if complaint(verdict) else "+"
-        told = f"{mark} {verdict.seconds:4.0f} s  {line(verdict)}"
-        print(f"{len(verdicts):3}/{len(chosen)} {told}", flush=True)
+    progress = Progress(ROOT / "out" / f"{package}.jsonl", ids) if given.csv else None
+    kept = progress.verdicts() if progress else []
+    verdicts = {each.name: each for each in kept if each.name in chosen and not each.crash}
+    if verdicts:
+        print(f"{len(verdicts)} of {len(chosen)} were judged before the interruption", flush=True)
+    if progress:
+        progress.begin(verdicts.values())
+    try:
+        for verdict in judge([name for name in chosen if name not in verdicts], ids):
+            verdicts[verdict.name] = verdict
+            if progress:
+                progress.add(verdict)
+            mark = "!" if complaint(verdict) else "+"
+            text = f"{mark} {verdict.seconds:4.0f} s  {line(verdict)}"
+            print(f"{len(verdicts):3}/{len(chosen)} {text}", flush=True)
+    except KeyboardInterrupt:
+        sys.exit(
+            f"interrupted after {len(verdicts)}; with --csv, the same command goes on from there"
+        )
     in_order = [verdicts[name] for name in chosen]
     problems = [f"! {problem}" for each in in_order if (problem := complaint(each))]
     print("\n".join([*problems, "", *score(in_order), f"in             {elapsed():.0f} s"]))
-    if asked.csv:
-        write(asked.csv, in_order)
+    if progress:
+        write(given.csv, in_order)
+        progress.end()
     sys.exit(bool(problems))

@@ -129,7 +129,7 @@ ROWS = [
         section="balance",
         slug="gone-in-the-pool",
         play=_gone_in_the_pool,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             success_is_this_transfer(
                 "A payment whose money leaves first, in the same block, is no success of the "

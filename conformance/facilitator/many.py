@@ -6,7 +6,7 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import ROUGH, Floor
+from x402sim.suite.facilitator.room import ROUGH, RoomKind
 from x402sim.suite.facilitator.truth import (
     Observed,
     everything_settles,
@@ -16,7 +16,7 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.row import Violation
 
-SLOW = Floor(name="blocks of a second", block_s=1.0)
+SLOW = RoomKind(name="blocks of a second", block_s=1.0)
 """A chain with a block a second, in which several transactions of the relayer wait together."""
 PATIENCE_S = 60.0
 AFTER = 3
@@ -84,7 +84,7 @@ ROWS = [
         section="many",
         slug="eight",
         play=_eight,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             success_is_this_transfer("Eight settlements at once: what is said is what happened"),
             Demand(
@@ -105,7 +105,7 @@ ROWS = [
         section="many",
         slug="eight-in-a-block",
         play=_eight,
-        floor=SLOW,
+        kind=SLOW,
         waits_s=2,
         demands=[
             success_is_this_transfer("Eight settlements in a block: what is said is what happened"),
@@ -121,7 +121,7 @@ ROWS = [
         section="many",
         slug="sixty",
         play=_sixty,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(
             [Dialect.V2],
             "the relayer is the same in every dialect: eight are asked at once in each",
@@ -140,7 +140,7 @@ ROWS = [
         section="many",
         slug="one-reverts",
         play=_one_reverts,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             success_is_this_transfer(
                 "One of several transactions reverts: what is said is what happened"
@@ -161,7 +161,7 @@ ROWS = [
         section="many",
         slug="after-refusals",
         play=_after_refusals,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             Demand(
                 title="Good payments settle after six that were refused",

@@ -1,5 +1,5 @@
 """A node that fails, lies, hangs or is late, and its blocks: success means this transfer, on the
-chain, once; what may still be mined is said as pending, with its hash.
+chain, once; what may still be mined is answered as pending, with its hash.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from x402sim.protocol.raw_transaction import read
 from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
-from x402sim.suite.facilitator.node import Call, Go, Twist, breaks, fails, hangs, late, on
+from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -30,7 +30,7 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.row import Violation
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import How, Reply
+from x402sim.suite.wire import How, Reply, late, says
 
 SEND = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 RECEIPT = ("eth_getTransactionReceipt",)
@@ -188,7 +188,7 @@ async def _receipt_lies(play: Play) -> Observed:
 
 
 async def _not_mined(play: Play) -> Observed:
-    """Nothing is mined until it has answered; then it is, and the same payment is asked again."""
+    """Nothing is mined until it has answered; then it is, and the same payment is sent again."""
     draft = await play.draft()
     async with unmined(play):
         answer = await play.settle(draft, patience_s=LONG_S)
@@ -234,7 +234,7 @@ def _says_pending(title: str) -> Demand:
 
 
 async def _dropped(play: Play) -> Observed:
-    """The node loses what it was sent, and then works again; the same payment is asked again."""
+    """The node loses what it was sent, and then works again; the same payment is sent again."""
     draft = await play.draft()
     async with unmined(play):
         task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
@@ -263,7 +263,7 @@ async def _replaced(play: Play) -> Observed:
 
 
 async def _reverted(play: Play) -> Observed:
-    """The token refuses when it is mined, though it did not when it was asked."""
+    """The token refuses when it is mined, though it did not when it was tried."""
     draft = await play.draft()
     await play.room.controls.force_revert(1)
     answer = await play.settle(draft, patience_s=LONG_S)
@@ -286,7 +286,7 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 
 
 async def _undone(play: Play) -> Observed:
-    """The block of a settled payment is replaced by one without it; it is asked again."""
+    """The block of a settled payment is replaced by one without it; the payment is sent again."""
     draft = await play.draft()
     first = await play.settle(draft)
     if not first.succeeded:
@@ -367,7 +367,7 @@ def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) 
         section="node",
         slug=slug,
         play=play,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=waits_s,
         demands=[
@@ -389,7 +389,7 @@ ROWS = [
     Row(
         section="node",
         slug="verify-down",
-        play=_verified(breaks(_502)),
+        play=_verified(says(_502)),
         absent=only(STANDARD, SAME),
         demands=_closed("The node is down: nothing is called valid"),
     ),
@@ -401,14 +401,14 @@ ROWS = [
     ),
     _row(
         "send-lost",
-        _settled(on(*SEND, do=breaks(_LOST, after=True))),
+        _settled(on(*SEND, do=says(_LOST, after=True))),
         "The node takes the transaction, and its answer is lost",
     ),
     Row(
         section="node",
         slug="send-error",
         play=_settled(on(*SEND, do=fails("internal error", after=True))),
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             hash_is_named(
@@ -418,7 +418,7 @@ ROWS = [
     ),
     _row(
         "send-late",
-        _settled(on(*SEND, do=late(4.0))),
+        _settled(on(*SEND, do=late(4.0, after=False))),
         "The node is four seconds late to take it",
         waits_s=4,
     ),
@@ -430,7 +430,7 @@ ROWS = [
     ),
     _row(
         "receipt-lost",
-        _settled(on(*RECEIPT, do=breaks(_502))),
+        _settled(on(*RECEIPT, do=says(_502))),
         "The node is down when the receipt is asked for",
         waits_s=10,
     ),
@@ -452,7 +452,7 @@ ROWS = [
         section="node",
         slug="receipt-lies",
         play=_receipt_lies,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
@@ -471,7 +471,7 @@ ROWS = [
         section="node",
         slug="hangs",
         play=_settled(hangs()),
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[_BOUND],
@@ -480,7 +480,7 @@ ROWS = [
         section="node",
         slug="dear",
         play=_dear,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             Demand(
@@ -494,14 +494,14 @@ ROWS = [
         section="chain",
         slug="not-mined",
         play=_not_mined,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
             success_is_this_transfer(
                 "What was sent and is not mined is no success, and no failure without a hash"
             ),
-            _says_pending("What was sent and is not mined is said as pending, with its hash"),
+            _says_pending("What was sent and is not mined is answered as pending, with its hash"),
             wastes_no_gas(
                 "What was sent and is asked again is not sent twice",
                 "a server asks once more for what is pending: another transaction can only revert",
@@ -512,7 +512,7 @@ ROWS = [
         section="chain",
         slug="dropped",
         play=_dropped,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
@@ -526,7 +526,7 @@ ROWS = [
         section="chain",
         slug="replaced",
         play=_replaced,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
@@ -540,7 +540,7 @@ ROWS = [
         section="chain",
         slug="reverted",
         play=_reverted,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             Demand(
                 title="A transaction that reverted is no success",
@@ -566,7 +566,7 @@ ROWS = [
         section="chain",
         slug="undone",
         play=_undone,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             Demand(
@@ -591,7 +591,7 @@ ROWS = [
         section="chain",
         slug="moved-to-another-block",
         play=_elsewhere_in_the_chain,
-        floor=ROUGH,
+        kind=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
             success_is_this_transfer(

@@ -238,7 +238,7 @@ ROWS = [
         section="nonce",
         slug="used-in-the-pool",
         play=_used_in_the_pool,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             success_is_this_transfer(
                 "A payment that a stranger's transaction takes first, in the same block, is no "
@@ -276,21 +276,21 @@ ROWS = [
         section="again",
         slug="at-once",
         play=_at_once,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=_once("The same payment five times at once"),
     ),
     Row(
         section="again",
         slug="at-once-reworded",
         play=_at_once_reworded,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=_once("The same payment four times at once, each in other letters"),
     ),
     Row(
         section="again",
         slug="under-way",
         play=_under_way,
-        floor=ROUGH,
+        kind=ROUGH,
         demands=[
             *_once("The same payment while the first is under way"),
             hash_is_named("The same payment while the first is under way: its hash is said"),

@@ -13,7 +13,7 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import ROUGH, Floor
+from x402sim.suite.facilitator.room import ROUGH, RoomKind
 from x402sim.suite.facilitator.truth import (
     Observed,
     is_not_valid,
@@ -23,7 +23,7 @@ from x402sim.suite.facilitator.truth import (
     wastes_no_gas,
 )
 
-ANVIL = Floor(name="anvil", chain="anvil")
+ANVIL = RoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
 
@@ -166,14 +166,14 @@ ROWS = [
         section="token",
         slug="paused",
         play=_owners(*_pause()),
-        floor=ROUGH,
+        kind=ROUGH,
         demands=_refused("A payment while the token is paused"),
     ),
     Row(
         section="token",
         slug="paused-between",
         play=_owners(*_pause(), is_between=True),
-        floor=ROUGH,
+        kind=ROUGH,
         demands=_refused("The token is paused between verify and settle", verifies=False),
     ),
     Row(
@@ -198,7 +198,7 @@ ROWS = [
         section="token",
         slug="silent",
         play=_hostile(SILENT),
-        floor=ANVIL,
+        kind=ANVIL,
         demands=_refused(
             "A payment in a token that says yes to everything and moves nothing",
             says=False,
@@ -209,7 +209,7 @@ ROWS = [
         section="token",
         slug="takes-a-fee",
         play=_hostile(TAKES_FEE),
-        floor=ANVIL,
+        kind=ANVIL,
         demands=_refused(
             "A payment in a token that keeps a part of it", says=False, verifies=False
         ),
@@ -218,7 +218,7 @@ ROWS = [
         section="token",
         slug="reverts-when-mined",
         play=_hostile(REVERTS_WHEN_MINED),
-        floor=ANVIL,
+        kind=ANVIL,
         demands=_refused(
             "A payment in a token that reverts in a transaction only", says=False, verifies=False
         ),

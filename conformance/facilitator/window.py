@@ -20,10 +20,10 @@ from x402sim.suite.facilitator.case import (
 )
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import Floor
+from x402sim.suite.facilitator.room import RoomKind
 
-AHEAD = Floor(name="chain an hour ahead", ahead_s=3600, is_shared=True)
-BEHIND = Floor(name="chain an hour behind", ahead_s=-3600, is_shared=True)
+AHEAD = RoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
+BEHIND = RoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
 DAY_S = 86_400
 Window = Callable[[int], tuple[int, int]]
 """Returns a window, of now in Unix seconds."""
@@ -178,7 +178,7 @@ ROWS = [
     Row(
         section="window",
         slug="ended-on-chain",
-        floor=AHEAD,
+        kind=AHEAD,
         play=_refused_each({"ended on the chain": lambda now: (now - 600, now + 300)}),
         demands=must_refuse(
             "A payment that has ended by the chain's time is refused, though our clocks differ",
@@ -191,7 +191,7 @@ ROWS = [
     Row(
         section="window",
         slug="early-on-chain",
-        floor=BEHIND,
+        kind=BEHIND,
         play=_refused_each({"not begun on the chain": lambda now: (now - 600, now + 300)}),
         demands=must_refuse(
             "A payment that has not begun by the chain's time is refused, though our clocks differ",

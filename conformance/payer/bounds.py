@@ -162,7 +162,7 @@ def _ended(shop: Shop, request: Request) -> Reply | None:
 
 
 def _renamed(shop: Shop, request: Request) -> Reply | None:
-    """Know a session by the id only that is told when it is opened with its payment once more."""
+    """Know a session only by the id that is answered when its payment opens it once more."""
     paid = _as_opened(shop, request)
     if paid is None:
         named = request.headers.get(SESSION_ID, "").startswith("session_first")

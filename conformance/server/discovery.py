@@ -67,7 +67,7 @@ class Described:
 
     @property
     def input(self) -> Mapping[str, Any]:
-        """How the item is asked for, as it says."""
+        """How the item is requested, by its own description."""
         return _object(_object(self.said.get("info")).get("input"))
 
 

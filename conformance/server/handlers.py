@@ -19,11 +19,11 @@ from x402sim.suite.server.case import (
     served_only_if_settled,
     times_made,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, says
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
 from x402sim.suite.server.payment import BEFORE_S, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.verdict import NotApplicable
-from x402sim.suite.wire import as_json
+from x402sim.suite.wire import as_json, says
 from x402sim.text.words import often
 
 LEAST_S = 1.0
@@ -40,7 +40,7 @@ async def _slow(play: Play) -> tuple[Item, float]:
 
 
 async def _expires(play: Play) -> Trade:
-    """Pay with an authorization that expires while the handler works; verify has said yes."""
+    """Pay with an authorization that expires while the handler works; verify has accepted it."""
     item, took_s = await _slow(play)
     payment = await play.draft(item)
     payment = payment.signed(

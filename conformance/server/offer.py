@@ -121,7 +121,7 @@ def _steady(play: Play, observed: tuple[Any, Any]) -> Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A 402, and the answer to a payment, both asked for in the same odd way."""
+    """A 402, and the answer to a payment, both requested in the same odd way."""
 
     unpaid: Answer
     paid: Answer

@@ -22,16 +22,14 @@ from x402sim.suite.server.double import (
     Twist,
     breaks,
     first,
-    late,
     on,
     pending,
-    says,
     twice,
 )
 from x402sim.suite.server.payment import Dialect, reason_in, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.verdict import NotApplicable
-from x402sim.suite.wire import How, Reply, as_json
+from x402sim.suite.wire import How, Reply, as_json, late, says
 from x402sim.text.words import often
 
 INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
@@ -321,7 +319,7 @@ ROWS = [
     Row(
         section="order",
         slug="settled-late",
-        play=with_facilitator(lambda: on(SETTLE, first(1, late(LATE_S)))),
+        play=with_facilitator(lambda: on(SETTLE, first(1, late(LATE_S, after=True)))),
         demands=of_a_lost_settlement(f"Settle has settled, and answers {LATE_S:g} s later"),
         waits_s=LATE_S,
     ),

@@ -1,9 +1,15 @@
-"""A server that is killed within a payment, and started again with what it has kept."""
+"""What a server keeps of a payment: for the other server of its deployment, and through a restart.
+
+One payment comes to two servers that share what they keep. A server is killed within a payment, and
+started again with what it has kept.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from x402sim.suite.server.case import (
+    HUNG_UP,
+    PAUSE_S,
     Row,
     Trade,
     Uses,
@@ -18,10 +24,67 @@ from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_o
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.room import REPLICAS
 from x402sim.suite.verdict import NotApplicable
 
+SHARED = {Dialect.V1: "what they keep is one for both: it is judged with version 2"}
 V2_ONLY = {Dialect.V1: "what it keeps is one for both: it is judged with version 2"}
 KILLED = Answer(sent="a payment", failure="the server was killed")
+EACH, HELD_S = 3, 0.6
+"""How many requests each gets at once, and how long the facilitator holds them."""
+
+
+# --- two servers of one deployment -----------------------------------------------------------
+
+
+def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
+    """Return the play of a payment that is sent to one, to the other, and again.
+
+    A `strict` facilitator refuses what is settled; the other one says success again.
+    """
+
+    async def play(it: Play) -> Uses:
+        await needs_numbers(it)
+        payment = await it.draft()
+        it.double.strict = strict
+        ports = [0, it.replica, it.replica, 0]
+        return await used(it, payment, [await it.pay(payment, port=each) for each in ports])
+
+    return play
+
+
+def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
+    """Return the play of a payment that is sent to both, several times at once: verify is held."""
+
+    async def play(it: Play) -> Uses:
+        await needs_numbers(it)
+        payment, gate = await it.draft(), asyncio.Event()
+        it.double.strict = strict
+        with it.double.twisted(on(VERIFY, waits(gate))):
+            ports = [0, it.replica] * EACH
+            asked = asyncio.gather(*(it.pay(payment, port=each) for each in ports))
+            await it.wait(HELD_S)
+            gate.set()
+            answers = await asked
+        return await used(it, payment, answers)
+
+    return play
+
+
+async def _lost(play: Play) -> Trade:
+    """Hang up at one while it settles, and send the same payment to the other."""
+    payment, gate = await play.draft(), asyncio.Event()
+    with play.double.twisted(on(SETTLE, waits(gate, after=True))):
+        async with play.leaving(payment):
+            if not await play.double.until(SETTLE, payment.nonce, play.patience_s, is_worked_on):
+                raise NotApplicable("it does not ask settle")
+        await play.wait(PAUSE_S)
+        gate.set()
+        await play.double.until(SETTLE, payment.nonce, play.patience_s, is_answered)
+    return await sent_again(play, payment, [HUNG_UP], port=play.replica)
+
+
+# --- a server that is killed -----------------------------------------------------------------
 
 
 def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable[Trade]]:
@@ -63,6 +126,7 @@ def _between(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
     return play
 
 
+_HOW = {"in-turn": (_in_turn, "in turn"), "at-once": (_at_once, "at once")}
 _POINTS = {
     "verified": ("It is killed when verify is done", VERIFY, True),
     "settling": ("It is killed while settle is under way", SETTLE, False),
@@ -70,6 +134,43 @@ _POINTS = {
 }
 
 ROWS = [
+    *(
+        Row(
+            section="replicas",
+            slug=slug,
+            play=play(strict=True),
+            absent=SHARED,
+            kind=REPLICAS,
+            demands=[
+                buys_one(f"One payment at two servers of one deployment {how} buys one thing")
+            ],
+        )
+        for slug, (play, how) in _HOW.items()
+    ),
+    *(
+        Row(
+            section="replicas",
+            slug=f"{slug}-told-again",
+            play=play(strict=False),
+            absent=SHARED,
+            kind=REPLICAS,
+            demands=[
+                buys_one_repeated(
+                    f"One payment at two servers of one deployment {how} buys one thing, though "
+                    "the facilitator says success to each"
+                )
+            ],
+        )
+        for slug, (play, how) in _HOW.items()
+    ),
+    Row(
+        section="replicas",
+        slug="lost",
+        play=_lost,
+        absent=SHARED,
+        kind=REPLICAS,
+        demands=of_a_lost_answer("The answer of one server is lost, and the other is asked"),
+    ),
     *(
         Row(
             section="restart",

@@ -9,11 +9,11 @@ from x402sim.protocol import mcp
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
-from x402sim.suite.server.double import SETTLE, VERIFY, on, says
+from x402sim.suite.server.double import SETTLE, VERIFY, on
 from x402sim.suite.server.payment import Dialect, payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.wire import as_json
+from x402sim.suite.wire import as_json, says
 
 ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2), "only a tool has results")
 NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
@@ -73,7 +73,7 @@ def _call(play: Play) -> dict[str, Any]:
 
 
 async def _unpaid(play: Play) -> Sequence[Unpaid]:
-    """Call without a payment in all ways in which one may be overlooked, or seen."""
+    """Call without a payment in all ways in which one may be overlooked, or taken for one."""
     call = _call(play)
     receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
     calls: dict[str, dict[str, Any]] = {

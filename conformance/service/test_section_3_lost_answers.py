@@ -364,7 +364,7 @@ async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:
 async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> None:
     """Act as a payer without an answer: repeat the request, and resend the same header.
 
-    Fail, too, if the payer is told for good that the nonce was used: it was, for this payment.
+    Fail, too, if the final answer is that the nonce was used: it was, for this payment.
     """
     said = ""
 

@@ -189,9 +189,9 @@ async def once_in_an_interval(probe: Probe) -> None:
 def _runs_s(
     bought_s: dict[str, float], asked_s: dict[str, float], every_s: list[float], quiet_s: float
 ) -> list[float]:
-    """Return when the runs began in which these payments were asked for.
+    """Return when the runs began in which these payments were queried.
 
-    A run may take long, and ask for what others have paid first: it began with the first of the
+    A run may take long, and query what others have paid first: it began with the first of the
     queries that are no more than `quiet_s` apart. A query for what was bought since is of the next
     run; any other may be of the same.
     """

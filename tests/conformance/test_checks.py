@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.mutants.mutant import all_of, overriding, setting
+from tests.mutants.changes import all_of, overriding, setting
 from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.clauses import CLAUSES

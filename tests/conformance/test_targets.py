@@ -10,9 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.campaign import at_length
-from tests.mutants.mutant import FEW, PAY, Answer, Request, all_of, answer, decision, replies
+from tests.mutants.changes import all_of, decision
+from tests.mutants.messages import Answer, Request, answer
+from tests.mutants.middleware import replies
+from tests.mutants.mutant import FEW
 from tests.mutants.rows import MUTANTS
 from x402sim import World
+from x402sim.protocol.routes import PAY
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import (
     FOUND_SOMETHING,

@@ -14,7 +14,7 @@ import httpx
 
 from tests.money import EVENTS, Ledger, Logged
 from tests.serve.driver import Running, World, client
-from tests.suite.duo import service_env
+from tests.suite.deployment import service_env
 from x402sim.protocol.crypto import to_hex
 
 PAYERS = 4

@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.explore.case import Case, kind_of, worlds
 from tests.explore.play import play
 from tests.money import Law, Violation
-from tests.mutants.mutant import Change, all_of
+from tests.mutants.changes import Change, all_of
 from x402sim.clock import stopwatch
 from x402sim.protocol.messages import BadMessage, decode
 

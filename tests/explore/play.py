@@ -10,7 +10,7 @@ from tests.explore.audit import Audit, Door, Times, ask_everything
 from tests.explore.case import Case, Deposit, Pause, Service, Step
 from tests.explore.steps import Scene, perform
 from tests.money import Law, Ledger, Violation
-from tests.mutants.mutant import Change, all_of, on_app
+from tests.mutants.changes import Change, all_of, on_app
 from x402sim import Settings, World, events
 from x402sim.chain import contract
 from x402sim.explorer.index import ExplorerSettings

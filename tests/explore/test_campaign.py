@@ -12,7 +12,7 @@ from tests.explore.campaign import BATCH, Batch, Found, failure, main, run
 from tests.explore.case import Act, Buy, Case, Deposit, Lie, Reorganise, Submit, worlds
 from tests.explore.play import play
 from tests.money import Law
-from tests.mutants.mutant import setting
+from tests.mutants.changes import setting
 from x402sim.policies import FailToServe, ServicePolicy
 
 

@@ -30,30 +30,24 @@ from tests.explore.case import (
 from tests.explore.play import Played, play
 from tests.money import OF_THE_CHAIN, Law
 from tests.mutants import rows
-from tests.mutants.honest import asked_afterwards, every_refusal_is_final
-from tests.mutants.mutant import (
-    PAY,
-    Answer,
+from tests.mutants.changes import (
     Change,
-    Request,
-    Serve,
-    Service,
     all_of,
     altered,
-    answer,
-    answers,
     collaborator,
     decision,
-    middleware,
     overriding,
-    replies,
     setting,
-    statuses,
 )
+from tests.mutants.honest import asked_afterwards, every_refusal_is_final
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import answers, middleware, replies, statuses
 from tests.mutants.reconciliation import ForgetsRefusals
 from x402sim import Fault, World
 from x402sim.policies import FailToServe, Forget, ServeBeforeSettle, ServicePolicy
+from x402sim.protocol.routes import PAY
 from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.service.state import Service
 
 
 def jury(name: str) -> Change:

@@ -22,7 +22,7 @@ from tests.campaign import at_length, seed
 from tests.hostile.inputs import KINDS, Sent, hostile, request
 from tests.hostile.town import Answer, Town, send, town
 from tests.money import Law
-from tests.mutants.mutant import all_of
+from tests.mutants.changes import all_of
 from tests.mutants.rows import MUTANTS
 from tests.serve.driver import IS_MEASURABLE, resident_bytes
 from x402sim.http import web

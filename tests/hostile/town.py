@@ -26,7 +26,7 @@ from tests.money import (
     refunds_are_the_rest,
     session_is_right,
 )
-from tests.mutants.mutant import Change, all_of
+from tests.mutants.changes import Change, all_of
 from tests.rig import ORDER, QUOTE, Buyer, requirements
 from x402sim import World
 from x402sim.protocol import x402

@@ -5,20 +5,20 @@ defect was seen by the check of its clause and nothing was found in an honest se
 
 The whole suite takes ten minutes on two cores. `--only` plays some services. `--check` judges by some
 ids, so that a new check does not play all others again; services in which a check may set off what
-another sees are judged by the whole suite nevertheless.
+another sees, and those that the matrix lacks, are judged by the whole suite nevertheless.
 """
 
 from collections.abc import Iterator
 
 from tests.mutants import matrix
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import check_ids, complaint, judge_all, missed, others, sum_up
+from tests.mutants.judging import check_ids, complaint, judge_all, missed, others, sum_up
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict, main
 
 
 def _judged(names: list[str], ids: list[str]) -> Iterator[Verdict]:
-    whole = matrix.need_all_checks()
+    whole = {*matrix.need_all_checks(), *matrix.lacking()[0]}
     return judge_all({name: () if name in whole else ids for name in names})
 
 
@@ -36,10 +36,12 @@ if __name__ == "__main__":
     main(
         "mutants",
         dict.fromkeys((*MUTANTS, *HONEST), ()),
+        lacking=matrix.lacking,
         judge=_judged,
         complaint=complaint,
         line=_line,
         score=sum_up,
+        file=matrix.FILE,
         write=matrix.write,
         check_ids=check_ids(),
     )

@@ -9,26 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.mutants.mutant import (
+from tests.mutants.changes import Change, overriding
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import at, middleware
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import (
     ALREADY_SETTLED,
     INVALID_SIGNATURE,
     NONCE_USED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
     OtherIds,
-    Request,
-    Serve,
-    Service,
-    answer,
-    at,
     authorization,
     free,
-    middleware,
-    overriding,
     unlocked,
     with_id,
 )
@@ -36,6 +27,8 @@ from tests.mutants.session import Budgets, another, is_session, sessions
 from x402sim import World
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import PresentedPayment, present
+from x402sim.protocol.routes import PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved
 
@@ -203,7 +196,7 @@ class AtWork:
 async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session that had enough left a moment ago."""
     session_id, price_base = (
-        request.headers.get("x-session-id", ""),
+        request.session_id,
         service.env.quote_price_base,
     )
     if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
@@ -238,7 +231,7 @@ async def authorizations_side_by_side(
     service: Service, request: Request, serve: Serve,
 ) -> Answer:  # fmt: skip
     """An authorization sent at once for two payment ids pays for both."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     if request.path != PAY or auth is None:
         return await serve(ids.of(request))
     key = auth.from_.hex() + auth.nonce.hex()
@@ -257,7 +250,7 @@ async def debits_overwrite(
     at_work: AtWork, service: Service, request: Request, serve: Serve
 ) -> Answer:
     """Debit one of the requests sent at once."""
-    session_id = request.headers.get("x-session-id", "")
+    session_id = request.session_id
     if service.store.sessions.get(session_id) is None:
         return await serve(request)
     with at_work.on(session_id) as is_second:
@@ -312,7 +305,7 @@ async def payers_side_by_side(
     _: Service, request: Request, serve: Serve,
 ) -> Answer:  # fmt: skip
     """Payments of two payers for one payment id, sent at once, are both settled."""
-    auth, payment_id = authorization(request.field("paymentHeader")), request.field("paymentId")
+    auth, payment_id = request.authorization, request.field("paymentId")
     payer = bytes(auth.from_) if auth else b""
     is_other = payers.setdefault(payment_id, payer) != payer
     with at_work.on(payment_id) as is_second:
@@ -330,7 +323,7 @@ async def access_for_the_last(
     """Of two payments of one payer that are settled at once, one grants access."""
     if request.headers.get("x-payment-id") in lost:
         request = request.having(x_payment_id=None)
-    auth, payment_id = authorization(request.field("paymentHeader")), request.field("paymentId")
+    auth, payment_id = request.authorization, request.field("paymentId")
     if request.path != PAY or auth is None:
         return await serve(request)
     with at_work.on(auth.from_.hex()):
@@ -348,11 +341,21 @@ async def one_at_a_time(
     at_work: AtWork, service: Service, request: Request, serve: Serve
 ) -> Answer:
     """Of the requests with one payment id that are sent at once, one is served."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     with at_work.on(payment_id) as is_second:
         await service.clock.sleep(PAUSE_S)
         is_kept_out = is_second and bool(payment_id)
         return await serve(request.having(x_payment_id=None) if is_kept_out else request)
+
+
+async def the_last_body(
+    last: list[bytes], service: Service, request: Request, serve: Serve
+) -> Answer:
+    """Serve a request with the body of the one that came last, in a moment."""
+    last[0] = request.body
+    await service.clock.sleep(PAUSE_S)
+    other = replace(request, body=last[0])
+    return await serve(other.having(content_length=str(len(other.body))))
 
 
 @concurrency.defect("quotes-are-mixed-up", "4.2/quote", at(QUOTE, lambda: [b""]))
@@ -362,23 +365,17 @@ async def quotes_mixed_up(
     """The order at work is a global variable: of orders sent at once, one gets another's quote."""
     if "x-payment-id" not in request.headers:
         return await serve(request)
-    last[0] = request.body
-    await service.clock.sleep(PAUSE_S)
-    order = replace(request, body=last[0])
-    return await serve(order.having(content_length=str(len(order.body))))
+    return await the_last_body(last, service, request, serve)
 
 
 @concurrency.defect("deposits-are-mixed-up", "4.4/max-spend", at(SESSIONS, lambda: [b""]))
 async def deposits_mixed_up(
     last: list[bytes], service: Service, request: Request, serve: Serve
 ) -> Answer:
-    """The budget asked for is a global variable: of 402s sent at once, one is for another's."""
+    """The budget requested is a global variable: of 402s sent at once, one is for another's."""
     if "x-payment-id" in request.headers or request.method != "POST":
         return await serve(request)
-    last[0] = request.body
-    await service.clock.sleep(PAUSE_S)
-    asked = replace(request, body=last[0])
-    return await serve(asked.having(content_length=str(len(asked.body))))
+    return await the_last_body(last, service, request, serve)
 
 
 @concurrency.defect("records-are-mixed-up", "2.4/record", at("/api/", AtWork, dict))
@@ -386,7 +383,7 @@ async def records_mixed_up(
     at_work: AtWork, payers: dict[str, str], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """The payer at work is a global variable: of payments sent at once, all are of the last."""
-    payment_id, auth = request.field("paymentId"), authorization(request.field("paymentHeader"))
+    payment_id, auth = request.field("paymentId"), request.authorization
     if request.path == PAY and auth is not None:
         with at_work.on("") as is_second:
             if is_second:

@@ -1,6 +1,6 @@
 """Defects of the gate: who gets in without having paid, and who is kept out who has.
 
-And of bindings: a payment that counts for something else than was asked for.
+And of bindings: a payment that counts for something else than was paid for.
 """
 
 from collections.abc import Callable
@@ -8,41 +8,28 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from tests.mutants.mutant import (
-    AGENTS,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
+from tests.mutants.changes import (
     Change,
-    Kind,
-    OtherIds,
-    Request,
-    Serve,
-    Service,
     Wrapper,
     all_of,
-    answer,
-    at,
     collaborator,
     freshness,
     into,
     leave_out,
-    let_in,
-    middleware,
     on_service,
     overriding,
-    paths,
-    requests,
     setting,
     settlement_rule,
-    with_id,
 )
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import at, instead, middleware, paths, requests
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import OtherIds, let_in, with_id
 from x402sim import World
-from x402sim.protocol.routes import MARKET
+from x402sim.protocol.routes import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.protocol.rules import Presented
 from x402sim.protocol.states import PaymentState
-from x402sim.service.state import Entitlement
+from x402sim.service.state import Entitlement, Service
 
 gate = Kind("gate")
 
@@ -83,14 +70,8 @@ def is_unknown(service: Service, request: Request) -> bool:
 
 gate("unpaid-is-served", "1/unpaid-402", "The content is served without any proof of payment.",
     let_in(QUOTE, lambda service, request: True))  # fmt: skip
-
-
-@gate.defect("free-to-get", "kit/7/other-methods", at("/"))
-async def free_to_get(_: Service, request: Request, serve: Serve) -> Answer:
-    """The gate guards POST only: GET serves the content."""
-    if (request.method, request.path) == ("GET", QUOTE):
-        return answer(200, {"quote": {"pair": "BTC-USD"}})
-    return await serve(request)
+gate("free-to-get", "kit/7/other-methods", "The gate guards POST only: GET serves the content.",
+    instead(QUOTE, answer(200, {"quote": {"pair": "BTC-USD"}}), lambda it: it.method == "GET"))  # fmt: skip
 
 
 @gate.defect("open-without-the-facilitator", "1/unpaid-402")
@@ -192,7 +173,7 @@ def good_once(world: World) -> World:
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
         reply = await serve(request)
         if reply.status == 200:
-            used.add(request.headers.get("x-payment-id", ""))
+            used.add(request.payment_id)
         return reply
 
     unused = [overriding(each, grants=grants) for each in ("entitlements", "payments")]
@@ -222,7 +203,7 @@ async def opens_what_came_back(
     opens: dict[str, str], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """Let a payment open the resource of the requirements that were sent with it, and no other."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     if opens.get(payment_id, request.path) != request.path:
         return await serve(request.having(x_payment_id=None))
     reply = await serve(request)

@@ -17,29 +17,10 @@ from uuid import UUID
 
 import msgspec
 
+from tests.mutants.changes import Change, all_of, collaborator, overriding, setting, settlement_rule
 from tests.mutants.malformed import unreadable_if
-from tests.mutants.mutant import (
-    AGENTS,
-    JSON,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Request,
-    Serve,
-    Service,
-    all_of,
-    answers,
-    collaborator,
-    middleware,
-    overriding,
-    paths,
-    replies,
-    requests,
-    setting,
-    settlement_rule,
-)
+from tests.mutants.messages import JSON, Answer, Request, Serve
+from tests.mutants.middleware import answers, middleware, paths, replies, requests
 from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.required import ids, requirements
 from tests.mutants.session import Refunds, a_dearer_market
@@ -48,6 +29,8 @@ from x402sim.durations import constant
 from x402sim.protocol.crypto import keccak256
 from x402sim.protocol.header import PresentedPayment, json_of_header, present
 from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.routes import AGENTS, PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.chain import NonceState
 from x402sim.service.upstream.facilitator import NotMoved

@@ -2,12 +2,15 @@
 
 from typing import Any
 
-from tests.mutants.mutant import Kind, Service, Wrapper, altered, answers, into, overriding, setting
+from tests.mutants.changes import Wrapper, altered, into, overriding, setting
+from tests.mutants.middleware import answers
+from tests.mutants.mutant import Kind
 from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
 from x402sim import World
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies import Reputation
+from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.chain import OnChain
 

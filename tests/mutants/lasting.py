@@ -10,36 +10,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from tests.mutants.changes import Change, Wrapper, all_of, collaborator, into, overriding
 from tests.mutants.gate import gate
 from tests.mutants.indexer import indexer
 from tests.mutants.malformed import BALANCE, EXPIRED, REFUSALS, payload
-from tests.mutants.mutant import (
-    ALREADY_SETTLED,
-    INVALID_SIGNATURE,
-    NONCE_USED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
-    Request,
-    Serve,
-    Service,
-    Wrapper,
-    all_of,
-    answer,
-    at,
-    authorization,
-    collaborator,
-    into,
-    middleware,
-    overriding,
-)
-from tests.mutants.required import content, required, requirements
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import at, middleware
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import ALREADY_SETTLED, INVALID_SIGNATURE, NONCE_USED
+from tests.mutants.required import content, dearer, required, requirements
 from tests.mutants.session import session
 from tests.mutants.settlement import settlement
 from x402sim import World
+from x402sim.protocol.routes import PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 
 LARGE_USD = 100_000
 FORGETS_MS = 100_000
@@ -206,19 +190,9 @@ def counting(world: World) -> World:
 
 session("sessions-in-memory", "kit/5/session-survives-restart",
     "After a restart, no session is known.", after_a_restart(sessions=SessionsInMemory))  # fmt: skip
-
-
-@content.defect("large-orders-cost-more", "4.2/price", at(QUOTE))
-async def dearer_if_large(_: Service, request: Request, serve: Serve) -> Answer:
-    """An order of more than 100,000 dollars costs twice as much."""
-    reply, order = await serve(request), request.json
-    is_large = isinstance(order, dict) and order.get("sizeUsd", 0) > LARGE_USD
-    if reply.status != 402 or not is_large:
-        return reply
-    body = reply.json
-    wanted = body["paymentRequirements"]
-    amount = str(2 * int(wanted["maxAmountRequired"]))
-    return answer(402, {**body, "paymentRequirements": {**wanted, "maxAmountRequired": amount}})
+content("large-orders-cost-more", "4.2/price",
+    "An order of more than 100,000 dollars costs twice as much.",
+    dearer(QUOTE, lambda order: order.get("sizeUsd", 0) > LARGE_USD))  # fmt: skip
 
 
 @content.defect("no-loss-without-leverage", "4.2/quote", at(QUOTE))
@@ -236,7 +210,7 @@ async def the_first_quote(
     first: dict[str, Answer], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """A payment id gets the quote of its first order for every other order, too."""
-    reply, payment_id = await serve(request), request.headers.get("x-payment-id", "")
+    reply, payment_id = await serve(request), request.payment_id
     return first.setdefault(payment_id, reply) if reply.status == 200 else reply
 
 
@@ -245,7 +219,7 @@ async def one_payment_a_payer(
     newest: dict[str, str], service: Service, request: Request, serve: Serve
 ) -> Answer:
     """A payer's second payment replaces the first, whose id grants nothing more."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     shown = service.store.payments.get(payment_id)
     if request.path == QUOTE and shown and newest.get(shown.from_address) != payment_id:
         return await serve(request.having(x_payment_id=None))
@@ -266,7 +240,7 @@ async def bound_to_the_order(
     orders: dict[str, bytes], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """A payment id is taken for the order only that it was presented with first."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     reply = await serve(request)
     if reply.status != 200 or orders.setdefault(payment_id, request.body) == request.body:
         return reply
@@ -305,13 +279,13 @@ def by_id(request: Request) -> str:
 
 def by_nonce(request: Request) -> str:
     """Return payer and nonce of a settlement; empty if its header cannot be read."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     return f"{auth.from_.hex()} {auth.nonce.hex()}" if auth else ""
 
 
 def by_payer(request: Request) -> str:
     """Return the payer of a settlement; empty if its header cannot be read."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     return auth.from_.hex() if auth else ""
 
 
@@ -372,7 +346,7 @@ trace("invented-id-uses-the-nonce", "2.2/payment-id",
 
 def is_other_amount(service: Service, request: Request) -> bool:
     """Tell whether a payment is of another amount than its id asks for."""
-    terms, auth = service.issuer.read(by_id(request)), authorization(request.field("paymentHeader"))
+    terms, auth = service.issuer.read(by_id(request)), request.authorization
     return terms is not None and auth is not None and auth.value != terms.amount_base
 
 
@@ -400,7 +374,7 @@ async def closes_the_first(closed: set[str], _: Service, request: Request, serve
 @gate.defect("refused-id-stays-refused", "5/stored-records", at("/", set))
 async def stays_refused(refused: set[str], _: Service, request: Request, serve: Serve) -> Answer:
     """A payment id that was presented before it was paid grants nothing afterwards either."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     if request.path != QUOTE or not payment_id:
         return await serve(request)
     reply = await serve(request.having(x_payment_id=None) if payment_id in refused else request)
@@ -414,7 +388,7 @@ async def twenty_requests(
     served: Counter[str], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """A payment opens its resource twenty times."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     used_up = served[payment_id] >= TWENTY
     reply = await serve(request.having(x_payment_id=None) if used_up else request)
     served[payment_id] += reply.status == 200
@@ -426,7 +400,7 @@ async def twenty_payments(
     kept: defaultdict[str, list[str]], _: Service, request: Request, serve: Serve
 ) -> Answer:
     """Of a payer's payments, the newest twenty grant access."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     if request.path == QUOTE and any(payment_id in every[:-TWENTY] for every in kept.values()):
         return await serve(request.having(x_payment_id=None))
     reply = await serve(request)
@@ -453,7 +427,7 @@ async def last_who_tried(
 @session.defect("claimed-too-early-is-never-opened", "4.4/deposit-flow", at(SESSIONS, set))
 async def claimed_too_early(early: set[str], _: Service, request: Request, serve: Serve) -> Answer:
     """A session that was asked for before its deposit was paid is not opened afterwards."""
-    payment_id = request.headers.get("x-payment-id", "")
+    payment_id = request.payment_id
     reply = await serve(request)
     if payment_id and reply.status == 402:
         early.add(payment_id)

@@ -14,37 +14,25 @@ from typing import Any
 
 import msgspec
 
+from tests.mutants.changes import Change, settlement_rule
 from tests.mutants.gate import gate
-from tests.mutants.mutant import (
+from tests.mutants.messages import CRASHED, JSON, Answer, Request, Serve, answer
+from tests.mutants.middleware import answers, at, instead, middleware, replies, requests
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import (
     ALREADY_SETTLED,
-    CRASHED,
     INVALID_SIGNATURE,
     NONCE_USED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
     OtherIds,
-    Request,
-    Serve,
-    Service,
-    answer,
-    answers,
-    at,
     authorization,
-    instead,
-    middleware,
-    replies,
-    requests,
-    settlement_rule,
 )
 from tests.mutants.required import content
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import Refusal, RequestError
+from x402sim.protocol.routes import PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 from x402sim.suite.service.inputs import BODIES
 
 malformed = Kind("input")
@@ -88,7 +76,7 @@ def is_unreadable(request: Request) -> bool:
 
 def is_late_for_64_bits(request: Request) -> bool:
     """Tell whether validBefore does not fit into a signed integer of 64 bits."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     return auth is not None and auth.valid_before > MAX_STORED
 
 
@@ -108,7 +96,7 @@ def in_order(request: Request) -> dict[str, Any]:
 def is_no_base64(request: Request) -> bool:
     """Tell whether a payment id in the headers is not base64."""
     try:
-        payment_id = request.headers.get("x-payment-id", "")
+        payment_id = request.payment_id
         base64.b64decode(payment_id.removeprefix("pay_"), b"-_", validate=True)
     except (binascii.Error, ValueError):
         return True
@@ -160,15 +148,10 @@ malformed("budget-overflows", "kit/7/malformed-body",
 malformed("session-falls-over-its-body", "kit/7/malformed-body",
     "A request for a session whose body is not what it should be is an internal error.",
     crashes_over_its_body(SESSIONS))  # fmt: skip
-
-
-@malformed.defect("leverage-of-zero", "kit/7/malformed-paid", at(QUOTE))
-async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Answer:
-    """A paid request with a leverage of zero is divided by it."""
-    reply = await serve(request)
-    return CRASHED if reply.status == 400 and in_order(request).get("leverage") == 0 else reply
-
-
+malformed("leverage-of-zero", "kit/7/malformed-paid",
+    "A paid request with a leverage of zero is divided by it.",
+    replies(QUOTE, lambda request, it:
+        CRASHED if it.status == 400 and in_order(request).get("leverage") == 0 else it))  # fmt: skip
 malformed("proof-falls-over-its-letters", "kit/7/malformed-proof",
     "A payment id that is not base64 is an internal error.",
     instead(QUOTE, CRASHED, is_no_base64))  # fmt: skip
@@ -272,6 +255,11 @@ def refusing(
     return middleware(handler, PAY)
 
 
+def some_refused(when: Callable[[Request], bool], given: Answer) -> Change:
+    """Refuse some of the orders that would be served."""
+    return replies(QUOTE, lambda request, it: given if it.status == 200 and when(request) else it)
+
+
 def is_lower(text: Any) -> bool:
     """Tell whether a text has no letter in upper case."""
     return str(text) == str(text).lower()
@@ -325,37 +313,15 @@ spelling("short-windows-are-refused", "5/window",
     refusing(lambda service, _, said:
         int(said["validAfter"]) < service.clock.now_s() < int(said["validBefore"])
         and int(said["validBefore"]) - int(said["validAfter"]) < 60))  # fmt: skip
-
-
-@content.defect("whole-numbers-only", "4.2/quote", at(QUOTE))
-async def whole_numbers_only(_: Service, request: Request, serve: Serve) -> Answer:
-    """An order with a number such as 1000.0 is refused."""
-    reply = await serve(request)
-    return answer(400, {"error": "Bad order"}) if is_paid(reply, b".0", request) else reply
-
-
-@content.defect("no-white-space", "4.2/quote", at(QUOTE))
-async def no_white_space(_: Service, request: Request, serve: Serve) -> Answer:
-    """An order whose JSON is written over several lines is refused."""
-    reply = await serve(request)
-    return answer(400, {"error": "Bad order"}) if is_paid(reply, b"\n", request) else reply
-
-
-def is_paid(reply: Answer, part: bytes, request: Request) -> bool:
-    """Tell whether a request that is served has this part in its body."""
-    return reply.status == 200 and part in request.body
-
-
-@content.defect("no-charset", "4.2/quote", at(QUOTE))
-async def no_charset(_: Service, request: Request, serve: Serve) -> Answer:
-    """The content type of an order must be application/json to the letter."""
-    reply, kind = await serve(request), request.headers.get("content-type", "")
-    if reply.status == 200 and kind != "application/json":
-        return answer(415, {"error": "Unsupported media type"})
-    return reply
-
-
-@gate.defect("query-is-part-of-the-path", "5/cache-first", at(QUOTE))
-async def query_is_part_of_the_path(_: Service, request: Request, serve: Serve) -> Answer:
-    """A payment for a path does not open it with a query."""
-    return await serve(request.having(x_payment_id=None) if request.query else request)
+content("whole-numbers-only", "4.2/quote", "An order with a number such as 1000.0 is refused.",
+    some_refused(lambda request: b".0" in request.body, answer(400, {"error": "Bad order"})))  # fmt: skip
+content("no-white-space", "4.2/quote",
+    "An order whose JSON is written over several lines is refused.",
+    some_refused(lambda request: b"\n" in request.body, answer(400, {"error": "Bad order"})))  # fmt: skip
+content("no-charset", "4.2/quote",
+    "The content type of an order must be application/json to the letter.",
+    some_refused(lambda request: request.headers.get("content-type", "") != JSON,
+        answer(415, {"error": "Unsupported media type"})))  # fmt: skip
+gate("query-is-part-of-the-path", "5/cache-first",
+    "A payment for a path does not open it with a query.",
+    requests(QUOTE, lambda it: it.having(x_payment_id=None) if it.query else it))  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests import verdicts as verdicts_of
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import check_ids
+from tests.mutants.judging import check_ids
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
 from x402sim.report.results import Outcome
@@ -40,11 +40,25 @@ def write(file: Path, verdicts: Sequence[Verdict]) -> None:
 
 def row(verdict: Verdict) -> list[str]:
     """Return the row of one service."""
-    mutant = MUTANTS.get(verdict.name)
-    wanted = sorted(mutant.check_ids) if mutant else []
     outcomes = [_outcome(verdict, check) for check in check_ids()]
     news = ["" if each in NO_NEWS else str(each) for each in outcomes]
-    return [verdict.name, mutant.kind if mutant else "honest", " ".join(wanted), *news]
+    return [*_first(verdict.name), *news]
+
+
+def _first(name: str) -> list[str]:
+    """Return the first columns of a service: what it is called, what is wrong, what must fail."""
+    mutant = MUTANTS.get(name)
+    if mutant is None:
+        return [name, "honest", ""]
+    return [name, mutant.kind, " ".join(sorted(mutant.check_ids))]
+
+
+def lacking() -> tuple[list[str], list[str]]:
+    """Return the services and the ids that the kept matrix lacks; a row of another defect counts."""
+    header, *rows = kept()
+    have = {row[0]: row[: len(FIRST)] for row in rows}
+    names = [name for name in (*MUTANTS, *HONEST) if have.get(name) != _first(name)]
+    return names, [each for each in check_ids() if each not in header]
 
 
 def need_all_checks() -> list[str]:

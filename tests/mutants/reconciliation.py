@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.mutants.mutant import (
+from tests.mutants.changes import (
     Change,
-    Kind,
     Wrapper,
     all_of,
     altered,
@@ -17,6 +16,7 @@ from tests.mutants.mutant import (
     on_setup,
     overriding,
 )
+from tests.mutants.mutant import Kind
 from tests.mutants.settlement import made_up
 from x402sim import World
 from x402sim.protocol.header import PresentedPayment

@@ -10,33 +10,15 @@ from typing import Any
 
 import msgspec
 
-from tests.mutants.mutant import (
-    AGENTS,
-    CRASHED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
-    Request,
-    Wrapper,
-    answer,
-    answers,
-    collaborator,
-    instead,
-    into,
-    overriding,
-    page,
-    paths,
-    replies,
-    setting,
-    statuses,
-    with_id,
-)
+from tests.mutants.changes import Change, Wrapper, collaborator, into, overriding, setting
+from tests.mutants.messages import CRASHED, Answer, Request, answer, page
+from tests.mutants.middleware import answers, instead, paths, replies, statuses
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import with_id
 from x402sim import World
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
+from x402sim.protocol.routes import AGENTS, PAY, QUOTE, SESSIONS
 from x402sim.rng import Stream
 from x402sim.service.issue import Issuer
 
@@ -58,6 +40,20 @@ def requirements(**changes: Any) -> Change:
         it["paymentRequirements"] = {k: v for k, v in shown.items() if v is not None}
 
     return body(change)
+
+
+def dearer(path: str, when: Callable[[dict[str, Any]], bool]) -> Change:
+    """Ask twice as much for some bodies of requests."""
+
+    def changed(request: Request, it: Answer) -> Answer:
+        asked = request.json
+        if it.status != 402 or not isinstance(asked, dict) or not when(asked):
+            return it
+        wanted = it.json["paymentRequirements"]
+        more = {**wanted, "maxAmountRequired": str(2 * int(wanted["maxAmountRequired"]))}
+        return answer(402, {**it.json, "paymentRequirements": more})
+
+    return replies(path, changed)
 
 
 def ids(spell: Callable[[bytes, int, int], str]) -> Change:
@@ -90,7 +86,7 @@ class NoLuck(Stream):
 
 
 def wrong_proof(change: Callable[[Request, Answer], Answer]) -> Change:
-    """Change the 402 for a quote that was asked for with a payment id."""
+    """Change the 402 for a quote that was requested with a payment id."""
 
     def changed(request: Request, reply: Answer) -> Answer:
         is_wrong = reply.status == 402 and "x-payment-id" in request.headers

@@ -6,42 +6,34 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.mutants.mutant import (
-    ALREADY_SETTLED,
-    INVALID_SIGNATURE,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
+from tests.mutants.changes import (
     Change,
-    Kind,
-    Request,
-    Serve,
-    Service,
     Wrapper,
     all_of,
     altered,
-    answer,
-    answers,
-    at,
-    authorization,
     decision,
-    free,
     into,
-    let_in,
-    middleware,
     overriding,
-    replies,
-    requests,
     settlement_rule,
+)
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import answers, at, middleware, replies, requests
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import (
+    ALREADY_SETTLED,
+    INVALID_SIGNATURE,
+    free,
+    let_in,
     unlocked,
 )
+from tests.mutants.required import dearer
 from x402sim import World
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
-from x402sim.protocol.routes import MARKET
+from x402sim.protocol.routes import MARKET, PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 
 
 class Budgets(dict[str, dict[str, Any]]):
@@ -88,7 +80,7 @@ def sessions(claimed: Claimed) -> Change:
             return await claimed(service, budgets, request, reply) if has_proof else reply
 
         async def spend(service: Service, request: Request, serve: Serve) -> Answer:
-            session_id = request.headers.get("x-session-id", "")
+            session_id = request.session_id
             price_base = service.env.quote_price_base
             if session_id not in budgets or not budgets.debit(session_id, price_base):
                 return await serve(request)
@@ -202,7 +194,7 @@ def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
 async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session once more although its budget is spent."""
     reply = await serve(request)
-    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    found = service.store.sessions.get(request.session_id)
     is_spent = reply.status == 402 and found is not None and found.status == "active"
     return await serve(free(request)) if is_spent else reply
 
@@ -229,7 +221,7 @@ a_dearer_market = all_of(
 
 def has_expired(service: Service, request: Request) -> bool:
     """Tell whether a request names a session whose time has passed."""
-    found = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    found = service.store.sessions.get(request.session_id)
     return found is not None and found.expires_ms <= service.clock.now_ms()
 
 
@@ -342,34 +334,28 @@ session("debited-twice", "5/session-condition",
     broad="every session is used up after half of its requests")  # fmt: skip
 
 
-@session.defect("large-orders-are-debited-twice", "5/session-debit", at(QUOTE))
-async def dearer_if_large(service: Service, request: Request, serve: Serve) -> Answer:
-    """A session is debited twice for an order of more than 100,000 dollars."""
-    return await debited(service, request, serve, lambda order: order.get("sizeUsd", 0) > 100_000)
+def debited_twice(when: Callable[[dict[str, Any]], bool]) -> Change:
+    """Debit a session once more for some orders."""
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        reply, order = await serve(request), request.json
+        if reply.status == 200 and request.session_id and isinstance(order, dict) and when(order):
+            price_base, now_ms = service.env.quote_price_base, service.clock.now_ms()
+            service.store.sessions.debit(request.session_id, price_base, QUOTE, now_ms)
+        return reply
+
+    return middleware(handler, QUOTE)
 
 
-@session.defect("leverage-of-twenty-is-debited-twice", "5/session-debit", at(QUOTE))
-async def dearer_with_leverage(service: Service, request: Request, serve: Serve) -> Answer:
-    """A session is debited twice for an order with a leverage of 20 and more."""
-    return await debited(service, request, serve, lambda order: order.get("leverage", 0) >= 20)
-
-
-@session.defect("short-is-debited-twice", "5/session-debit", at(QUOTE))
-async def dearer_if_short(service: Service, request: Request, serve: Serve) -> Answer:
-    """A session is debited twice for an order of the side "short"."""
-    return await debited(service, request, serve, lambda order: order.get("side") == "short")
-
-
-async def debited(
-    service: Service, request: Request, serve: Serve, when: Callable[[dict[str, Any]], bool]
-) -> Answer:
-    """Serve a request, and debit its session once more for some orders."""
-    reply, order = await serve(request), request.json
-    session_id = request.headers.get("x-session-id")
-    if reply.status == 200 and session_id is not None and isinstance(order, dict) and when(order):
-        price_base = service.env.quote_price_base
-        service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
-    return reply
+session("large-orders-are-debited-twice", "5/session-debit",
+    "A session is debited twice for an order of more than 100,000 dollars.",
+    debited_twice(lambda order: order.get("sizeUsd", 0) > 100_000))  # fmt: skip
+session("leverage-of-twenty-is-debited-twice", "5/session-debit",
+    "A session is debited twice for an order with a leverage of 20 and more.",
+    debited_twice(lambda order: order.get("leverage", 0) >= 20))  # fmt: skip
+session("short-is-debited-twice", "5/session-debit",
+    'A session is debited twice for an order of the side "short".',
+    debited_twice(lambda order: order.get("side") == "short"))  # fmt: skip
 
 
 @session.defect("small-orders-are-not-debited", "5/session-debit")
@@ -377,7 +363,7 @@ def small_orders(world: World) -> World:
     """A session is not debited for an order of less than 10 dollars."""
 
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        order, session_id = request.json, request.headers.get("x-session-id", "")
+        order, session_id = request.json, request.session_id
         found = service.store.sessions.get(session_id)
         is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
         is_open = found is not None and found.status == "active" and found.remaining > 0
@@ -437,7 +423,7 @@ async def paid_back(service: Service, request: Request, serve: Serve) -> Answer:
     """A deposit that was refused for its signature is paid back, though it was never paid."""
     reply = await serve(request)
     terms = service.issuer.read(request.field("paymentId"))
-    asked = authorization(request.field("paymentHeader"))
+    asked = request.authorization
     if reply.error == INVALID_SIGNATURE and terms and asked and terms.resource == SESSIONS:
         setup, now_s = service.env, service.clock.now_s()
         auth = replace(
@@ -456,19 +442,9 @@ async def paid_back(service: Service, request: Request, serve: Serve) -> Answer:
     return reply
 
 
-@session.defect("long-sessions-cost-more", "4.4/max-spend", at(SESSIONS))
-async def long_sessions_cost_more(_: Service, request: Request, serve: Serve) -> Answer:
-    """The deposit of a session of more than an hour is twice its budget."""
-    reply, asked = await serve(request), request.json
-    if reply.status != 402 or not isinstance(asked, dict) or not asked.get("duration", 0) > 3600:
-        return reply
-    wanted = reply.json["paymentRequirements"]
-    amount = str(2 * int(wanted["maxAmountRequired"]))
-    return answer(
-        402, {**reply.json, "paymentRequirements": {**wanted, "maxAmountRequired": amount}}
-    )
-
-
+session("long-sessions-cost-more", "4.4/max-spend",
+    "The deposit of a session of more than an hour is twice its budget.",
+    dearer(SESSIONS, lambda asked: asked.get("duration", 0) > 3600))  # fmt: skip
 session("deposit-in-32-bits", "4.4/deposit-flow",
     "A deposit of more than 2^32 base units is asked for, and cannot be settled.",
     requests(PAY, lambda request: request.sending(None) if is_large(request) else request))  # fmt: skip
@@ -476,7 +452,7 @@ session("deposit-in-32-bits", "4.4/deposit-flow",
 
 def is_large(request: Request) -> bool:
     """Tell whether a settlement is of more base units than 32 bits hold."""
-    auth = authorization(request.field("paymentHeader"))
+    auth = request.authorization
     return auth is not None and 2**32 < auth.value < 2**63
 
 

@@ -12,26 +12,25 @@ from typing import Any, cast
 import msgspec
 from msgspec import structs
 
-from tests.mutants.mutant import (
-    PAY,
+from tests.mutants.changes import (
     Change,
-    Kind,
     Wrapper,
     altered,
-    answers,
     into,
     leave_out,
     on_facilitator,
     on_setup,
     overriding,
-    statuses,
 )
+from tests.mutants.middleware import answers, statuses
+from tests.mutants.mutant import Kind
 from x402sim.chain.base import Call, ChainClient
 from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.refusals import Refusal, SettlementRefused
+from x402sim.protocol.routes import PAY
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.facilitator import Moved, NotMoved, Verdict
 from x402sim.world.process import FacilitatorNode

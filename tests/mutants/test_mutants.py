@@ -5,9 +5,10 @@ a third; `pytest -m thorough tests/mutants` judges the other half, and by all ch
 the mutants and the honest services, several as one, and `python -m tests.campaign` every one.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,18 +16,20 @@ from tests import verdicts
 from tests.campaign import at_length
 from tests.mutants import matrix
 from tests.mutants.honest import ALONE, HONEST, TOGETHER, together
-from tests.mutants.jury import check_ids, complaint, judge_one
+from tests.mutants.judging import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
+from tests.verdicts import Verdict
 from x402sim.report.results import failures
 from x402sim.suite.case import by_id
 from x402sim.suite.service.check import Check
 from x402sim.suite.service.engine import all_checks
 
-HOW = "write it anew: python -m tests.renew --only mutants"
-# --- the jury ------------------------------------------------------------------------
+HOW = "run python -m tests.renew --only check"
+ALL = "write it anew: python -m tests.renew --only mutants"
+# --- the judgement ------------------------------------------------------------------------
 
 
-def test_the_jury_notices_a_suite_that_sees_nothing() -> None:
+def test_a_suite_that_sees_nothing_is_noticed() -> None:
     only_one = [check for check in all_checks() if check.id == "spec/4.5/llms-txt"]
     verdict = judge_one("ids-count-up", only_one)
     assert "is missed: there is no check" in complaint(verdict)
@@ -100,6 +103,47 @@ def test_in_the_matrix_stays_what_was_not_judged(tmp_path: Path) -> None:
     assert file.read_text() == "service,old,new\nb,failed,\na,failed,failed\n"
 
 
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless it is about other ids, or a program has changed since."""
+    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
+    (tmp_path / "x402sim").mkdir()
+    judged: list[str] = []
+    written: list[list[str]] = []
+
+    def run(*words: str, stops_at: str = "") -> Any:
+        def judge(names: list[str], ids: list[str]) -> Iterator[Verdict]:
+            for name in names:
+                if name == stops_at:
+                    raise KeyboardInterrupt
+                judged.append(name)
+                yield Verdict(name, {}, 0, ids=ids)
+
+        monkeypatch.setattr("sys.argv", ["", *words, "--csv"])
+        with pytest.raises(SystemExit) as ended:
+            verdicts.main(
+                "mutants", dict.fromkeys("abcd", ()), lacking=lambda: ([], []), judge=judge,
+                complaint=lambda verdict: "", line=lambda verdict: verdict.name,
+                score=lambda every: [], file=Path("matrix.csv"), write=lambda _, each: written.append([v.name for v in each]),
+                check_ids=["new"],
+            )  # fmt: skip
+        return ended.value.code
+
+    assert "interrupted after 2" in run("--check", "new", stops_at="c")
+    assert "interrupted after 3" in run("--check", "new", stops_at="d")
+    assert run("--check", "new") == 0
+    assert (judged, written) == ([*"abcd"], [[*"abcd"]])
+    assert "3 of 4 were judged before the interruption" in capsys.readouterr().out
+    assert not [*(tmp_path / "out").iterdir()]
+    run("--check", "new", stops_at="b")
+    run(stops_at="b")
+    assert judged == [*"abcdaa"], "what was judged by one id is not judged by all"
+    (tmp_path / "x402sim" / "service.py").write_text("changed")
+    assert "interrupted after 1" in run(stops_at="b")
+    assert judged == [*"abcdaaa"]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("names", TOGETHER, ids=", ".join)
 def test_an_honest_service_of_many_choices_is_not_accused(names: tuple[str, ...]) -> None:
@@ -125,4 +169,4 @@ def test_the_whole_suite_judges_a_service_as_the_matrix_says(name: str) -> None:
     found = matrix.row(verdict)
     kept = {row[0]: row for row in matrix.kept()}[name]
     now, before = (dict(zip(check_ids(), row[3:], strict=True)) for row in (found, kept))
-    assert now == before, HOW
+    assert now == before, ALL

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.mutants.honest import own_target
-from tests.mutants.jury import quiet
+from tests.mutants.judging import quiet
 from tests.mutants.rows import MUTANTS
 from x402sim import World
 from x402sim.report.results import Outcome, Result

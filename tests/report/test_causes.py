@@ -1,4 +1,4 @@
-"""Failures of one cause stand together: the jury's mutants, the strangers' defects, a toy's five.
+"""Failures of one cause stand together: the mutants, the defects of independent services, a toy's five.
 
 `seen` makes results of the tables of what failed: without texts, so that the ids alone decide.
 """
@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.independent.implementation import world
+from tests.independent.matrix import Trial, kept as independent, try_one
 from tests.mutants import matrix
-from tests.strangers.matrix import Trial, try_one
-from tests.strangers.page import kept as strangers
-from tests.strangers.stranger import world
 from x402sim.report.causes import by_cause, causes
 from x402sim.report.results import Demand, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
@@ -42,7 +41,7 @@ def test_each_mutant_is_one_cause_and_most_are_called_by_what_they_break() -> No
 def test_most_defects_of_others_are_one_cause_though_no_table_has_them() -> None:
     groups = [
         len(by_cause(seen(dict.fromkeys(failed, "failed"))))
-        for row in strangers()
+        for row in independent()
         if row["kind"] == "defect"
         and (failed := (row["seen_by_text"] + " " + row["seen_by_us"]).split())
     ]
@@ -124,7 +123,7 @@ def test_the_five_faults_of_a_toy_are_named_and_no_more() -> None:
         "timeout_3600": "spec/8/timeout",
     }
     with world() as within:
-        toy = try_one(Trial(stranger="fastapi", defect=",".join(faults)), within=within)
+        toy = try_one(Trial(implementation="fastapi", defect=",".join(faults)), within=within)
     found = causes([*toy.results.values()])
     assert [each.id for each in found] == list(faults.values())
     assert sum(len(each.follows) for each in found) > 15, "what follows is not told as a cause"

@@ -8,7 +8,7 @@ import pytest
 from tests.serve.browser import Browser
 from tests.serve.driver import started
 from tests.serve.hosted import hosted
-from tests.suite.duo import Duo
+from tests.suite.deployment import Deployment
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 
@@ -60,9 +60,9 @@ def closed(request: pytest.FixtureRequest) -> Iterator[str]:
         with started("--control-token", "secret", "--quiet") as server:
             yield server.ready["service"]
     else:
-        duo = Duo()
-        yield duo.url
-        duo.close()
+        deployment = Deployment()
+        yield deployment.url
+        deployment.close()
 
 
 def test_nobody_pays_where_the_page_may_not(browser: Browser, closed: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.cli.runner import run
 from tests.serve.driver import ORDER, QUOTE, Server, started
 from tests.serve.test_log import LOST, MASKS, SESSION, log_of, masked
-from tests.suite.duo import Duo
+from tests.suite.deployment import Deployment
 from x402sim.payer.mistakes import MISTAKES
 
 PANES = Path(__file__).with_name("panes.txt")
@@ -67,12 +67,20 @@ ALONE = re.sub(r"(?m)^ +transfer: .*\n", "", SESSION).replace("account 0    ", "
 
 
 def test_a_service_alone_has_a_log_too() -> None:
-    duo = Duo()
+    deployment = Deployment()
     try:
         for wrong in ((), ("--wrong", "amount")):
-            words = ("pay", duo.url + QUOTE, "-d", json.dumps(ORDER), "--key", duo.key, *wrong)
+            words = (
+                "pay",
+                deployment.url + QUOTE,
+                "-d",
+                json.dumps(ORDER),
+                "--key",
+                deployment.key,
+                *wrong,
+            )
             assert run(*words).exit_code == 0
-        assert duo.service.end(signal.SIGINT) == 0
-        assert masked(duo.service.errors()) == ALONE
+        assert deployment.service.end(signal.SIGINT) == 0
+        assert masked(deployment.service.errors()) == ALONE
     finally:
-        duo.close()
+        deployment.close()

@@ -152,5 +152,5 @@ def test_every_sentence_without_a_check_has_its_reason() -> None:
 
 def test_the_page_of_demands_is_current() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == written(), "python -m tests.renew --only demands"
+    assert page == written(), "run python -m tests.renew --only check"
     assert all(f"### {check_id}\n" in page for check_id in by_id(CHECKS))

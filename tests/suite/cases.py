@@ -1,8 +1,9 @@
-"""Cases of checks, as the tests of the engine need them."""
+"""Cases as tests need them: checks that act and end in one way, and those of a subject by their ids."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from x402sim.suite.row import AnyPlayed
 from x402sim.suite.service.check import Check, check
 from x402sim.suite.service.probe import Probe
 
@@ -24,3 +25,10 @@ def case(
             raise ends
 
     return check(clause, title=title, **options)(run)
+
+
+def with_ids(every: Iterable[AnyPlayed], ids: str) -> list[AnyPlayed]:
+    """Return the cases with these ids, with spaces between them; each must be there."""
+    found = [case for case in every if case.id in ids.split()]
+    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
+    return found

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.suite.duo import Duo
+from tests.suite.deployment import Deployment
 
 
 @pytest.fixture(scope="session")
-def duo() -> Iterator[Duo]:
-    both = Duo()
+def deployment() -> Iterator[Deployment]:
+    both = Deployment()
     yield both
     both.close()

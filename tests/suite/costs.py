@@ -9,7 +9,7 @@ import json
 
 import httpx
 
-from tests.mutants.jury import quiet
+from tests.mutants.judging import quiet
 from x402sim import World
 from x402sim.report.results import Outcome
 from x402sim.suite.service.engine import all_checks, folder, run_case

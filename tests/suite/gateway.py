@@ -23,7 +23,7 @@ NAME = "X-API-Key"
 
 @dataclass
 class Gateway:
-    """What the gateway demands, and what it has seen."""
+    """What the gateway demands, and what has come."""
 
     service: str
     api_key: str | None = API_KEY

@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 
 from tests.house import blocks
 from tests.house.reference import GUIDE
-from tests.suite.duo import conformance, refused
+from tests.suite.deployment import conformance, refused
 from tests.suite.hostile import NASTY, assert_harmless, challenge, serving
 from tests.suite_payer.test_judging import command as payer
 from x402sim.report import conformance as report

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.serve.driver import PAY, QUOTE, command, header
-from tests.suite.duo import Duo, conformance, refused, reports
+from tests.suite.deployment import Deployment, conformance, refused, reports
 from x402sim import Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import settlement
@@ -31,32 +31,34 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.clause("2.2/payment-id")
 @pytest.mark.parametrize("amount_base", [0, 1])
-def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int) -> None:
+def test_the_printed_private_key_forges_no_payment_id(
+    deployment: Deployment, amount_base: int
+) -> None:
     """`serve --no-service` prints PRIVATE_KEY: it must not be what seals the payment ids."""
-    assert duo.ready["service"] is None
-    setup = read_environment(duo.env)
+    assert deployment.ready["service"] is None
+    setup = read_environment(deployment.env)
     forger = Issuer(replace(setup, secret=setup.private_key), Rng().stream("salts"))
     forged = forger.issue(QUOTE, amount_base, Clock().now_s())
     asked = json.loads(encode(forged))
     wanted = asked["paymentRequirements"]
-    wallet = Wallet(from_hex(duo.key, 32))
+    wallet = Wallet(from_hex(deployment.key, 32))
     body = settlement(asked["paymentId"], header(wallet, wanted, Clock().now_s()), wanted)
-    answer = httpx.post(duo.url + PAY, json=body, trust_env=False)
+    answer = httpx.post(deployment.url + PAY, json=body, trust_env=False)
     assert 400 <= answer.status_code < 500, answer.text
     assert "not issued" in answer.text
 
 
 @pytest.mark.waits
 @pytest.mark.thorough
-def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> None:
+def test_with_a_world_everything_passes_in_time(deployment: Deployment, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = run("conformance", duo.url, "--world", duo.control, *reports(tmp_path))
+    done = run("conformance", deployment.url, "--world", deployment.control, *reports(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     worked_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     assert worked_s < 20, "it must take less than 30 s on an idle machine"
     report = json.loads((tmp_path / "json-file").read_text())
-    assert report["target"] == duo.url
+    assert report["target"] == deployment.url
     assert report["summary"]["failed"] == report["summary"]["inconclusive"] == 0
     assert report["summary"]["passed"] >= 50
     assert all(file.stat().st_size > 500 for file in tmp_path.iterdir())
@@ -67,9 +69,9 @@ def run(*words: str, **more: Any) -> Any:
     return subprocess.run(command(*words), capture_output=True, text=True, check=False, **more)
 
 
-def test_with_the_url_alone_nothing_is_paid(duo: Duo, tmp_path: Path) -> None:
+def test_with_the_url_alone_nothing_is_paid(deployment: Deployment, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    done = conformance(duo.url, "--json-file", str(file))
+    done = conformance(deployment.url, "--json-file", str(file))
     assert done.returncode == 0, done.all
     summary = json.loads(file.read_text())["summary"]
     assert summary["passed"] > 5
@@ -144,12 +146,20 @@ def test_misuse_is_one_line_and_shows_no_secret(options: list[str], said: str) -
 
 
 def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(
-    duo: Duo, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
     target = tmp_path / "mine.toml"
     target.write_text("[protected]\namount_base = 7\n")
     done = in_pytest(
-        *("--base-url", duo.url, "--world", duo.control, "--target", str(target), "-rs"),
+        *(
+            "--base-url",
+            deployment.url,
+            "--world",
+            deployment.control,
+            "--target",
+            str(target),
+            "-rs",
+        ),
         *("--header", "X-Key: secret-value", "--seed", "7", "--skip", "2.2/body=later"),
         *("-k", "2.2 or 5/nonce or 8/quote-price"),
     )

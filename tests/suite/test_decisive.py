@@ -1,4 +1,4 @@
-"""A MUST of which a decisive case was not judged has not passed; what was not judged in full is said."""
+"""A MUST of which a decisive case was not judged has not passed; what was not judged in full is reported."""
 
 import asyncio
 from pathlib import Path
@@ -9,10 +9,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.mutants.mutant import Answer, Change, all_of, instead
+from tests.mutants.changes import Change, all_of
+from tests.mutants.messages import Answer
+from tests.mutants.middleware import instead
 from tests.mutants.rows import MUTANTS
 from tests.suite.cases import case
-from tests.suite.duo import Duo, conformance
+from tests.suite.deployment import Deployment, conformance
 from tests.suite.gateway import Gateway, running
 from x402sim import Settings, World
 from x402sim.policies import NeverRefund, ServicePolicy
@@ -162,13 +164,13 @@ class Silent(Gateway):
     ],
 )
 def test_the_exit_code_says_whether_a_second_path_was_judged(
-    duo: Duo, tmp_path: Path, keys: str, code: int, said: str
+    deployment: Deployment, tmp_path: Path, keys: str, code: int, said: str
 ) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(f"[sessions]\nexists = false\n{keys}")
-    with running(Silent(duo.url, api_key=None)) as gateway:
+    with running(Silent(deployment.url, api_key=None)) as gateway:
         asked = (gateway.url, "--target", str(file), "--only", "5/resource-binding")
-        done = conformance(*asked, "--world", duo.control)
+        done = conformance(*asked, "--world", deployment.control)
         without = conformance(*asked)
     assert (done.returncode, said in done.stdout) == (code, True), done.all
     assert without.returncode == 0, "what it needs was not given: as before"

@@ -12,7 +12,7 @@ import pytest
 from junitparser import JUnitXml
 
 from tests.serve.driver import command
-from tests.suite.duo import Duo, conformance
+from tests.suite.deployment import Deployment, conformance
 from x402sim import LocalServer
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.sending import reach
@@ -35,11 +35,11 @@ def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":
     ["both", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("stdout", "stderr"))],
 )
 def test_reports_are_written_when_nobody_reads_the_output(
-    duo: Duo, tmp_path: Path, closed: str
+    deployment: Deployment, tmp_path: Path, closed: str
 ) -> None:
     """As in `conformance ... --junit FILE | head -1`, and `2>&1 | head -1`."""
     file = tmp_path / "x.xml"
-    with begun(duo.url, "--only", "2.2", "--junit", str(file)) as process:
+    with begun(deployment.url, "--only", "2.2", "--junit", str(file)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         if closed in ("stdout", "both"):
@@ -51,12 +51,16 @@ def test_reports_are_written_when_nobody_reads_the_output(
     assert JUnitXml.fromfile(str(file)).tests > 1
 
 
-def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(duo: Duo, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     """A fast check is certain; one that waits is not when the signal comes."""
     file, junit = tmp_path / "x.json", tmp_path / "x.xml"
     only = "1/unpaid-402,2.2/body,3/expiry-refund,8/indexer-interval"
-    options = ["--only", only, "--patient", "--world", duo.control]
-    with begun(duo.url, *options, "--json-file", str(file), "--junit", str(junit)) as process:
+    options = ["--only", only, "--patient", "--world", deployment.control]
+    with begun(
+        deployment.url, *options, "--json-file", str(file), "--junit", str(junit)
+    ) as process:
         assert process.stderr is not None
         while "waiting for " not in (line := process.stderr.readline()):
             assert line, "it ended by itself"
@@ -79,10 +83,10 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(duo: Duo, tmp_path: P
     [("json-file", "{"), ("html", "<!doctype"), ("junit", "<?xml"), ("sarif", "{")],
 )
 def test_a_minus_is_stdout_for_every_report(
-    duo: Duo, kind: str, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, kind: str, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = conformance(duo.url, "--only", "2.2/body", f"--{kind}", "-")
+    done = conformance(deployment.url, "--only", "2.2/body", f"--{kind}", "-")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(begins)
     assert list(tmp_path.iterdir()) == []

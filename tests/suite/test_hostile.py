@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
 from tests.cli import stories
-from tests.suite.duo import all_reports, conformance, reports
+from tests.suite.deployment import all_reports, conformance, reports
 from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving, text
 from x402sim.cli import app
 from x402sim.report.results import Outcome, Result

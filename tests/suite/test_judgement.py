@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.suite.duo import command, conformance, refused
+from tests.suite.deployment import command, conformance, refused
 from tests.suite.test_reports import NASTY, STARTED, URL, result
 from x402sim.commands.conformance import judging
 from x402sim.report import conformance as report

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tests.cli.shops import Reply, serving
 from tests.serve.driver import Running
-from tests.suite.duo import Duo, all_reports, conformance, found, refused, reports
+from tests.suite.deployment import Deployment, all_reports, conformance, found, refused, reports
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
 from x402sim.text.program import program
 
@@ -27,8 +27,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 @pytest.fixture(scope="module")
-def gateway(duo: Duo, certificate: Certificate) -> Iterator[Gateway]:
-    with running(Gateway(duo.url), certificate) as it:
+def gateway(deployment: Deployment, certificate: Certificate) -> Iterator[Gateway]:
+    with running(Gateway(deployment.url), certificate) as it:
         yield it
 
 
@@ -43,12 +43,12 @@ def wrong_price(folder: Path) -> str:
 
 
 def test_behind_tls_and_a_key_all_is_judged_and_a_failure_repeats_every_option_but_the_key(
-    duo: Duo, gateway: Gateway, certificate: Certificate, tmp_path: Path
+    deployment: Deployment, gateway: Gateway, certificate: Certificate, tmp_path: Path
 ) -> None:
     target = wrong_price(tmp_path)
     done = conformance(
         gateway.url, *KEY_HEADER, "--cacert", str(certificate.file), "--target", target,
-        "--world", duo.control, *FEW, "--only", "8/quote-price", "--rate", "50", "--timeout", "20",
+        "--world", deployment.control, *FEW, "--only", "8/quote-price", "--rate", "50", "--timeout", "20",
         "--budget", "0.5", "--strict", *reports(tmp_path),
     )  # fmt: skip
     assert done.returncode == 1, done.all
@@ -56,7 +56,7 @@ def test_behind_tls_and_a_key_all_is_judged_and_a_failure_repeats_every_option_b
     failed = outcomes.pop("spec/8/quote-price")
     assert (failed, len(outcomes), set(outcomes.values())) == ("failed", 3, {"passed"})
     assert found(tmp_path)["spec/8/quote-price"]["rerun"] == (
-        f"{shlex.join(program())} conformance {gateway.url} --target {target} --world {duo.control} "
+        f"{shlex.join(program())} conformance {gateway.url} --target {target} --world {deployment.control} "
         f"--budget 0.5 --header '{NAME}:<hidden>' --cacert {certificate.file} "
         "--timeout 20 --rate 50 --strict --only spec/8/quote-price"
     )
@@ -91,17 +91,21 @@ class Mounted(Gateway):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [Gateway, Mounted])
-def test_below_a_base_path_everything_is_judged_alike(duo: Duo, kind: type[Gateway]) -> None:
-    with running(kind(duo.url, api_key=None, prefix="/shop/v1")) as gateway:
+def test_below_a_base_path_everything_is_judged_alike(
+    deployment: Deployment, kind: type[Gateway]
+) -> None:
+    with running(kind(deployment.url, api_key=None, prefix="/shop/v1")) as gateway:
         done = conformance(
-            gateway.url, "--only", "2.1/,4.3/,4.4/,4.5/,1/", "--world", duo.control,
+            gateway.url, "--only", "2.1/,4.3/,4.4/,4.5/,1/", "--world", deployment.control,
             "--skip", "2.1/timeout=slow", "--skip", "2.1/validity=slow",
         )  # fmt: skip
     assert done.returncode == 0, done.all
 
 
-def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path) -> None:
-    with running(Gateway(duo.url, api_key=None, user=("ann", "s3cr3t-word"))) as gateway:
+def test_a_user_and_password_in_the_url_reach_no_report(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    with running(Gateway(deployment.url, api_key=None, user=("ann", "s3cr3t-word"))) as gateway:
         url = gateway.url.replace("://", "://ann:s3cr3t-word@")
         failing = ("--only", "8/quote-price", "--target", wrong_price(tmp_path))
         done = conformance(url, *failing, *reports(tmp_path))
@@ -119,28 +123,28 @@ def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path
 @pytest.mark.waits
 @pytest.mark.thorough
 @pytest.mark.parametrize("retry_after", ["1", None])
-def test_a_busy_gateway_is_waited_for(duo: Duo, retry_after: str | None) -> None:
-    with running(Gateway(duo.url, every=8, retry_after=retry_after)) as gateway:
+def test_a_busy_gateway_is_waited_for(deployment: Deployment, retry_after: str | None) -> None:
+    with running(Gateway(deployment.url, every=8, retry_after=retry_after)) as gateway:
         done = conformance(
             gateway.url, *KEY_HEADER, "--only", "2.2/body", "--only", "1/", "--only", "2.6/remaining",
-            "--world", duo.control,
+            "--world", deployment.control,
         )  # fmt: skip
     assert done.returncode == 0, done.all
     assert gateway.refused > 0
 
 
-def test_a_gateway_that_is_never_free_is_inconclusive_not_a_failure(duo: Duo) -> None:
-    with running(Gateway(duo.url, every=1, retry_after="3600")) as gateway:
+def test_a_gateway_that_is_never_free_is_inconclusive_not_a_failure(deployment: Deployment) -> None:
+    with running(Gateway(deployment.url, every=1, retry_after="3600")) as gateway:
         assert "give --rate" in refused(gateway.url, *KEY_HEADER)
 
 
 # --- the preflight -------------------------------------------------------------------------
 
 
-def test_a_wrong_clock_is_one_line(duo: Duo) -> None:
+def test_a_wrong_clock_is_one_line(deployment: Deployment) -> None:
     late = formatdate(1_000_000_000, usegmt=True)
-    with running(Gateway(duo.url, api_key=None, says={"date": late})) as gateway:
-        said = refused(gateway.url, "--world", duo.control)
+    with running(Gateway(deployment.url, api_key=None, says={"date": late})) as gateway:
+        said = refused(gateway.url, "--world", deployment.control)
     assert "behind this one" in said
 
 
@@ -162,20 +166,20 @@ POOR = "0x" + "17" * 32
     ],
 )  # fmt: skip
 def test_what_a_run_lacks_is_one_line(
-    duo: Duo, options: list[str], key: str | None, said: Sequence[str]
+    deployment: Deployment, options: list[str], key: str | None, said: Sequence[str]
 ) -> None:
-    more = [duo.ready["rpc"]] if options == ["--rpc-url"] else []
-    line = refused(duo.url, *options, *more, key=duo.key if key == "own" else key)
+    more = [deployment.ready["rpc"]] if options == ["--rpc-url"] else []
+    line = refused(deployment.url, *options, *more, key=deployment.key if key == "own" else key)
     assert all(each in " ".join(line.split()) for each in said)
     assert ("set, and empty" in line) is (key == "")
 
 
-def test_real_money_is_protected(duo: Duo) -> None:
-    env = {**duo.env, "NETWORK": "cronos-mainnet"}
+def test_real_money_is_protected(deployment: Deployment) -> None:
+    env = {**deployment.env, "NETWORK": "cronos-mainnet"}
     service = Running("service", "--port", "0", env=env)
     try:
         url = service.line().split()[3].rstrip(";")
-        said = refused(url, key=duo.key)
+        said = refused(url, key=deployment.key)
     finally:
         service.close()
     assert "real money" in said
@@ -202,12 +206,12 @@ CUT_OFF = [(502, "Bad Gateway"), (500, "connect ECONNREFUSED 10.0.0.1:80")]
     ("said", "has_world"), [*zip(OWN, (False, True), strict=True), (OWN[1], False)]
 )
 def test_a_broken_settlement_is_judged(
-    duo: Duo, tmp_path: Path, said: tuple[int, str], has_world: bool
+    deployment: Deployment, tmp_path: Path, said: tuple[int, str], has_world: bool
 ) -> None:
-    with running(BrokenPay(duo.url, api_key=None)) as gateway:
+    with running(BrokenPay(deployment.url, api_key=None)) as gateway:
         gateway.said = said
-        means = ("--world", duo.control) if has_world else ()
-        key = None if has_world else duo.key
+        means = ("--world", deployment.control) if has_world else ()
+        key = None if has_world else deployment.key
         done = conformance(gateway.url, *means, *FEW, *reports(tmp_path), key=key)
     results = found(tmp_path)
     assert results["spec/2.2/body"]["outcome"] == "passed"
@@ -217,31 +221,33 @@ def test_a_broken_settlement_is_judged(
     assert ("has refused it by itself, or asks another" in done.words) is has_world
 
 
-def test_a_facilitator_is_recognised_and_told_its_judge(duo: Duo) -> None:
-    found = " ".join(refused(duo.ready["facilitator"]).split())
+def test_a_facilitator_is_recognised_and_told_its_judge(deployment: Deployment) -> None:
+    found = " ".join(refused(deployment.ready["facilitator"]).split())
     assert "it is a facilitator (GET /supported lists kinds), and no service" in found
     assert "its judge is x402sim conformance facilitator --start" in found
 
 
-def test_what_others_ask_the_facilitator_meanwhile_does_not_count(duo: Duo) -> None:
+def test_what_others_ask_the_facilitator_meanwhile_does_not_count(deployment: Deployment) -> None:
     class Beside(BrokenPay):
         async def answer(self, request: Request) -> Response:
             if request.url.path == "/api/pay":
                 async with httpx.AsyncClient() as somebody:
-                    await somebody.post(duo.ready["facilitator"] + "/settle", json={})
+                    await somebody.post(deployment.ready["facilitator"] + "/settle", json={})
             return await super().answer(request)
 
-    with running(Beside(duo.url, api_key=None)) as gateway:
+    with running(Beside(deployment.url, api_key=None)) as gateway:
         gateway.said = OWN[0]
-        done = conformance(gateway.url, "--world", duo.control, *FEW)
+        done = conformance(gateway.url, "--world", deployment.control, *FEW)
     assert "has refused it by itself" in done.words
 
 
 @pytest.mark.parametrize("said", CUT_OFF)
-def test_a_service_without_a_facilitator_is_one_line(duo: Duo, said: tuple[int, str]) -> None:
-    with running(BrokenPay(duo.url, api_key=None)) as gateway:
+def test_a_service_without_a_facilitator_is_one_line(
+    deployment: Deployment, said: tuple[int, str]
+) -> None:
+    with running(BrokenPay(deployment.url, api_key=None)) as gateway:
         gateway.said = said
-        found = refused(gateway.url, "--world", duo.control)
+        found = refused(gateway.url, "--world", deployment.control)
     assert "the world's facilitator was not asked" in found
     assert said[1] in found
 
@@ -255,42 +261,46 @@ def test_a_site_is_no_service_and_one_line(status: int) -> None:
     assert "no service of this specification" in said
 
 
-def test_a_service_that_gives_pages_away_is_judged(duo: Duo) -> None:
+def test_a_service_that_gives_pages_away_is_judged(deployment: Deployment) -> None:
     class Free(Gateway):
         async def answer(self, request: Request) -> Response:
             if request.url.path == "/api/perp/quote":
                 return HTMLResponse("<p>here you are")
             return await self.forward(request, request.url.path)
 
-    with running(Free(duo.url, api_key=None)) as gateway:
+    with running(Free(deployment.url, api_key=None)) as gateway:
         done = conformance(gateway.url, "--only", "1/unpaid-402")
     assert done.returncode == 1, done.stderr
 
 
-def test_another_path_is_one_line(duo: Duo) -> None:
-    said = refused(f"{duo.url}/nowhere")
+def test_another_path_is_one_line(deployment: Deployment) -> None:
+    said = refused(f"{deployment.url}/nowhere")
     assert "no protected endpoint there" in said
     assert "target init" in said
 
 
-def test_the_endpoint_instead_of_the_base_url_is_recognised(duo: Duo, tmp_path: Path) -> None:
-    done = conformance(f"{duo.url}/api/perp/quote", "--only", "2.2/body", "--json")
+def test_the_endpoint_instead_of_the_base_url_is_recognised(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    done = conformance(f"{deployment.url}/api/perp/quote", "--only", "2.2/body", "--json")
     assert done.returncode == 0, done.stderr
-    assert f"{duo.url}/api/perp/quote is an endpoint; judging {duo.url}" in " ".join(
+    assert f"{deployment.url}/api/perp/quote is an endpoint; judging {deployment.url}" in " ".join(
         done.stderr.split()
     )
-    assert done.report["target"] == duo.url
+    assert done.report["target"] == deployment.url
 
 
 # --- what must be there, and what is left out ----------------------------------------------
 
 
-def test_what_does_not_fit_the_budget_is_left_out_and_said(duo: Duo) -> None:
-    done = conformance(duo.url, "--json", "--budget", "0.05", "--only", "2.1,5/nonce", key=duo.key)
+def test_what_does_not_fit_the_budget_is_left_out_and_said(deployment: Deployment) -> None:
+    done = conformance(
+        deployment.url, "--json", "--budget", "0.05", "--only", "2.1,5/nonce", key=deployment.key
+    )
     results = done.report
     assert done.returncode == 0, done.all
     assert results["summary"]["inconclusive"] == 0
     assert any("left out: everything would sign for" in r["reason"] for r in results["results"])
     assert "Left out in part or in whole, because everything needs --budget" in done.words
     assert "The budget is 0.05 tokens" in done.words
-    assert duo.key not in done.all
+    assert deployment.key not in done.all

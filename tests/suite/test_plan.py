@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.mutants.jury import quiet
-from tests.mutants.mutant import all_of, overriding, setting
+from tests.mutants.changes import all_of, overriding, setting
+from tests.mutants.judging import quiet
 from tests.suite.costs import FILE, counted
-from tests.suite.duo import Duo
+from tests.suite.deployment import Deployment
 from tests.suite.gateway import Gateway, running
 from x402sim import Settings, World
 from x402sim.clock import Clock
@@ -37,11 +37,11 @@ BUDGET = next(flag.default for flag in flags_of(Options) if flag.name == "budget
 @pytest.mark.waits
 @pytest.mark.thorough
 def test_no_case_signs_for_more_than_the_plan_says() -> None:
-    duo = Duo()
-    key = duo.key
+    deployment = Deployment()
+    key = deployment.key
 
     async def main() -> tuple[int, int, list[str], int]:
-        options = parse(duo.url, payer_key=key, budget="50")
+        options = parse(deployment.url, payer_key=key, budget="50")
         checks = [case for case in all_checks() if case.pays or case.deposits != "0"]
         wrong = []
         async with reach(options) as setting:
@@ -58,7 +58,7 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
     try:
         signed, planned, wrong, needed = asyncio.run(main())
     finally:
-        duo.close()
+        deployment.close()
     assert wrong == []
     assert 0 < signed <= planned == needed
     assert needed <= float(BUDGET) * 1_000_000, "the default budget fits the plan"
@@ -76,17 +76,17 @@ second path that costs more than the first."""
 def test_the_costs_are_those_of_the_checks_there_are() -> None:
     checks = all_checks()
     measured = costs(FILE)
-    assert set(measured) <= {case.name for case in checks}, "run python -m tests.renew --only costs"
+    assert set(measured) <= {case.name for case in checks}, "run python -m tests.renew --only check"
     rare = {Need.CLOCK, Need.RESTART, Need.RECORD, Need.SESSION_VIEW}
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
     left = {case.name for case in usual} - set(measured) - WITH_A_KEY
-    assert not left, "run python -m tests.renew --only costs"
+    assert not left, "run python -m tests.renew --only check"
     assert sum(cost.requests for cost in measured.values()) < 2200, "a run is a burden"
 
 
 @pytest.mark.thorough
 def test_the_costs_are_counted_and_not_measured() -> None:
-    assert FILE.read_text("utf-8") == counted(), "run python -m tests.renew --only costs"
+    assert FILE.read_text("utf-8") == counted(), "run python -m tests.renew --only check"
 
 
 PAYER = "0x" + "01" * 32
@@ -226,7 +226,7 @@ def test_a_case_is_late_if_it_waits_for_the_rest() -> None:
         assert case.late is (is_late and not has_waited), case.name
 
 
-def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:
+def test_the_time_of_a_request_is_not_that_of_the_first_one(deployment: Deployment) -> None:
     """The first one waits for a connection, and for a service that has just started."""
 
     class Cold(Gateway):
@@ -242,7 +242,7 @@ def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:
         async with reach(parse(url)) as setting:
             return (await examine(setting, all_checks())).seconds
 
-    with running(Cold(duo.url, api_key=None)) as gateway:
+    with running(Cold(deployment.url, api_key=None)) as gateway:
         assert asyncio.run(main(gateway.url)) < 60
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.driver import Running
-from tests.suite.duo import Duo
+from tests.suite.deployment import Deployment
 from x402sim.suite.service.engine import folder
 from x402sim.suite.started import free_port
 
@@ -48,15 +48,15 @@ def background(line: str) -> Iterator[str]:
         running.close()
 
 
-def test_a_url(duo: Duo, tmp_path: Path) -> None:
-    run(BLOCKS[0].replace("http://127.0.0.1:4021", duo.url), tmp_path)
+def test_a_url(deployment: Deployment, tmp_path: Path) -> None:
+    run(BLOCKS[0].replace("http://127.0.0.1:4021", deployment.url), tmp_path)
     assert (tmp_path / "target.toml").stat().st_size > 500
     assert (tmp_path / "report.html").stat().st_size > 500
 
 
-def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
-    key = duo.ready["accounts"][1]["privateKey"]
-    block = BLOCKS[1].replace("http://127.0.0.1:4021", duo.url)
+def test_a_url_and_a_key(deployment: Deployment, tmp_path: Path) -> None:
+    key = deployment.ready["accounts"][1]["privateKey"]
+    block = BLOCKS[1].replace("http://127.0.0.1:4021", deployment.url)
     run(re.sub(r"0x[0-9a-f]{64}", key, block), tmp_path)
     assert (tmp_path / "report.html").stat().st_size > 500
 

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.independent.implementation import KEEP
 from tests.serve.driver import Running, command
-from tests.strangers.stranger import KEEP
 from tests.suite.cases import case
-from tests.suite.duo import Duo, conformance, service_env
+from tests.suite.deployment import Deployment, conformance, service_env
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import NO_VERDICT, conclude
@@ -203,11 +203,11 @@ def kept_by(ready: dict[str, Any], folder: Path, *options: str) -> dict[str, Any
     return done.results
 
 
-def test_what_a_database_keeps_survives_the_restart(duo: Duo, tmp_path: Path) -> None:
-    found = kept_by(duo.ready, tmp_path, "--db", str(tmp_path / "shop.db"))
+def test_what_a_database_keeps_survives_the_restart(deployment: Deployment, tmp_path: Path) -> None:
+    found = kept_by(deployment.ready, tmp_path, "--db", str(tmp_path / "shop.db"))
     assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "passed")
 
 
-def test_a_service_that_keeps_all_in_memory_fails(duo: Duo, tmp_path: Path) -> None:
-    found = kept_by(duo.ready, tmp_path)
+def test_a_service_that_keeps_all_in_memory_fails(deployment: Deployment, tmp_path: Path) -> None:
+    found = kept_by(deployment.ready, tmp_path)
     assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "failed")

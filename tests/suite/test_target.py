@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.cli.shops import Asked, Reply, serving
-from tests.suite.duo import Done, Duo, command, conformance, refused
+from tests.suite.deployment import Deployment, Done, command, conformance, refused
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
 from x402sim.protocol.x402 import to_base64
 from x402sim.suite.service.target import (
@@ -33,10 +33,10 @@ def init(*options: str) -> Done:
 
 @pytest.mark.parametrize("path", ["", "/api/perp/quote"])
 def test_our_own_service_is_found_and_judged_with_the_file(
-    duo: Duo, path: str, tmp_path: Path
+    deployment: Deployment, path: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.toml"
-    done = init(duo.url + path, "--out", str(file))
+    done = init(deployment.url + path, "--out", str(file))
     assert done.returncode == 0, done.stderr
     target = load(file)
     assert target.payment_required == Target().payment_required
@@ -48,23 +48,23 @@ def test_our_own_service_is_found_and_judged_with_the_file(
     text = file.read_text()
     assert "# POST /api/perp/quote answered 402" in text
     assert '# tx_hash = "/txHash"' in text, "what was not seen is a comment"
-    judged = conformance(duo.url, "--target", str(file), "--only", "2.", "--only", "4.4")
+    judged = conformance(deployment.url, "--target", str(file), "--only", "2.", "--only", "4.4")
     assert judged.returncode == 0, judged.stdout + judged.stderr
-    assert f"conformance {duo.url} --target {file}" in done.stdout
+    assert f"conformance {deployment.url} --target {file}" in done.stdout
 
 
-def test_a_file_is_replaced_only_by_force(duo: Duo, tmp_path: Path) -> None:
+def test_a_file_is_replaced_only_by_force(deployment: Deployment, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("name = 'precious'\n")
-    done = init(duo.url, "--out", str(file))
+    done = init(deployment.url, "--out", str(file))
     assert (done.returncode, file.read_text()) == (2, "name = 'precious'\n")
     assert "give --force" in done.stderr
-    assert init(duo.url, "--out", str(file), "--force").returncode == 0
+    assert init(deployment.url, "--out", str(file), "--force").returncode == 0
     assert load(file).name == "mine"
 
 
-def test_it_passes_a_gateway_and_shows_no_key(duo: Duo) -> None:
-    with running(Gateway(duo.url, prefix="/v3", every=15)) as gateway:
+def test_it_passes_a_gateway_and_shows_no_key(deployment: Deployment) -> None:
+    with running(Gateway(deployment.url, prefix="/v3", every=15)) as gateway:
         done = init(gateway.url, "--out", "-", "--header", f"{NAME}:{API_KEY}")
     assert done.returncode == 0, done.stderr
     assert gateway.refused > 0
@@ -213,15 +213,15 @@ class Picky(Gateway):
 
 
 def test_what_a_service_wants_is_found_and_without_a_file_the_key_is_named(
-    duo: Duo, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
     file, few = tmp_path / "picky.toml", ("--only", "4.3/,4.4/,2.2/,2.1/resource")
-    with running(Picky(duo.url, api_key=None, prefix="/shop/v1")) as gateway:
+    with running(Picky(deployment.url, api_key=None, prefix="/shop/v1")) as gateway:
         found = init(f"{gateway.url}/api/perp/quote", "-o", str(file))
         assert found.returncode == 0, found.stderr
         target = load(file)
         judged = conformance(gateway.url, "--target", str(file), *few)
-        paid = ("--only", "4.3/,4.4/deposit-flow", "--world", duo.control)
+        paid = ("--only", "4.3/,4.4/deposit-flow", "--world", deployment.control)
         without = conformance(gateway.url, *paid)
     assert f"conformance {gateway.url} " in found.stdout, "the base path is part of the base URL"
     assert target.protected.path == "/api/perp/quote"
@@ -257,9 +257,11 @@ class Renaming(Gateway):
         return Response(named, answer.status_code, media_type=answer.headers["content-type"])
 
 
-def test_the_header_of_sessions_is_read_in_the_documents(duo: Duo, tmp_path: Path) -> None:
+def test_the_header_of_sessions_is_read_in_the_documents(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     file = tmp_path / "renamed.toml"
-    with running(Renaming(duo.url, api_key=None)) as gateway:
+    with running(Renaming(deployment.url, api_key=None)) as gateway:
         done = init(gateway.url, "-o", str(file))
     assert done.returncode == 0, done.stderr
     assert load(file).sessions.header == "X-Budget-Session"
@@ -302,12 +304,14 @@ class TwoTokens(Gateway):
         return JSONResponse({**body, "paymentRequirements": [other, known]}, 402)
 
 
-def test_of_several_tokens_the_target_file_names_one(duo: Duo, tmp_path: Path) -> None:
+def test_of_several_tokens_the_target_file_names_one(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     target = tmp_path / "mine.toml"
-    target.write_text(f'[payment_required]\nasset = "{duo.ready["asset"]}"\n')
-    with running(TwoTokens(duo.url, api_key=None)) as gateway:
+    target.write_text(f'[payment_required]\nasset = "{deployment.ready["asset"]}"\n')
+    with running(TwoTokens(deployment.url, api_key=None)) as gateway:
         done = conformance(
-            gateway.url, "--world", duo.control, "--target", str(target),
+            gateway.url, "--world", deployment.control, "--target", str(target),
             "--only", "1/sign-settle-repeat", "--only", "2.1/asset",
         )  # fmt: skip
     assert done.returncode == 0, done.all
@@ -325,11 +329,13 @@ class Prepaid(Gateway):
         return await self.forward(Request(request.scope, request.receive), request.url.path)
 
 
-def test_a_session_may_be_shown_in_a_header_of_another_name(duo: Duo, tmp_path: Path) -> None:
+def test_a_session_may_be_shown_in_a_header_of_another_name(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     target = tmp_path / "mine.toml"
     target.write_text('[sessions]\nheader = "X-Balance-Id"\n')
-    options = ("--world", duo.control, "--only", "5/session", "--json")
-    with running(Prepaid(duo.url, api_key=None)) as gateway:
+    options = ("--world", deployment.control, "--only", "5/session", "--json")
+    with running(Prepaid(deployment.url, api_key=None)) as gateway:
         without = conformance(gateway.url, *options)
         done = conformance(gateway.url, *options, "--target", str(target))
     assert without.returncode == 1
@@ -339,13 +345,23 @@ def test_a_session_may_be_shown_in_a_header_of_another_name(duo: Duo, tmp_path: 
     assert "sessions.header" in done.all
 
 
-def test_a_wrong_place_of_the_content_ends_the_run_in_one_line(duo: Duo, tmp_path: Path) -> None:
+def test_a_wrong_place_of_the_content_ends_the_run_in_one_line(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     file, market = (
         tmp_path / "market.toml",
         '[protected]\npath = "/api/perp/market"\nmethod = "GET"\n',
     )
     file.write_text(f"{market}bodies = [{{}}]\namount_base = 0\nfields = {{}}\n")
-    options = (duo.url, "--target", str(file), "--world", duo.control, "--only", "1/sign")
+    options = (
+        deployment.url,
+        "--target",
+        str(file),
+        "--world",
+        deployment.control,
+        "--only",
+        "1/sign",
+    )
     done = conformance(*options)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -388,9 +404,11 @@ def outcomes(done: Any) -> dict[str, Any]:
     return {each["id"].removeprefix("spec/"): each for each in done.report["results"]}
 
 
-def test_a_written_target_file_turns_no_failure_green(duo: Duo, tmp_path: Path) -> None:
+def test_a_written_target_file_turns_no_failure_green(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     file = tmp_path / "dev.toml"
-    with running(Departing(duo.url, api_key=None)) as gateway:
+    with running(Departing(deployment.url, api_key=None)) as gateway:
         without = conformance(gateway.url, *ONLY, "--json")
         done = init(gateway.url, "-o", str(file))
         assert done.returncode == 0, done.stderr
@@ -412,10 +430,12 @@ def test_a_written_target_file_turns_no_failure_green(duo: Duo, tmp_path: Path) 
     assert all(len(line) <= 80 for line in file.read_text().splitlines() if line[0:1] == "#")
 
 
-def test_what_an_owner_sets_by_hand_is_observed_with_the_sentence(duo: Duo, tmp_path: Path) -> None:
+def test_what_an_owner_sets_by_hand_is_observed_with_the_sentence(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     file = tmp_path / "dev.toml"
     file.write_text(BY_HAND)
-    with running(Departing(duo.url, api_key=None)) as gateway:
+    with running(Departing(deployment.url, api_key=None)) as gateway:
         judged = conformance(gateway.url, *ONLY, "--target", str(file), "--json")
         terminal = conformance(gateway.url, "--target", str(file), "--only", "8/timeout")
     found = outcomes(judged)
@@ -452,8 +472,8 @@ def test_what_departs(target: Target, keys: list[str]) -> None:
     assert list(deviations(target)) == keys
 
 
-def test_what_nobody_can_look_up_is_a_comment_with_its_meaning(duo: Duo) -> None:
-    done = init(duo.url, "-o", "-")
+def test_what_nobody_can_look_up_is_a_comment_with_its_meaning(deployment: Deployment) -> None:
+    done = init(deployment.url, "-o", "-")
     written = tomllib.loads(done.stdout)
     for each in _UNSEEN.keys() - {"sessions.header"}:  # its documents name that
         table, key = each.split(".")

@@ -13,26 +13,19 @@ from hypothesis import given, settings, strategies as st
 from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.campaign import at_length
 from tests.hostile.inputs import places, replaced
+from tests.mutants.changes import Change, all_of
 from tests.mutants.honest import own_target
-from tests.mutants.jury import judge_one
-from tests.mutants.mutant import (
-    PAY,
-    Answer,
-    Change,
-    Request,
-    Serve,
-    Service,
-    all_of,
-    answer,
-    middleware,
-    requests,
-)
+from tests.mutants.judging import judge_one
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import middleware, requests
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
 from x402sim import World
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.routes import PAY
 from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
+from x402sim.service.state import Service
 from x402sim.suite.service.answers import TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.check import Check
 from x402sim.suite.service.engine import all_checks, run_case

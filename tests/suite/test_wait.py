@@ -1,4 +1,4 @@
-"""`conformance --wait`: a subject that is still starting is waited for, and one that never answers told."""
+"""`conformance --wait`: a subject that is still starting is waited for, and one that never answers is reported."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from tests.suite.duo import conformance, refused
+from tests.suite.deployment import conformance, refused
 from x402sim import LocalServer
 from x402sim.judging import judge
 from x402sim.report.results import Outcome
@@ -33,7 +33,7 @@ def test_a_service_that_starts_while_it_is_waited_for_is_judged() -> None:
 
 
 class Waits(Exception):
-    """What is told when a judgement waits."""
+    """What is printed while a judgement waits."""
 
 
 @pytest.mark.parametrize(

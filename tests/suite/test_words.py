@@ -1,13 +1,9 @@
 """What the suite tells is in the user's words: options, keys of target files, needs, ids."""
 
-import tomllib
-
 import pytest
 
-from tests.suite.duo import Duo, conformance
-from x402sim.report.causes import WORDS
-from x402sim.report.results import Demand
-from x402sim.spec.ground import folder
+from tests.suite import by_hand
+from tests.suite.deployment import Deployment, conformance
 from x402sim.suite.case import select
 from x402sim.suite.service.check import IDS_BEGIN
 from x402sim.suite.service.engine import all_checks
@@ -31,10 +27,9 @@ def test_only_takes_several_ids_and_those_of_every_document(
     assert {check.id.rpartition("/")[0] for check in select(only, all_checks(), IDS_BEGIN)} == found
 
 
-def test_each_id_that_can_fail_has_words_for_its_cause() -> None:
-    ids = {each.id for each in all_checks() if not each.id.startswith("silent/")}
-    words = tomllib.loads((folder() / WORDS).read_text("utf-8"))
-    assert {key.partition(": ")[0] for key in words} - {*Demand} == ids
+def test_each_id_that_can_fail_has_words_for_its_cause_and_a_new_one_a_mutant() -> None:
+    found = [*by_hand.missing()]
+    assert not found, "\n".join(found)
 
 
 def test_needs_have_one_name_in_the_list_and_in_require() -> None:
@@ -51,8 +46,10 @@ def test_needs_have_one_name_in_the_list_and_in_require() -> None:
     assert max(map(len, done.stdout.splitlines())) < 80
 
 
-def test_a_skipped_id_carries_the_users_reason_even_if_a_need_is_missing(duo: Duo) -> None:
-    done = conformance(duo.url, "--skip", "5=later", "--only", "5,7,2.2/body", "--json")
+def test_a_skipped_id_carries_the_users_reason_even_if_a_need_is_missing(
+    deployment: Deployment,
+) -> None:
+    done = conformance(deployment.url, "--skip", "5=later", "--only", "5,7,2.2/body", "--json")
     reasons = {
         each["reason"] for each in done.report["results"] if each["id"].startswith("spec/5/")
     }

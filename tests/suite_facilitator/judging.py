@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
+from tests.suite.cases import with_ids
 from tests.suite_facilitator.mutant import Facilitator
 from x402sim.report.results import CaseResult
 from x402sim.suite.facilitator.payment import Dialect
@@ -44,6 +45,4 @@ def judged(
 
 def cases(ids: str) -> list[RoomCase]:
     """Return the cases with these ids, with spaces between them."""
-    found = [case for case in all_cases() if case.id in ids.split()]
-    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
-    return found
+    return with_ids(all_cases(), ids)

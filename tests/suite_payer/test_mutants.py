@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.campaign import at_length
+from tests.suite.cases import with_ids
 from tests.suite_payer.payer import Payer
 from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
@@ -121,7 +122,7 @@ def judged(payer: Payer, cases: Iterable[PayerCase]) -> dict[str, CaseResult]:
 def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> dict[str, CaseResult]:
     """Play these cases, and return what failed; only what does not fail is played again.
 
-    That a failure is played again before it is told is shown in `test_judging`.
+    That a failure is played again before it is reported is shown in `test_judging`.
     """
     found: dict[str, CaseResult] = {}
 
@@ -146,9 +147,7 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
 
 
 def cases(ids: str) -> list[PayerCase]:
-    found = [case for case in all_cases() if case.id in ids.split()]
-    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
-    return found
+    return with_ids(all_cases(), ids)
 
 
 PATIENCE_S = {"no limits": 5, "never stops": 3}

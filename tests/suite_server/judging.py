@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.suite.cases import with_ids
 from tests.suite_server.shop import Shop, shop
-from x402sim.suite.row import Floor, Found, RoomCase, Violation, by_play
+from x402sim.suite.row import Found, RoomCase, RoomKind, Violation, by_play
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Given, Room
 from x402sim.suite.server.subject import Judge, all_cases, item_in
@@ -20,7 +21,7 @@ class Bench:
 
     shops: list[Shop] = field(default_factory=list)
     patience_s: float = 12
-    rooms: dict[Floor, Room] = field(default_factory=dict)
+    rooms: dict[RoomKind, Room] = field(default_factory=dict)
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
 
@@ -56,9 +57,9 @@ class Bench:
             groups.setdefault(case.played_as, []).append(case)
         found: dict[str, Found] = {}
         for group in groups.values():
-            if (floor := group[0].floor) not in self.rooms:
-                self.rooms[floor] = await self.judge.room(floor)
-            played = await self.judge.played(group, self.rooms[floor])
+            if (kind := group[0].kind) not in self.rooms:
+                self.rooms[kind] = await self.judge.room(kind)
+            played = await self.judge.played(group, self.rooms[kind])
             assert not played.unclear, (group[0].id, played.unclear)
             found |= {case.id: each for case, each in played.found.items()}
         return found
@@ -125,7 +126,5 @@ def broken(
 
 
 def cases(ids: str) -> list[RoomCase]:
-    """Return the cases with these ids, with blanks between them."""
-    found = [case for case in all_cases() if case.id in ids.split()]
-    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
-    return found
+    """Return the cases with these ids, with spaces between them."""
+    return with_ids(all_cases(), ids)

@@ -68,7 +68,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked for, and the payment that is shown for it, of one of the versions."""
+    """What is requested, and the payment that is shown for it, of one of the versions."""
 
     method: str
     path: str

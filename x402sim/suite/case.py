@@ -237,7 +237,7 @@ def place(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, 
 def _decided(result: Result, done: Mapping[AnyCase, CaseResult]) -> Result:
     """Return a result that holds; if a question was not decided, it is skipped or inconclusive.
 
-    A question is decided by any of the cases with its name. It is not asked where none of them
+    A question is decided by any of the cases with its name. It is left out where none of them
     applies; where the run lacks what they need, the id is skipped.
     """
     deciding: dict[str, list[CaseResult]] = {}

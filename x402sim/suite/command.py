@@ -101,7 +101,7 @@ STDOUT = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is asked of any judgement, whatever its subject.
+    """What a user requests of any judgement, whatever its subject.
 
     `files` are where to write each kind of report: json, junit, html, sarif, markdown, annotations;
     - for stdout. If `strict`, SHOULD counts; if `verbose`, the terminal names what does not apply,

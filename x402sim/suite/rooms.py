@@ -29,9 +29,9 @@ from x402sim.rng import Rng
 from x402sim.suite.case import of_id
 from x402sim.suite.row import (
     AnyPlayed,
-    Floor,
     Found,
     RoomCase,
+    RoomKind,
     Violation,
     by_play,
     result,
@@ -52,7 +52,7 @@ class Room(ABC):
     """A world with a subject in it."""
 
     name: str
-    floor: Floor
+    kind: RoomKind
     network: Network
     subject: Startable[Any]
     rng: Rng
@@ -243,7 +243,7 @@ class Played:
 class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     """One judgement of one subject: it says how a room is opened, and what a good payment is."""
 
-    plain: ClassVar[Floor]
+    plain: ClassVar[RoomKind]
     """The usual kind of room."""
     beside: ClassVar[int]
     """How many plays that mostly wait run beside the others."""
@@ -271,7 +271,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     """Why one that runs already cannot be judged any further."""
     opened: int = 0
     """How many rooms were opened."""
-    _idle: dict[Floor, list[AnyRoom]] = field(default_factory=dict)
+    _idle: dict[RoomKind, list[AnyRoom]] = field(default_factory=dict)
     _rooms: list[AnyRoom] = field(default_factory=list)
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
@@ -286,7 +286,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     # --- what each subject adds -------------------------------------------------------------
 
     @abstractmethod
-    async def open(self, floor: Any, name: str) -> AnyRoom:
+    async def open(self, kind: Any, name: str) -> AnyRoom:
         """Open a room of this kind, and start the subject in it.
 
         Raises `NotReady`, and `ChainError` for a chain that is not installed.
@@ -307,24 +307,24 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
 
     # --- rooms ------------------------------------------------------------------------------
 
-    async def room(self, floor: Floor | None = None) -> AnyRoom:
+    async def room(self, kind: RoomKind | None = None) -> AnyRoom:
         """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`.
 
         A subject that runs already has one room, in which everything is played. `Lacking` is raised
         for a kind of room that its world cannot be.
         """
-        floor = floor or self.plain
-        if self.is_fixed and floor.lacks:
-            raise Lacking(f"it needs {floor.lacks}: {START}")
+        kind = kind or self.plain
+        if self.is_fixed and kind.lacks:
+            raise Lacking(f"it needs {kind.lacks}: {START}")
         if self.is_fixed and self._rooms:
             return self._rooms[0]
-        if idle := self._idle.get(floor):
+        if idle := self._idle.get(kind):
             return idle.pop()
         if (most := self.subject.most_at_once) is not None:
             while len(self._rooms) >= most:  # one of another kind has the only place
                 await self.leave(self._rooms[0], keep=False)
         self.opened += 1
-        room = await self.open(floor, f"{floor.name} {self.opened}")
+        room = await self.open(kind, f"{kind.name} {self.opened}")
         self._rooms.append(room)
         self.starts += room.starts
         self.start_s = max(self.start_s, room.start_s)
@@ -335,7 +335,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         if self.is_fixed:
             return
         if keep and not room.has_ended:
-            self._idle.setdefault(room.floor, []).append(room)
+            self._idle.setdefault(room.kind, []).append(room)
             return
         self._rooms.remove(room)
         for idle in self._idle.values():
@@ -403,15 +403,15 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         If the good payment fails, they are played again, each with a good payment behind it, to
         find the one that broke it.
         """
-        floor = batch[0][0].floor
+        kind = batch[0][0].kind
         results: Outcomes = []
-        todo, is_careful = batch, not floor.is_shared
+        todo, is_careful = batch, not kind.is_shared
         while todo:
             cases = [case for group in todo for case in group]
             if self.lost:
                 return [*results, *((case, unclear(case, self.lost)) for case in cases)]
             try:
-                room = await self.room(floor)
+                room = await self.room(kind)
             except (Lacking, ChainError) as lacking:  # a kind of room, or an anvil
                 return [*results, *((case, skipped(case, str(lacking))) for case in cases)]
             done, broken = await self._in_turn(todo, room, is_careful=is_careful)
@@ -463,7 +463,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         has_repeated = bool(self.lost) or (first.jams and self.jams >= JAMS)
         if has_repeated or not (first.has_fault or first.unclear):
             return [(case, first.of(case)) for case in group]
-        room = await self.room(group[0].floor)
+        room = await self.room(group[0].kind)
         second = await self.played(group, room)
         broken = room.has_ended or await self.sound(room, [group[0].dialect])
         await self.leave(room, keep=not broken)
@@ -497,11 +497,11 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
 
 def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
     """Return the plays as they go into rooms: those of a shared kind together."""
-    alone = [[group] for group in groups if not group[0].floor.is_shared or group[0].waits_s]
-    shared: dict[Floor, list[list[RoomCase]]] = {}
+    alone = [[group] for group in groups if not group[0].kind.is_shared or group[0].waits_s]
+    shared: dict[RoomKind, list[list[RoomCase]]] = {}
     for group in groups:
-        if group[0].floor.is_shared and not group[0].waits_s:
-            shared.setdefault(group[0].floor, []).append(group)
+        if group[0].kind.is_shared and not group[0].waits_s:
+            shared.setdefault(group[0].kind, []).append(group)
     together = [
         each[start : start + BATCH]
         for each in shared.values()

@@ -134,7 +134,7 @@ Found = Violation | str | None
 def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: float) -> CaseResult:
     """Return the result of a case that was looked at.
 
-    `exchange` is what was asked and answered in its play, `log` the last line that the subject
+    `exchange` is what was requested and answered in its play, `log` the last line that the subject
     wrote, empty without one.
     """
     if not isinstance(found, Violation):
@@ -196,7 +196,7 @@ def beginnings(subject: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class RoomKind:
     """What a room is like; the rooms of one kind are alike, and are used again.
 
     name
@@ -241,7 +241,7 @@ class RoomCase(PlayedCase):
     """One of the subject's own."""
     play: Callable[[Any], Awaitable[Any]]
     test: Callable[[Any, Any], Found]
-    floor: Floor
+    kind: RoomKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,15 +309,15 @@ class RoomRow(Row):
     play
         What is done: asks the subject, turns its world, and returns what the demands look at.
         An `Inconclusive` that it raises says why it cannot be judged.
-    floor
+    kind
         The kind of room that it is played in.
     """
 
-    plain: ClassVar[Floor]
+    plain: ClassVar[RoomKind]
     """The usual kind of room."""
 
     play: Callable[[Any], Awaitable[Any]]
-    floor: Floor | None = None
+    kind: RoomKind | None = None
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -330,7 +330,7 @@ class RoomRow(Row):
             dialect=dialect,
             play=self.play,
             test=demand.test,
-            floor=self.floor or self.plain,
+            kind=self.kind or self.plain,
             needs=self.needs,
             **common,
         )

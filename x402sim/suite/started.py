@@ -172,7 +172,7 @@ class App(Generic[AnyGiven]):
 
 @dataclass(frozen=True, slots=True)
 class RunsAlready:
-    """A subject that runs already, once; its owner has told it which world it is in."""
+    """A subject that runs already, once; its owner has set which world it is in."""
 
     url: str
     wait_s: float = WAIT_S
@@ -237,7 +237,7 @@ async def command(
 ) -> AsyncIterator[Running]:
     """Start a command in a group of processes of its own, with what it may inherit; end it.
 
-    It writes to a file in `folder`; one that `speaks` is asked and answers by pipes. Raises
+    It writes to a file in `folder`; one that `speaks` gets requests and answers by pipes. Raises
     `NotReady` if it cannot be started.
     """
     file = folder / "log"

@@ -170,3 +170,34 @@ async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
         for task in list(open_now):
             task.cancel()
         await asyncio.gather(*open_now, return_exceptions=True)
+
+
+# --- twists: what a part behind the subject does with a call ------------------------------------
+
+AnyTwist = Callable[[object, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Gets the call and what does the work, and returns what is answered."""
+
+
+def says(reply: Reply, *, after: bool = False) -> AnyTwist:
+    """Return a twist with this answer, perhaps `after` the work is done."""
+
+    async def twist(_: object, go: Callable[[], Awaitable[Any]]) -> Reply:
+        if after:
+            await go()
+        return reply
+
+    return twist
+
+
+def late(seconds: float, *, after: bool) -> AnyTwist:
+    """Return a twist that answers so many seconds late: after the work is done, or before."""
+
+    async def twist(_: object, go: Callable[[], Awaitable[Any]]) -> Any:
+        if not after:
+            await CLOCK.sleep(seconds)
+            return await go()
+        done = await go()
+        await CLOCK.sleep(seconds)
+        return done
+
+    return twist

@@ -10,7 +10,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN, Floor, Money
+from x402sim.suite.facilitator.room import PLAIN, Money, RoomKind
 from x402sim.suite.row import Demand as Demand, Violation, only as only
 
 
@@ -40,7 +40,7 @@ class Row(row.RoomRow):
     subject: ClassVar[str] = "facilitator"
     control: ClassVar[str] = "settles"
     dialects: ClassVar[type[Dialect]] = Dialect
-    plain: ClassVar[Floor] = PLAIN
+    plain: ClassVar[RoomKind] = PLAIN
 
     asks_only: bool = False
 

@@ -154,28 +154,6 @@ def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
     return twist
 
 
-def breaks(reply: Reply, *, after: bool = False) -> Twist:
-    """Return a twist that answers over HTTP: an error, or a connection that is lost or cut."""
-
-    async def twist(_: Call, go: Go) -> Reply:
-        if after:
-            await go()
-        return reply
-
-    return twist
-
-
-def late(seconds: float) -> Twist:
-    """Return a twist that answers rightly, and so many seconds late."""
-    from x402sim.suite.wire import CLOCK
-
-    async def twist(_: Call, go: Go) -> dict[str, Any]:
-        await CLOCK.sleep(seconds)
-        return await go()
-
-    return twist
-
-
 def hangs() -> Twist:
     """Return a twist that never answers, and asks nobody."""
 

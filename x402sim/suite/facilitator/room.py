@@ -129,7 +129,7 @@ Make = Callable[[Given], ASGIApp]
 
 @dataclass(frozen=True, slots=True)
 class AtUrl(RunsAlready):
-    """A facilitator that runs already; its owner has told it which node it uses."""
+    """A facilitator that runs already; its owner has set which node it uses."""
 
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
@@ -205,7 +205,7 @@ HEARTBEAT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor(row.Floor):
+class RoomKind(row.RoomKind):
     """What a room is like.
 
     chain
@@ -227,9 +227,9 @@ class Floor(row.Floor):
         return "" if is_usual else f"a chain of its own kind ({self.name})"
 
 
-PLAIN = Floor(name="plain", is_shared=True)
+PLAIN = RoomKind(name="plain", is_shared=True)
 """The room of cases that only ask, and leave the world as it was."""
-ROUGH = Floor(name="rough")
+ROUGH = RoomKind(name="rough")
 """A room of cases that break something: the node, a transaction, the relayer's account."""
 
 
@@ -297,7 +297,7 @@ class Money:
 class Room(rooms.Room):
     """A world with a facilitator in it."""
 
-    floor: Floor
+    kind: RoomKind
     clock: Clock
     """The chain's: `advance` turns it, and nobody else's."""
     chain: Chain
@@ -402,15 +402,15 @@ class Room(rooms.Room):
         """Take away what a case has made of the node and of mining."""
         self.node.twists.clear()
         controls = self.controls
-        if controls.automine != (self.floor.block_s is None):
-            await controls.set_automine(self.floor.block_s is None)
+        if controls.automine != (self.kind.block_s is None):
+            await controls.set_automine(self.kind.block_s is None)
         if await self.chain.waiting():
             await controls.mine()
 
 
 async def opened(
     facilitator: Facilitator,
-    floor: Floor,
+    kind: RoomKind,
     network: Network,
     seed: int,
     name: str,
@@ -422,8 +422,8 @@ async def opened(
     `port` is that of its node, 0 for any. Raises `NotReady`, and `ChainError` without an anvil.
     """
     rng = Rng(seed)
-    clock = Clock(lambda: CLOCK.now() + floor.ahead_s)
-    is_ledger = floor.chain == "ledger"
+    clock = Clock(lambda: CLOCK.now() + kind.ahead_s)
+    is_ledger = kind.chain == "ledger"
     owner, relayer = (Wallet(rng.secret(f"{who} of {name}")) for who in ("owner", "relayer"))
     count = PAYERS if is_ledger else 8
     payers = [Wallet(rng.secret(f"payer {number} of {name}")) for number in range(count)]
@@ -440,7 +440,7 @@ async def opened(
         secret=rng.secret(f"chain of {name}"),
         has_payments=False,
         file=None,
-        has_block_time=floor.block_s is not None,
+        has_block_time=kind.block_s is not None,
         unlocked=False,
     )
     backend = Ledger() if is_ledger else Anvil()
@@ -449,7 +449,7 @@ async def opened(
         stack.callback(open_chain.chain.close)
         controls = open_chain.chain.controls
         assert controls is not None
-        await controls.set_automine(floor.block_s is None)
+        await controls.set_automine(kind.block_s is None)
         if not is_ledger:
             await add_overload(open_chain.chain, controls)
         await controls.mine()  # a call sees the time of the newest block, which is now
@@ -463,10 +463,10 @@ async def opened(
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
         )
         await stack.enter_async_context(http)
-        beat = asyncio.create_task(_beat(controls, floor))
+        beat = asyncio.create_task(_beat(controls, kind))
         stack.push_async_callback(_ended, beat)
         opening = Room(
-            floor=floor,
+            kind=kind,
             network=open_chain.network,
             subject=facilitator,
             rng=rng,
@@ -487,11 +487,11 @@ async def opened(
     return await opening.started()
 
 
-async def _beat(controls: Controls, floor: Floor) -> None:
+async def _beat(controls: Controls, kind: RoomKind) -> None:
     """Mine a block at each interval; while a case has switched mining off, none."""
     while True:
-        await CLOCK.sleep(floor.block_s or HEARTBEAT_S)
-        if floor.block_s is not None or controls.automine:
+        await CLOCK.sleep(kind.block_s or HEARTBEAT_S)
+        if kind.block_s is not None or controls.automine:
             await controls.mine()
 
 

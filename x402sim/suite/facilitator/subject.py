@@ -27,9 +27,9 @@ from x402sim.suite.facilitator.room import (
     AtUrl,
     Command,
     Facilitator,
-    Floor,
     Make,
     Room,
+    RoomKind,
     opened,
 )
 from x402sim.suite.fixture import CaseOfTest, chosen
@@ -61,7 +61,7 @@ LEAST_S, TIMES = 3.0, 20
 class Judge(rooms.Judge[Room, Play]):
     """One judgement of one facilitator."""
 
-    plain: ClassVar[Floor] = PLAIN
+    plain: ClassVar[RoomKind] = PLAIN
     beside: ClassVar[int] = 8
     after: ClassVar[Violation] = Violation(
         expected="a good payment that settles afterwards",
@@ -74,14 +74,14 @@ class Judge(rooms.Judge[Room, Play]):
     control_s: float = 0
     """How long a good payment took, verified and settled."""
 
-    async def open(self, floor: Floor, name: str) -> Room:
+    async def open(self, kind: RoomKind, name: str) -> Room:
         """Open a room; on an anvil a good payment is made first, as a jam there would be no
         finding of a case.
         """
         room = await opened(
-            self.subject, floor, self.network, self.seed, name, self.patience_s, self.port
+            self.subject, kind, self.network, self.seed, name, self.patience_s, self.port
         )
-        if floor.chain == "anvil" and (wrong := await self.sound(room, self.dialects[:1])):
+        if kind.chain == "anvil" and (wrong := await self.sound(room, self.dialects[:1])):
             await room.close()
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
@@ -98,7 +98,7 @@ class Judge(rooms.Judge[Room, Play]):
             elapsed, most_s = stopwatch(), self.patience_s
             if self.control_s:
                 most_s = min(most_s, max(LEAST_S, TIMES * self.control_s))
-            most_s += room.floor.block_s or 0
+            most_s += room.kind.block_s or 0
             play = await self.begun(room, dialect, "control", most_s)
             wrong = is_paid(play, await tried(play, await play.draft()))
             if wrong is not None:
@@ -299,7 +299,7 @@ def _plan(
     if options.is_blind:
         mine = [case for case in mine if Need.OBSERVE_CHAIN not in case.needs]
     plays = {case.played_as: case for case in mine}
-    shared = sum(case.floor.is_shared for case in plays.values())
+    shared = sum(case.kind.is_shared for case in plays.values())
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
     busy_s = (
         len(plays) * _PAYMENTS * payment_s + min(_STARTS, 1 + len(plays) // BATCH) * judge.start_s

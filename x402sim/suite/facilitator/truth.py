@@ -218,7 +218,7 @@ def wastes_no_gas(title: str, because: str) -> Demand:
 
 
 def everything_settles(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether each payment moved once, and an answer said so, or named it as pending."""
+    """Tell whether each payment moved once, and an answer reported it, or that it is pending."""
     bad = [
         (draft, answer)
         for draft, answer in observed.pairs

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
-from x402sim.suite.row import Demand as Demand, Floor, Found, RoomCase, Violation
+from x402sim.suite.row import Demand as Demand, Found, RoomCase, RoomKind, Violation
 from x402sim.suite.server.double import SETTLE, VERIFY, Twist, is_answered
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
@@ -49,7 +49,7 @@ class Row(row.RoomRow):
     subject: ClassVar[str] = "server"
     control: ClassVar[str] = "sells"
     dialects: ClassVar[type[Dialect]] = Dialect
-    plain: ClassVar[Floor] = PLAIN
+    plain: ClassVar[RoomKind] = PLAIN
 
     def __post_init__(self) -> None:
         names = (self.section, f"{self.section}/{self.slug}")

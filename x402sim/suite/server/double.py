@@ -180,37 +180,12 @@ def first(count: int, do: Twist) -> Twist:
     return twist
 
 
-def says(reply: Reply, *, after: bool = False) -> Twist:
-    """Return a twist with this answer, perhaps `after` the work is done."""
-
-    async def twist(_: Call, go: Go) -> Reply:
-        if after:
-            await go()
-        return reply
-
-    return twist
-
-
 def breaks(how: How) -> Twist:
     """Return a twist that does the work, and whose answer is lost or cut."""
 
     async def twist(_: Call, go: Go) -> Reply:
         done = await go()
         return Reply(status=done.status, headers=done.headers, body=done.body, how=how)
-
-    return twist
-
-
-def late(seconds: float, *, after: bool = True) -> Twist:
-    """Return a twist that answers so many seconds late: after the work is done, or before."""
-
-    async def twist(_: Call, go: Go) -> Reply:
-        if not after:
-            await CLOCK.sleep(seconds)
-            return await go()
-        done = await go()
-        await CLOCK.sleep(seconds)
-        return done
 
     return twist
 

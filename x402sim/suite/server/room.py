@@ -129,7 +129,7 @@ Make = Callable[[Given], ASGIApp]
 
 @dataclass(frozen=True, slots=True)
 class AtPort(RunsAlready):
-    """A server that runs already; its owner has told it which facilitator it uses."""
+    """A server that runs already; its owner has set which facilitator it uses."""
 
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
@@ -161,7 +161,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Deployment(row.Floor):
+class _Deployment(row.RoomKind):
     """A world with two servers."""
 
     @property
@@ -170,7 +170,7 @@ class _Deployment(row.Floor):
         return "two servers of one deployment"
 
 
-PLAIN = row.Floor(name="room", is_shared=True)
+PLAIN = row.RoomKind(name="room", is_shared=True)
 REPLICAS = _Deployment(name="two servers")
 """A world with two servers of one deployment: they share the folder for what they keep."""
 
@@ -195,7 +195,7 @@ class Room(rooms.Room):
     async def start(self) -> None:
         """Start the server, or both; raises `NotReady`."""
         await rooms.Room.start(self)
-        if self.floor is REPLICAS:
+        if self.kind is REPLICAS:
             folder = self.folder / f"{self.starts} replica"
             folder.mkdir()
             starting = self.subject.start(self.given(), folder)
@@ -287,7 +287,7 @@ class Room(rooms.Room):
 
 async def opened(
     server: Server,
-    floor: row.Floor,
+    kind: row.RoomKind,
     network: Network,
     seed: int,
     name: str,
@@ -312,7 +312,7 @@ async def opened(
         opening = Room(
             name=name,
             network=network,
-            floor=floor,
+            kind=kind,
             subject=server,
             rng=rng,
             world=world,

@@ -32,8 +32,8 @@ from x402sim.suite.options import (
 )
 from x402sim.suite.rooms import PATIENCE_S, Outcomes, PlayedJudging, in_rooms
 from x402sim.suite.row import (
-    Floor,
     RoomCase,
+    RoomKind,
     Violation,
     beginnings,
     cases_of,
@@ -69,7 +69,7 @@ QUICK_S = 3.0
 class Judge(rooms.Judge[Room, Play]):
     """One judgement of one server."""
 
-    plain: ClassVar[Floor] = PLAIN
+    plain: ClassVar[RoomKind] = PLAIN
     beside: ClassVar[int] = 6
     after: ClassVar[Violation] = Violation(
         expected="a good payment that is served afterwards", actual="", why="nobody is served"
@@ -91,14 +91,14 @@ class Judge(rooms.Judge[Room, Play]):
             self.restart = self.start_s < QUICK_S
         return self.restart and not self.is_fixed
 
-    async def open(self, floor: Floor, name: str) -> Room:
+    async def open(self, kind: RoomKind, name: str) -> Room:
         """Open a room, and start the server in it, or two; raises `NotReady` and `Lacking`."""
-        if floor is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
+        if kind is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
             raise Lacking(
                 "it needs two servers that share what they keep, each at a port that it "
                 "is given: say so with --shared-store"
             )
-        return await opened(self.subject, floor, self.network, self.seed, name, self.port)
+        return await opened(self.subject, kind, self.network, self.seed, name, self.port)
 
     def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""

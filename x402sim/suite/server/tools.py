@@ -171,7 +171,7 @@ class OverPipes(Wire):
         headers: Sequence[tuple[str, str]] = (),
         begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request; whoever cancels this has the server told that it is cancelled."""
+        """Send a request; if this is cancelled, the server is notified."""
         number, elapsed = next(self._numbers), stopwatch()
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read())

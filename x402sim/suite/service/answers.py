@@ -195,7 +195,7 @@ class Challenge:
 
     @property
     def amount_base(self) -> int:
-        """The amount asked for, in base units."""
+        """The amount that the 402 requires, in base units."""
         return int(self.requirements["maxAmountRequired"])
 
     def settlement(self, header: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -286,7 +286,7 @@ async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
 
 
 async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
-    """Wait until all of these were asked for since a time, for one turn at most; return when."""
+    """Wait until all of these were requested since a time, for one turn at most; return when."""
     return await probe.eventually(
         lambda: probe.world.first_queries(hashes, since_s),
         turn_s(probe.setting),
@@ -326,20 +326,20 @@ Look = Callable[[], Awaitable[bool]]
 
 
 async def recover(setting: Setting) -> None:
-    """Return when the background was seen to run again, or after `RECOVERY_S`.
+    """Return when the background was observed to run again, or after `RECOVERY_S`.
 
     What stands still for longer does so without anybody's fault.
     """
-    company = setting.scheduler.company
+    overlaps = setting.scheduler.overlaps
     is_able = setting.control is not None and setting.advance is None and not setting.stopped
-    if is_able and company.unrecovered:
+    if is_able and overlaps.unrecovered:
         async with setting.scheduler.turn:
             await _see(Probe(setting))
-    company.recovered()
+    overlaps.recovered()
 
 
 async def _see(probe: Probe) -> None:
-    """Make what the background will deal with, and wait until it was seen to."""
+    """Make what the background will deal with, and wait until it has."""
     end_s = probe.clock.now() + RECOVERY_S
     try:
         looks = [*await _indexes(probe), *await _refunds(probe)]
@@ -351,7 +351,7 @@ async def _see(probe: Probe) -> None:
         probe.setting.tell(f"whether the service has recovered was not seen: {problem}")
         return
     if looks:
-        disturbers = ", ".join(probe.setting.scheduler.company.unrecovered)
+        disturbers = ", ".join(probe.setting.scheduler.overlaps.unrecovered)
         probe.setting.tell(
             f"for {RECOVERY_S:.0f} s after the faults of {disturbers}, the "
             "service was not seen to do again in the background what it did before"
@@ -359,7 +359,7 @@ async def _see(probe: Probe) -> None:
 
 
 async def _indexes(probe: Probe) -> list[Look]:
-    """Pay, and return what tells whether the indexer has asked for it."""
+    """Pay, and return a function that tells whether the indexer has requested it."""
     if turn_s(probe.setting) > PATIENCE_S or not await probe.world.queries():
         return []
     bought = tx_hash(await probe.buy())

@@ -142,7 +142,7 @@ def check(
     longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
     others are over. A case that injects faults of the facilitator or of the chain, forces reverts
     or holds blocks back says `disturbs`: no other case counts on the target's background until that
-    was seen to run again. A case is `decisive` if a service with a defect
+    was observed to run again. A case is `decisive` if a service with a defect
     of this clause passes all others; where several cases find the same defects, and no others do,
     each has the same words instead of `True` (several, separated by commas). If no such case was
     judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The `ground`

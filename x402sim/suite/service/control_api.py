@@ -137,10 +137,10 @@ class ControlApi:
             await self._inject(msgspec.structs.replace(late, contains=payer.address))
 
     async def watch(self, payer: Wallet) -> None:
-        """Have the world note when its facilitator is asked about a payer, who pays only once.
+        """Have the world note when its facilitator gets a request about a payer, who pays once.
 
-        The note is a fault that delays one answer by a millisecond. If nobody asks, it stays until
-        faults are cleared.
+        The note is a fault that delays one answer by a millisecond. If no request comes, it
+        stays until faults are cleared.
         """
         late = Fault(victim="facilitator", does="delay answer", seconds=0.001)
         await self._answered(
@@ -148,7 +148,7 @@ class ControlApi:
         )
 
     async def was_queried_about(self, payer: Wallet) -> bool:
-        """Tell whether the facilitator was asked about a payer since `watch`."""
+        """Tell whether the facilitator got a request about a payer since `watch`."""
         return all(each["contains"] != payer.address for each in await self.get("faults"))
 
     async def lasting_fault(self, fault: Fault, of: str) -> None:
@@ -235,7 +235,7 @@ class ControlApi:
     async def first_queries(
         self, tx_hashes: Collection[str], since_s: float = 0
     ) -> dict[str, float]:
-        """Return when the explorer was first asked for each of these, the first one first."""
+        """Return when each of these was first requested of the explorer, the first one first."""
         found: dict[str, float] = {}
         for tx_hash, time_s in await self.queries(since_s):
             if tx_hash in tx_hashes and time_s >= since_s:
@@ -293,7 +293,7 @@ async def eventually(
     *,
     within_s: float = 1,
 ) -> T:
-    """Return what is seen as soon as it `holds`, or in the last of eleven tries within a time."""
+    """Return what is observed as soon as it `holds`, or in the last of eleven tries in a time."""
     for _ in range(10):
         if holds(seen := await look()):
             return seen

@@ -46,9 +46,9 @@ async def run(
     """Run checks and yield the result of each id as soon as it is certain.
 
     `on_begin` is called with each id before its checks run. Where no clock can be advanced, cases
-    run in the groups of `Order`, and what fails in company is repeated alone. Results that depend
-    on a baseline come last: the baselines are repeated first, because a target that has begun to
-    refuse everything would pass every check that expects a refusal.
+    run in the groups of `Order`, and what fails beside others is repeated alone. Results that
+    depend on a baseline come last: the baselines are repeated first, because a target that has
+    begun to refuse everything would pass every check that expects a refusal.
     """
     waiting: list[tuple[Result, set[Baseline]]] = []
     async for result, baselines in _run_cases(setting, checks, on_begin):
@@ -77,7 +77,7 @@ async def _run_cases(
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
     """Run all cases; yield each id's result and the baselines that it depends on.
 
-    A case that has failed in company is doubtful: it is repeated at the end, alone.
+    A case that has failed beside others is doubtful: it is repeated at the end, alone.
     """
     ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
     done: dict[Check, CaseResult] = {}
@@ -169,11 +169,11 @@ async def _tasks(
 
 
 def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) -> bool:
-    """Tell whether a case has failed in company: where there is a world, others have faults."""
+    """Tell whether a case has failed beside others: where there is a world, others have faults."""
     has_faults = setting.control is not None and setting.advance is None
     is_failed = done[case].outcome is Outcome.FAILED
-    company = setting.scheduler.company
-    return has_faults and is_failed and bool(company.of[case.name] or company.faults[case.name])
+    overlaps = setting.scheduler.overlaps
+    return has_faults and is_failed and bool(overlaps.of[case.name] or overlaps.faults[case.name])
 
 
 def _beside_trouble(setting: Setting, order: Order, done: dict[Check, CaseResult]) -> list[Check]:
@@ -182,7 +182,7 @@ def _beside_trouble(setting: Setting, order: Order, done: dict[Check, CaseResult
     A target with one loop for its background may do nothing else meanwhile: they are judged once
     more, in quiet, beside each other.
     """
-    had_faults_of = setting.scheduler.company.had_faults_of
+    had_faults_of = setting.scheduler.overlaps.had_faults_of
     troubled = {case.name for case in order.troubled}
     return [
         case
@@ -202,7 +202,7 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
     for case in sorted(cases, key=lambda case: place(case, done)):
         if not is_doubtful(setting, case, done):
             continue
-        first, beside = done[case], setting.scheduler.company.ran_beside(case.name)
+        first, beside = done[case], setting.scheduler.overlaps.ran_beside(case.name)
         await recover(setting)
         setting.scheduler.alone()
         setting.tell(f"repeating {case.id} alone, which has failed beside others")
@@ -248,7 +248,7 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
     """Run one case in its turn, after its baseline; the result shows no secret."""
     async with setting.scheduler.turn:
         waits = is_beside(setting, case)
-        joined = setting.scheduler.company.joined
+        joined = setting.scheduler.overlaps.joined
         with joined(case.name, case.id, waits=waits, disturbs=case.disturbs):
             return await _run_case(setting, case)
 

@@ -54,7 +54,7 @@ async def expect_nothing_or_as_issued(
     """Fail unless a payment for the protected resource came to nothing, or was settled as issued.
 
     As issued means: the amount of the 402 moved to its payee, once, and opens the resource.
-    Without a world, what moved is not seen. Returns whether it was settled.
+    Without a world, what moved is unknown. Returns whether it was settled.
     """
     if not answer.is_receipt:
         await expect_nothing(probe, challenge, payer, answer)

@@ -85,7 +85,7 @@ class Probe:
         within_s: float,
         holds: Callable[[Seen], bool] = bool,
     ) -> Seen:
-        """Return what is seen as soon as it `holds`, or at the end; meanwhile, other checks act.
+        """Return what is observed as soon as it `holds`, or at the end; meanwhile, others act.
 
         Where the clock is advanced, what is due then still takes the target a moment.
         """

@@ -29,7 +29,7 @@ Ask = Callable[[str, str, Any], Awaitable[TargetAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class SecondPath:
-    """A second path that is sold: how it is asked for."""
+    """A second path that is sold: how it is requested."""
 
     method: str
     path: str

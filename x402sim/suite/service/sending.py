@@ -169,7 +169,7 @@ def requested_wait_s(
 ) -> float | None:
     """Return how long an answer asks to wait before the request is sent again; None if it does not.
 
-    `before` counts the times it has asked already. A 503 is an answer of the service where the
+    `before` counts the times it has done so already. A 503 is an answer of the service where the
     world has faults, and is not repeated there.
     """
     retry_after = response.headers.get("retry-after")

@@ -4,7 +4,7 @@ One check acts at a time, and while it waits, others act.
 
 Checks that need a restart share one: it comes when all others are over, and each of them is ready
 for it. Its owner's command ends the target and starts it again, and returns while the target runs
-on. `Company` knows which checks were beside a check, and may have disturbed what it saw.
+on. `Overlaps` knows which checks were beside a check, and may have disturbed what it saw.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Company:
+class Overlaps:
     """Which other ids may have disturbed a case: they acted while it waited, or before it.
 
     What a case leaves behind in the target's background (payments to resolve, refunds to repeat)
-    lasts beyond its end, until the target was seen to have `recovered`.
+    lasts beyond its end, until the target was observed to have `recovered`.
     """
 
     of: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Scheduler:
             event.set()
         self.prepared, self.ready = asyncio.Semaphore(0), asyncio.Semaphore(0)
         """Released by each check that has prepared for the restart, is ready for it, or is over."""
-        self.company = Company()
+        self.overlaps = Overlaps()
         self._restarted: asyncio.Future[None] | None = None
         """The shared restart, once it has begun."""
 

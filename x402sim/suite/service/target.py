@@ -112,7 +112,7 @@ class ReceiptShape(_Part, frozen=True, kw_only=True):
 class SessionsEndpoint(_Part, frozen=True, kw_only=True):
     """Session budgets.
 
-    `claim` is how the id of a paid session is asked for: `repeat` the request with X-Payment-Id,
+    `claim` is how the id of a paid session is requested: `repeat` the request with X-Payment-Id,
     `get` it from `claim_path`, or it is in the `receipt` of the deposit. `id` is where it is then:
     a JSON pointer, or the name of a header (of a URL, the last segment); without it, the first
     string session_… is taken.

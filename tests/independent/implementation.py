@@ -1,6 +1,6 @@
-"""The strangers: what each does differently, and how one starts.
+"""Independent implementations: what each does differently, and how one starts.
 
-Each folder here has a service, and a `strangers.toml`: its command, its legal choices, its defects,
+Each folder here has a service, and an `implementation.toml`: its command, its legal choices, its defects,
 and what its owner tells the suite about them (`target`). `fastapi` was written from the
 specification, by somebody who had seen neither this package's service nor its suite; `express` is
 like the public paywall.
@@ -22,7 +22,7 @@ import msgspec
 
 from tests import npm
 from tests.serve.driver import Running
-from tests.suite.duo import service_env
+from tests.suite.deployment import service_env
 from x402sim.spec.ground import SENTENCES
 from x402sim.suite.service.target import Target
 from x402sim.suite.started import free_port
@@ -34,7 +34,7 @@ KEEP = """trap 'kill $!; wait; exit' TERM; while true; do "$@" & echo $! > "$0";
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something legal that the service does only if told to. `target` is what its owner says.
+    """Something legal that the service does only if CHOICES names it. `target` is what its owner says.
 
     `allowed_by` is the sentence that allows it; by default the specification is silent.
     """
@@ -48,7 +48,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
     """A bug that breaks one sentence of the specification; none, if `breaks` is empty.
 
-    `own_section` is told if the sentence stands in several sections, or in parts. `unseen` says why the suite does not see it, and `beyond` why no sentence demands what it
+    `own_section` is given if the sentence stands in several sections, or in parts. `unseen` says why the suite does not see it, and `beyond` why no sentence demands what it
     takes; usually both are empty.
     """
 
@@ -76,8 +76,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-class Stranger(msgspec.Struct, frozen=True, kw_only=True):
-    """One service, as its `strangers.toml` tells; `folder` has its program."""
+class Implementation(msgspec.Struct, frozen=True, kw_only=True):
+    """One service, as its `implementation.toml` tells; `folder` has its program."""
 
     folder: Path
     service: About
@@ -106,17 +106,19 @@ class Stranger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def strangers() -> dict[str, Stranger]:
-    """Return every stranger, by the name of its folder."""
+def implementations() -> dict[str, Implementation]:
+    """Return every implementation, by the name of its folder."""
     found = {}
-    for file in sorted(HERE.glob("*/strangers.toml")):
+    for file in sorted(HERE.glob("*/implementation.toml")):
         fields = {**tomllib.loads(file.read_text("utf-8")), "folder": file.parent}
-        found[file.parent.name] = msgspec.convert(fields, Stranger, dec_hook=lambda _, path: path)
+        found[file.parent.name] = msgspec.convert(
+            fields, Implementation, dec_hook=lambda _, path: path
+        )
     return found
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A running stranger and its world. `restart` is a command that kills the stranger."""
+    """A running implementation and its world. `restart` is a command that kills the implementation."""
 
     url: str
     world: str
@@ -129,24 +131,24 @@ World = Mapping[str, Any]
 
 @contextmanager
 def world() -> Iterator[World]:
-    """Start a world without a service; strangers can be in it one after the other."""
+    """Start a world without a service; implementations can be in it one after the other."""
     with _started("serve", "--no-service", "--port", "0", "--json") as line:
         yield msgspec.json.decode(line)
 
 
 @contextmanager
 def running(
-    stranger: Stranger, choices: Sequence[str] = (), defect: str = "", *, within: World
+    implementation: Implementation, choices: Sequence[str] = (), defect: str = "", *, within: World
 ) -> Iterator[Place]:
-    """Start the stranger within a world; it ends with the block."""
+    """Start one within a world; it ends with the block."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "pid"
         env = {**settings(within), "CHOICES": ",".join(choices), "DEFECT": defect}
         env |= {"PORT": str(free_port()), "STATE": f"{folder}/state"}
         for name in choices:
-            env |= stranger.choices[name].env
-        kept = ["bash", "-c", KEEP, str(file), *stranger.program()]
-        with _started(program=kept, env=env, cwd=stranger.folder) as line:
+            env |= implementation.choices[name].env
+        kept = ["bash", "-c", KEEP, str(file), *implementation.program()]
+        with _started(program=kept, env=env, cwd=implementation.folder) as line:
             yield Place(
                 url=line.split()[-1],
                 world=within["rpc"].removesuffix("/rpc"),

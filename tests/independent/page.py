@@ -1,28 +1,22 @@
-"""`python -m tests.strangers.page`: write `conformance/service/strangers.md` from the matrix that is kept."""
+"""`python -m tests.independent.page`: write `conformance/service/independent.md` from the matrix that is kept."""
 
-import csv
 from collections.abc import Iterator
 
-from tests.strangers import matrix
-from tests.strangers.stranger import strangers
+from tests.independent.implementation import implementations
+from tests.independent.matrix import kept
 from x402sim.suite.case import by_id
 from x402sim.suite.service.engine import all_checks, folder
 
-FILE = folder() / "strangers.md"
+FILE = folder() / "independent.md"
 _INTRODUCTION = """# What the suite says of services that others wrote
 
-Made by `python -m tests.strangers.page` from `strangers_matrix.csv`, which `python -m tests.strangers`
-writes. The services are in `tests/strangers/`: one was written from the specification alone, by an
+Made by `python -m tests.independent.page` from `independent_matrix.csv`, which `python -m tests.independent`
+writes. The services are in `tests/independent/`: one was written from the specification alone, by an
 author who had seen neither the suite nor our service (we have shortened its storage and settings
 since), with legal choices and with defects that can be switched on. The other has the shape of the
 public Cronos paywall, on the published client of its facilitator; it does not claim to keep the
 specification.
 """
-
-
-def kept() -> list[dict[str, str]]:
-    """Return the rows of the matrix that is kept."""
-    return list(csv.DictReader(matrix.FILE.read_text("utf-8").splitlines()))
 
 
 def page() -> str:
@@ -33,8 +27,8 @@ def page() -> str:
 def _score() -> Iterator[str]:
     yield "| service | language | legal choices | false alarms | defects | found by the specification's demands | found by ours only |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for name, stranger in strangers().items():
-        if stranger.is_loose:
+    for name, implementation in implementations().items():
+        if implementation.is_loose:
             continue
         mine = [row for row in kept() if row["service"] == name]
         correct = [row for row in mine if row["kind"] == "correct"]
@@ -43,7 +37,7 @@ def _score() -> Iterator[str]:
         seen = sum(bool(row["seen_by_text"]) for row in defects)
         ours = sum(bool(row["seen_by_us"]) for row in defects)
         yield (
-            f"| {name} | {stranger.service.language} | {len(stranger.choices)} | {alarms} "
+            f"| {name} | {implementation.service.language} | {len(implementation.choices)} | {alarms} "
             f"| {len(defects)} | {seen} | {ours} |"
         )
 

@@ -11,7 +11,7 @@ from tests.serve.driver import Running
 from x402sim.cli import app
 
 
-class Duo:
+class Deployment:
     """A world without a service, and a service that uses it; the wallet may be the merchant, too."""
 
     def __init__(self, *, one_account: bool = False) -> None:
@@ -44,7 +44,7 @@ def service_env(ready: dict[str, Any]) -> dict[str, str]:
 
 @dataclass
 class Done:
-    """What a command has said, and its exit code."""
+    """What a command has printed, and its exit code."""
 
     returncode: int
     stdout: str

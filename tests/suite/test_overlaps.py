@@ -1,4 +1,4 @@
-"""Checks that wait run beside the others; what fails in company is repeated alone; one restart serves all."""
+"""Checks that wait run beside the others; what fails beside others is repeated alone; one restart serves all."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.mutants.mutant import setting
+from tests.mutants.changes import setting
 from tests.suite.cases import case
 from x402sim import TESTNET, World
 from x402sim.chain.ledger.ledger import LedgerChain
@@ -370,7 +370,7 @@ def test_a_case_that_disturbs_says_so() -> None:
         assert ("says so: disturbs=True" in result.reason) is (outcome != "passed")
 
 
-# --- what fails in company -------------------------------------------------------------------
+# --- what fails beside others -------------------------------------------------------------------
 
 
 def moody(clause: str, *answers: int, **how: Any) -> tuple[Check, list[int]]:
@@ -406,7 +406,7 @@ def test_a_revert_is_of_the_payer_though_another_transaction_is_mined_first(
     assert minted == [1, 2]
 
 
-def test_what_fails_in_company_and_holds_alone_is_inconclusive_and_says_with_whom() -> None:
+def test_what_fails_beside_others_and_holds_alone_is_inconclusive_and_says_with_whom() -> None:
     fails, left = moody("2.1/amount", 2, 1)
     result = judged(fails, case("2.1/asset"))["2.1/amount"]
     assert (result.outcome, left) == (Outcome.INCONCLUSIVE, [])

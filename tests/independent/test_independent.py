@@ -1,6 +1,6 @@
 """Services that others wrote from the specification alone: none is accused, each defect is seen.
 
-The whole suite against every form is `python -m tests.strangers`; here, each stranger as it is,
+The whole suite against every form is `python -m tests.independent`; here, each as it is,
 with its legal choices in a few groups, and each defect before the checks that saw it.
 """
 
@@ -9,19 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.strangers import page
-from tests.strangers.__main__ import all_trials
-from tests.strangers.matrix import Trial, try_one
-from tests.strangers.page import kept
-from tests.strangers.stranger import World, strangers, world
+from tests.independent import page
+from tests.independent.__main__ import all_trials
+from tests.independent.implementation import World, implementations, world
+from tests.independent.matrix import Trial, kept, try_one
 from x402sim.report.results import Outcome
 from x402sim.spec.ground import SENTENCES
 
-HONEST = [name for name, stranger in strangers().items() if not stranger.is_loose]
+HONEST = [name for name, implementation in implementations().items() if not implementation.is_loose]
 CORRECT = [
-    Trial(stranger=name, choices=group)
+    Trial(implementation=name, choices=group)
     for name in HONEST
-    for group in ((), *strangers()[name].groups)
+    for group in ((), *implementations()[name].groups)
 ]
 
 
@@ -35,8 +34,8 @@ def test_the_matrix_has_every_form() -> None:
 
 def test_every_defect_breaks_a_sentence_that_is_in_the_specification() -> None:
     text = " ".join(each.text for each in SENTENCES)
-    for name, stranger in strangers().items():
-        for defect in stranger.defects.values():
+    for name, implementation in implementations().items():
+        for defect in implementation.defects.values():
             assert not defect.breaks or defect.is_in(text), (name, defect)
 
 
@@ -49,7 +48,7 @@ def test_what_breaks_the_specification_is_seen_by_the_specifications_demands() -
 
 
 def test_the_page_is_current() -> None:
-    assert page.FILE.read_text("utf-8") == page.page(), "python -m tests.renew --only strangers"
+    assert page.FILE.read_text("utf-8") == page.page(), "run python -m tests.renew --only check"
 
 
 # --- the services --------------------------------------------------------------------------
@@ -60,7 +59,7 @@ waits = pytest.mark.waits  # for sessions to end, in real time
 
 @pytest.fixture(scope="module")
 def within() -> Iterator[World]:
-    """A world, in which the strangers of the tests are one after the other."""
+    """A world, in which the implementations of the tests are one after the other."""
     with world() as started:
         yield started
 
@@ -69,7 +68,7 @@ def within() -> Iterator[World]:
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("trial", CORRECT, ids=lambda trial: trial.name)
-def test_a_correct_stranger_passes_in_time(trial: Trial, within: World) -> None:
+def test_a_correct_implementation_passes_in_time(trial: Trial, within: World) -> None:
     """As it is, and with its legal choices."""
     assert try_one(trial, within=within).alarms() == ""
 
@@ -83,8 +82,8 @@ def seen() -> list[Any]:
             seen_by = ids.split()
             section = f"spec/{row['section']}/"
             own = [each for each in seen_by if each.startswith(section)]
-            trial = Trial(stranger=row["service"], defect=row["form"])
-            # a defect of refunds is judged once more without company, after refunds were waited for
+            trial = Trial(implementation=row["service"], defect=row["form"])
+            # a defect of refunds is judged once more alone, after refunds were waited for
             patience_s = 460 if row["form"] == "refund_given_up" else 450  # the longest is first
             is_refund = row["form"].startswith("refund")
             marks = [waits, pytest.mark.timeout(patience_s)] if is_refund else []
@@ -111,7 +110,7 @@ IN_ONE_LOOP = {
 @pytest.mark.parametrize("check_id", IN_ONE_LOOP)
 def test_what_needs_the_only_loop_is_seen_by_its_own_id(check_id: str, within: World) -> None:
     """The whole suite accuses no loop that stands still (`CORRECT`); each id still sees a defect."""
-    trial = Trial(stranger="fastapi", choices=("one_loop",), defect=IN_ONE_LOOP[check_id])
+    trial = Trial(implementation="fastapi", choices=("one_loop",), defect=IN_ONE_LOOP[check_id])
     assert try_one(trial, [check_id], within=within).of(Outcome.FAILED) == [check_id]
 
 
@@ -124,5 +123,5 @@ PAYWALL = {row["form"]: row["seen_by_text"] for row in kept() if row["service"] 
 @pytest.mark.parametrize("form", PAYWALL)
 def test_the_public_paywall_fails_what_the_documentation_says(form: str, within: World) -> None:
     choices = () if form == "as it is" else (form,)
-    verdict = try_one(Trial(stranger="express", choices=choices), within=within)
+    verdict = try_one(Trial(implementation="express", choices=choices), within=within)
     assert set(verdict.by_the_text) == set(PAYWALL[form].split())

@@ -1,4 +1,4 @@
-"""The jury: runs the suite against mutants and honest services, and judges its verdicts."""
+"""Runs the suite against mutants and honest services, and judges its verdicts."""
 
 import logging
 import os
@@ -52,12 +52,15 @@ def quiet() -> Iterator[None]:
 def judge_all(services: Mapping[str, Collection[str]]) -> Iterator[Verdict]:
     """Judge each service by its ids, or by all checks if it has none; on all cores.
 
-    A verdict is yielded as soon as it is given.
+    A verdict is yielded as soon as it is given; who stops asking waits for no other.
     """
     longest_first = sorted(services.items(), key=lambda each: bool(each[1]))
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_judge_by, *each) for each in longest_first]):
-            yield done.result()
+        try:
+            for done in as_completed([pool.submit(_judge_by, *each) for each in longest_first]):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _judge_by(name: str, ids: Collection[str]) -> Verdict:

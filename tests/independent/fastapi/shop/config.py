@@ -15,7 +15,7 @@ INDEX_SECONDS = float(os.environ.get("INDEX_SECONDS", "300"))
 INDEX_BATCH = 100
 SESSION_CAP = 100 * 10**TOKEN_DECIMALS  # with the choice session_cap
 
-_TOLD = tomllib.loads(Path(__file__).parents[1].joinpath("strangers.toml").read_text("utf-8"))
+_TOLD = tomllib.loads(Path(__file__).parents[1].joinpath("implementation.toml").read_text("utf-8"))
 CHOICES, DEFECTS = frozenset(_TOLD["choices"]), frozenset(_TOLD["defects"])
 
 
