@@ -618,6 +618,7 @@ class Journal:
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
         self._storage = _storage(limit, file)
         self._next = 0
+        self._has_ended = False
         self.maker: Maker | None = OURS
         """The versions that recorded it; None if they are not known."""
         self.is_torn = False
@@ -692,11 +693,17 @@ class Journal:
 
     def record(self, at_ms: int, event: Event) -> None:
         """Append an event that happened at this moment, in Unix milliseconds."""
+        if self._has_ended:
+            return
         entry = Entry(self._next, at_ms, event)
         self._storage.append(entry)
         self._next += 1
         for listener in self.listeners:
             listener(entry)
+
+    def end(self) -> None:
+        """Ignore further events, such as those of requests that a closing world cancels."""
+        self._has_ended = True
 
     def merge(self, others: Iterable[Entry]) -> None:
         """Add another journal's entries, each at its time, and number all again.

@@ -29,7 +29,7 @@ from x402sim.world.control.messages import State
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
 from x402sim.world.transport.faults import Fault, ends_with
-from x402sim.world.transport.link import Asgi, Watch, is_acting
+from x402sim.world.transport.link import Asgi, Watch, cancel_all, is_acting
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +198,8 @@ class Observers:
 
     async def end(self) -> None:
         """End all tasks, and see nothing more."""
-        self.has_ended, running = True, list(self.tasks)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        self.has_ended = True
+        await cancel_all(self.tasks)
 
 
 class _Pool:

@@ -97,7 +97,7 @@ async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
                     # a world at a URL has a journal of its own
                     if stage.parts is None and stage.control and live.info:
                         journal.merge(await stage.control.journal(live.info.journal))
-                    stage.record(events.End(outcome=outcome, reason=reason))
+                    stage.end(outcome, reason)
                 return Run(journal=journal, on=on, real_s=elapsed(), ahead_s=stage.ahead_s())
             finally:
                 await stage.close_clients()
@@ -169,13 +169,13 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
             raise ForgottenAwait(named(forgotten))
     except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the scenario was
         trace = tracebacks.lines(interrupt, skip=__file__)
-        live.stage.record(events.StoryRaised(trace=trace))
+        stage.record(events.StoryRaised(trace=trace))
         if stage.parts is not None:
             stage.parts.faults.clear()  # what that records comes before the end
-        live.stage.record(events.End(outcome="failed", reason="interrupted"))
+        stage.end("failed", "interrupted")
         raise
     except Exception as error:  # noqa: BLE001 - whatever the scenario raises is its outcome
-        live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
+        stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)
     finally:
         await live.end()

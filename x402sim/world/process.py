@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.applications import Starlette
@@ -19,6 +18,7 @@ from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
 from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.link import cancel_all
 from x402sim.world.transport.strike import ABORT, Queue
 from x402sim.world.world import Hooks
 
@@ -144,11 +144,7 @@ class ServiceProcess:
 
     async def stop(self) -> None:
         """Stop the background work, and a restart."""
-        for work in (self._restart, self._background):
-            if work is not None:
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await work
+        await cancel_all(work for work in (self._restart, self._background) if work is not None)
 
     async def close(self) -> None:
         """Stop it, and close its database."""

@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -59,7 +59,7 @@ from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain, dropp
 from x402sim.world.process import FacilitatorNode, ServiceProcess, paths_of
 from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import Caller, Faults
-from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.link import Asgi, cancel_all
 from x402sim.world.transport.strike import Queue, cannot_crash, faulty
 from x402sim.world.world import World
 
@@ -577,24 +577,21 @@ LOOK_S = 2
 @asynccontextmanager
 async def running(world: RunningWorld) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    automine = world.options.blocks is None
-    for controls in (network.chain.controls for network in world.networks):
-        if controls and controls.automine is not automine:  # a chain file keeps its setting
-            await controls.set_automine(automine)
-    if world.options.has_service:
-        for each in world.services.values():
-            each.start_background()
-    miners = [
-        asyncio.create_task(_mine_blocks(each), context=periodic_context())
-        for each in world.networks
-    ]
+    automine, miners = world.options.blocks is None, list[asyncio.Task[None]]()
     try:
+        for controls in (network.chain.controls for network in world.networks):
+            if controls and controls.automine is not automine:  # a chain file keeps its setting
+                await controls.set_automine(automine)
+        if world.options.has_service:
+            for each in world.services.values():
+                each.start_background()
+        miners += [
+            asyncio.create_task(_mine_blocks(each), context=periodic_context())
+            for each in world.networks
+        ]
         yield
     finally:
-        for miner in miners:
-            miner.cancel()
-            with suppress(asyncio.CancelledError):
-                await miner
+        await cancel_all([*miners, *world.tasks])
         for each in world.services.values():
             await each.close()
         for network in world.networks:

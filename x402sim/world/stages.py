@@ -15,7 +15,16 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import OUTSIDE, AnswerSent, Part, RequestSent, ServiceName, StoryEvent
+from x402sim.events import (
+    OUTSIDE,
+    AnswerSent,
+    End,
+    Outcome,
+    Part,
+    RequestSent,
+    ServiceName,
+    StoryEvent,
+)
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.http.exchange import OverTransport, Request, Response, Transport
 from x402sim.journal import Journal
@@ -32,7 +41,15 @@ from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, Cont
 from x402sim.world.control.messages import Sent, WorldInfo, network_of
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
-from x402sim.world.transport.link import Asgi, Link, PartClient, Watch, is_acting, linking
+from x402sim.world.transport.link import (
+    Asgi,
+    Link,
+    PartClient,
+    Watch,
+    cancel_all,
+    is_acting,
+    linking,
+)
 from x402sim.world.transport.strike import ABORT
 from x402sim.world.world import Deployment, InProcess, Tcp, World
 
@@ -180,6 +197,11 @@ class Stage(msgspec.Struct, kw_only=True):
         """Write an event of the scenario to the journal."""
         self.journal.record(self.clock.now_ms(), event)
 
+    def end(self, outcome: Outcome, reason: str) -> None:
+        """Write the last event to the journal."""
+        self.record(End(outcome=outcome, reason=reason))
+        self.journal.end()
+
     def wallet(self, name: str) -> Wallet:
         """Return the wallet of the payer with this name."""
         if self.funded is not None:
@@ -216,18 +238,21 @@ NEWEST = 1000
 """The number of events of which an error tells the most common."""
 
 
-async def call(app: ASGIApp) -> Endpoint:
-    """Return the endpoint of an application in this process: requests are function calls."""
-    return lambda: Asgi(app), "http://service"
-
-
 @asynccontextmanager
-async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncIterator[Stage]:
+async def in_process(
+    world: World, open_endpoint: OpenEndpoint | None = None
+) -> AsyncIterator[Stage]:
     """Build a world, run it until the scenario ends, and close it; raises `ChainError`.
 
-    Its clock is the loop's if that is virtual. Payers reach each service at the endpoint of its
-    application.
+    Its clock is the loop's if that is virtual. Payers reach each service at the endpoint that
+    `open_endpoint` opens for its application; by default their requests are function calls.
     """
+    in_flight = set[asyncio.Task[None]]()
+
+    async def call(app: ASGIApp) -> Endpoint:
+        return lambda: Asgi(app, in_flight), "http://service"
+
+    endpoint_of = open_endpoint or call
     blocks = world.block_time_s
     # the phases of all periodic work are drawn from the seed, so that nothing ticks in step by
     # accident; a server's user does not expect that
@@ -250,27 +275,32 @@ async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncI
         def wire(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
             is_first = caller == options.first
             stream = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
-            return link(caller, name, Asgi(app), options.latency_to(name), rng.stream(stream))
+            return link(
+                caller, name, Asgi(app, in_flight), options.latency_to(name), rng.stream(stream)
+            )
 
         parts = build(options, clock, wire, journal)
         async with running(parts):
             endpoints: dict[Part, Endpoint] = {
-                name: await open_endpoint(each.app) for name, each in parts.services.items()
+                name: await endpoint_of(each.app) for name, each in parts.services.items()
             }
             facilitator = parts.process.outside[options.first_facilitator]
-            endpoints["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
+            endpoints["facilitator"] = (
+                lambda: Asgi(facilitator, in_flight),
+                "http://facilitator.local",
+            )
 
             async def another_service(
                 shares_database: bool, settings: dict[str, Any]
             ) -> ServiceName:
                 name = parts.deploy_another(shares_database=shares_database, settings=settings)
-                endpoints[name] = await open_endpoint(parts.services[name].app)
+                endpoints[name] = await endpoint_of(parts.services[name].app)
                 return name
 
             # in virtual time a timeout would only cost events
             http = PartClient(Asgi(control_app(parts, None)), "http://control", None)
             virtual = {Need.VIRTUAL_TIME} if options.backend.is_virtual else set()
-            yield Stage(
+            stage = Stage(
                 options=options,
                 clock=clock,
                 rng=rng,
@@ -285,6 +315,10 @@ async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncI
                 another_service=another_service,
                 watches=watches,
             )
+            try:
+                yield stage
+            finally:
+                await cancel_all(in_flight)  # while the databases that they use are open
 
 
 def _newest(journal: Journal) -> str:
@@ -377,24 +411,25 @@ _ACTING = "x402sim-acting"
 @asynccontextmanager
 async def over_tcp(world: World) -> AsyncIterator[Stage]:
     """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
-    servers: list[asyncio.Server] = []
+    servers: list[tuple[asyncio.Server, set[asyncio.Task[None]]]] = []
 
     async def endpoint(app: ASGIApp) -> Endpoint:
-        server, port = await _listen(app)
-        servers.append(server)
+        server, port, in_flight = await _listen(app)
+        servers.append((server, in_flight))
         return _Socket, f"http://127.0.0.1:{port}"
 
     async with in_process(world, endpoint) as stage:
         try:
             yield stage
         finally:
-            for server in servers:
+            for server, in_flight in servers:
                 server.close()
+                await cancel_all(in_flight)
                 await server.wait_closed()
 
 
-async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
-    """Serve an application on a free port; return the server and the port."""
+async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, set[asyncio.Task[None]]]:
+    """Serve an application on a free port; return server, port and the requests in flight."""
     # here, as few worlds need them: they come with uvicorn, which takes long to import
     from uvicorn.server import ServerState
 
@@ -408,7 +443,7 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
     # no worker waits for the next request: a loop that waits for nothing but the time says so
     shared = Shared(Workers(most_idle=0), deadlines=None)
     server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
-    return server, sock.getsockname()[1]
+    return server, sock.getsockname()[1], state.tasks
 
 
 class _Socket(OverTransport):

@@ -7,7 +7,7 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 import asyncio
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
@@ -43,14 +43,15 @@ from x402sim.world.transport.strike import ABORT
 class Asgi(Transport):
     """An ASGI application as a transport that behaves like a server on a socket.
 
-    The application runs in its own task, which continues if the caller gives up.
+    The application runs in its own task, which continues if the caller gives up. `tasks` has it
+    until it ends, so that a world can cancel those that are left when it closes.
     """
 
     is_local = True
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, tasks: set[asyncio.Task[None]] | None = None) -> None:
         self._app = app
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = set() if tasks is None else tasks
 
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
@@ -61,6 +62,14 @@ class Asgi(Transport):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await exchange.answered
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and return when all have ended; what they raise is dropped."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 class _Exchange(Connection):

@@ -361,10 +361,8 @@ class Queue:
         if request not in self._inside:
             return  # lost
         self._inside.discard(request)
-        task = asyncio.current_task()
-        if not (task and task.cancelling()):  # else the world ends: its journal has ended, too
-            is_answered = connection.is_answered()
-            self._record(RequestEnded(self._part, request, "served" if is_answered else "left"))
+        is_answered = connection.is_answered()
+        self._record(RequestEnded(self._part, request, "served" if is_answered else "left"))
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # its task may have been cancelled
