@@ -216,8 +216,8 @@ class LiveWorld:
         that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
         """
         if isinstance(fault, Fault):
-            self.stage.record(events.FaultInjected(**fields_of(fault)))
             await self.stage.ask("faults", msgspec.to_builtins(fault))
+            self.stage.record(events.FaultInjected(**fields_of(fault)))
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         else:
@@ -267,9 +267,21 @@ class LiveWorld:
             await self._observers.end()
 
     async def _do(self, path: str, **given: Any) -> None:
-        """Record an action of the control API, by the event that it has there, and do it."""
-        self.stage.record(EVENTS[path](**given))
+        """Do an action of the control API; once it is done, record the event that it has there."""
         await self.stage.ask(path[1:], given)
+        self.stage.record(EVENTS[path](**given))
+
+    async def _begin(self, path: str, **given: Any) -> None:
+        """Do an action whose effects are recorded meanwhile: its event comes before them.
+
+        If the action is refused, a note after its event says why it had none.
+        """
+        self.stage.record(EVENTS[path](**given))
+        try:
+            await self.stage.ask(path[1:], given)
+        except RuntimeError as refused:
+            self.note("refused", action=path, reason=str(refused))
+            raise
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""
@@ -308,7 +320,8 @@ class LiveWorld:
     @explained
     async def crash(self, service: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
-        await self._do("/crash", service=self.stage.first if service == "service" else service)
+        name = self.stage.first if service == "service" else service
+        await self._begin("/crash", service=name)
 
     # --- the chain -------------------------------------------------------------------
 
@@ -321,7 +334,7 @@ class LiveWorld:
     @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
-        await self._do("/mining", automine=automine)
+        await self._begin("/mining", automine=automine)
 
     @explained
     async def mine(self, blocks: int = 1) -> None:
@@ -331,7 +344,7 @@ class LiveWorld:
     @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
-        await self._do("/reorg", depth=depth, drop=drop or [])
+        await self._begin("/reorg", depth=depth, drop=drop or [])
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block, without its transactions (needs "observe chain")."""
