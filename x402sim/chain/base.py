@@ -144,6 +144,12 @@ class Controls(Protocol):
     async def mine(self, blocks: int = 1) -> int:
         """Mine blocks; the first includes every waiting transaction. Return the new height."""
 
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that `revert` can go back to; a reorganisation deletes those of
+        the blocks that it replaces.
+        """
+
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
 

@@ -6,6 +6,7 @@ The parts of a world need no client library to reach each other; the exceptions 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from types import coroutine
 from typing import Any, TypeVar
@@ -31,9 +32,20 @@ def retry_after_s(value: str | None, now_s: float) -> float | None:
     if value.strip().isdecimal():
         return float(value[:12])  # 30,000 years; more digits could overflow
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now_s)
+        return max(0.0, date_s(value) - now_s)
     except (ValueError, OverflowError):
         return None
+
+
+def date_s(value: str) -> float:
+    """Return the Unix seconds of an HTTP date (RFC 9110, 5.6.7); raises `ValueError` if it is none.
+
+    Of its three forms, asctime's names no zone, and means UTC: Python would take it for local time.
+    """
+    date = parsedate_to_datetime(value)
+    if date.tzinfo is None and value.rstrip().endswith("-0000"):
+        raise ValueError(f"{value[:40]!r} is a date of mail, of an unknown zone")
+    return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp()
 
 
 class Url(msgspec.Struct, frozen=True):

@@ -63,8 +63,8 @@ class LiveWorld:
         self.info: WorldInfo | None = None
         """The control API's description of the world at the start; None without a control API."""
         self._names: set[str] = set()
-        self._initial_balances: dict[str, int] = {}
-        """The merchants' balances at the start in base units, by address."""
+        self._initial_balances: dict[tuple[str, str | None], int] = {}
+        """The merchants' balances at the start in base units, by address and further network."""
         self._earlier_transfers: frozenset[str] = frozenset()
         """The hashes of the transactions that transferred tokens before the start."""
         self._observers: Observers | None = None
@@ -80,16 +80,22 @@ class LiveWorld:
         live, control = cls(stage), stage.control
         if control is None:
             return live
-        _, *others = stage.merchants("").values()
         try:
             live.info = await control.who()
-            accounts = [live.info.pay_to, *others]
-            held = await control.balances(accounts)
+            for account in live._accounts().values():
+                live._initial_balances[account] = await stage.balance(*account)
             live._earlier_transfers = frozenset(each.tx_hash for each in await control.transfers())
         except ControlError as wrong:
             raise ConnectionError(str(wrong)) from wrong
-        live._initial_balances = dict(zip(accounts, held, strict=True))
         return live
+
+    def _accounts(self) -> dict[events.ServiceName, tuple[str, str | None]]:
+        """Return where each service is paid: its merchant's address, and a further network."""
+        stage = self.stage
+        return {
+            name: (address, stage.further(stage.network_of(name)))
+            for name, address in stage.merchants(self.merchant).items()
+        }
 
     # --- participants and time -------------------------------------------
 
@@ -424,15 +430,15 @@ class LiveWorld:
     async def earned(self, service: events.ServiceName | None = None) -> int:
         """Return what the merchants have earned since the scenario began, in base units.
 
-        With a service's name, only its merchant. Services that share one share its earnings.
-        Raises `ValueError` for the name of no service.
+        Each on the network of its service. With a service's name, only its merchant. Services that
+        share one share its earnings. Raises `ValueError` for the name of no service.
         """
-        merchants = self.stage.merchants(self.merchant)
+        accounts = self._accounts()
         name = self.stage.first if service == "service" else service
-        if name is not None and name not in merchants:
-            raise ValueError(unknown("service", name, merchants))
-        of = sorted(set(merchants.values()) if name is None else [merchants[name]])
-        return sum([await self.balance(each) - self._initial_balances.get(each, 0) for each in of])
+        if name is not None and name not in accounts:
+            raise ValueError(unknown("service", name, accounts))
+        of = set(accounts.values()) if name is None else {accounts[name]}
+        return sum([await self.balance(*each) - self._initial_balances.get(each, 0) for each in of])
 
     @explained
     async def transfers(

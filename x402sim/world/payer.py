@@ -62,6 +62,8 @@ class Signed:
 
     price: Decimal
     expires_s: float
+    is_paid: bool = False
+    """Whether an answer has reported it as paid."""
 
 
 @dataclass(slots=True)
@@ -123,9 +125,12 @@ class Spending:
 
     def note_paid(self, signed: Signed) -> None:
         """Count an authorization as paid, as an answer has reported."""
-        if signed in self.unsure:
+        if signed.is_paid:
+            return
+        signed.is_paid = True
+        self.paid = self.paid + signed.price if self.paid else signed.price
+        if signed in self.unsure:  # it may have expired before the answer came
             self.unsure.remove(signed)
-            self.paid = self.paid + signed.price if self.paid else signed.price
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,22 +414,21 @@ class Payer:
         auth, _ = authorization_of(header)
         return auth.valid_after, auth.valid_before
 
-    # --- on the chain, on its own account --------------------------------------------
+    # --- on its network's chain, on its own account ----------------------------------
 
     async def balance(self) -> int:
         """Return this payer's balance on the chain, in base units."""
-        elsewhere = None if self.network == self.stage.network else self.network.name
-        return await self.stage.balance(self.address, elsewhere)
+        return await self.stage.balance(self.address, self.stage.further(self.network))
 
     async def transfer(self, to: str, amount: str) -> Sent:
         """Send tokens in this payer's own transaction."""
-        amount_base = to_base(amount, self.stage.network.decimals)
+        amount_base = to_base(amount, self.network.decimals)
         return await self._call(abi.transfer(parse_address(to), amount_base))
 
     async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
         """Cancel the authorization of a header, on the chain."""
         auth, _ = authorization_of(header)
-        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.stage.network.domain)
+        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.network.domain)
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
@@ -443,7 +447,7 @@ class Payer:
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
     async def _call(self, data: bytes) -> Sent:
-        return await self.stage.transact(self.address, to_hex(data))
+        return await self.stage.transact(self.address, to_hex(data), self.network)
 
     # --- at other services -----------------------------------------------------------
 

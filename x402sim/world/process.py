@@ -90,15 +90,17 @@ class ServiceProcess:
         self, work: Awaitable[T], abort: Callable[[str], Awaitable[None]] | None = None
     ) -> T | None:
         """Await work of this process; if a crash ends it, break the connection that it is for."""
-        life, task = self.crashes, asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
+        life, cancellations = self.crashes, task.cancelling()
         self._tasks.add(task)
         try:
             return await work
         except asyncio.CancelledError:
-            if life == self.crashes:
-                raise
-            task.uncancel()
+            for _ in range(self.crashes - life):
+                task.uncancel()
+            if life == self.crashes or task.cancelling() > cancellations:
+                raise  # not a crash, or not a crash alone: whoever cancels a task waits for its end
         finally:
             self._tasks.discard(task)
         if abort is not None:

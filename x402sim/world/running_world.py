@@ -531,18 +531,18 @@ def build(
         try:
             for network in world.networks:
                 opened.append(running._open_chain(store, secret, network))
-        except BaseException:  # if one cannot be opened, nothing stays open
+            for each in opened:
+                running._add_network(each, opened)
+            first = running.networks[0]
+            first.deploy(world.first, store, secret)
+            for name, settings in world.services.items():
+                if name != world.first:
+                    first.on_network(settings.network or first.network.name).deploy(name, Store())
+        except BaseException:  # of a chain, or of a user's hook: nothing stays open
             store.close()
             for each in opened:
                 each.chain.close()
             raise
-    for each in opened:
-        running._add_network(each, opened)
-    first = running.networks[0]
-    first.deploy(world.first, store, secret)
-    for name, settings in world.services.items():
-        if name != world.first:
-            first.on_network(settings.network or first.network.name).deploy(name, Store())
     return first
 
 

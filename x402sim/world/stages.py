@@ -142,18 +142,23 @@ class Stage(msgspec.Struct, kw_only=True):
 
     async def balance(self, address: str, network: str | None = None) -> int:
         """Return an address's balance on a network's chain, in base units; None for the first."""
-        (held,) = await self.ask(path_on("balances", network), {"accounts": [address]})
-        return int(held)
+        held = await self.ask(path_on("balances", network), {"accounts": [address]}, list[str])
+        return int(held[0])
 
     def network_of(self, service: ServiceName) -> Network:
         """Return the network that a service is on; the first one's in a world that is not ours."""
         deployed = self.parts.services.get(service) if self.parts else None
         return deployed.service.env.network if deployed else self.network
 
-    async def transact(self, sender: str, data: str) -> Sent:
-        """Send a call of the first network's token from any account."""
-        call = {"from": sender, "to": checksum(self.network.asset), "data": data}
-        sent: Sent = await self.ask("send", call, Sent)
+    def further(self, network: Network) -> str | None:
+        """Return the name of a further network; None for the first, as `path_on` takes it."""
+        return None if network == self.network else network.name
+
+    async def transact(self, sender: str, data: str, on: Network | None = None) -> Sent:
+        """Send a call of a network's token, by default the first one's, from any account."""
+        network = on or self.network
+        call = {"from": sender, "to": checksum(network.asset), "data": data}
+        sent: Sent = await self.ask(path_on("send", self.further(network)), call, Sent)
         return sent
 
     def client(self, caller: str, to: Part = "service") -> PartClient:

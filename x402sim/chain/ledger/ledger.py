@@ -273,6 +273,11 @@ class LedgerChain:
         """Mine each transaction immediately (on), or only when `mine` is called (off)."""
         await self._apply("automine", on)
 
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that `revert` can go back to."""
+        return self.machine.snapshots
+
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         snapshot: int = await self._apply("snapshot")
@@ -321,9 +326,11 @@ class LedgerChain:
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
-        automine = self.machine.automine
-        self.machine.close()
-        self.machine = self._begin()
+        old, automine = self.machine, self.machine.automine
+        self.machine = (
+            self._begin()
+        )  # first: on a full disk the old chain goes on, with its archive
+        old.close()
         if not automine:
             await self._apply("automine", False)
         await self._notify()

@@ -250,6 +250,11 @@ class Machine:
             self._take_out(tx)
         return bool(dropped)
 
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that no reorganisation has deleted."""
+        return self._snapshots.keys()
+
     def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         self._last_snapshot += 1
@@ -259,7 +264,7 @@ class Machine:
     def revert(self, snapshot: int) -> None:
         """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
         if snapshot not in self._snapshots:
-            known = ", ".join(map(str, self._snapshots)) or "none"
+            known = ", ".join(map(str, self.snapshots)) or "none"
             raise ChainError(f"no snapshot {snapshot}; there are: {known}")
         self._undo_to(self._snapshots[snapshot])
         self._snapshots = {k: v for k, v in self._snapshots.items() if k < snapshot}

@@ -81,6 +81,11 @@ class Controls:
             self.automine = on
             await self.resume()
 
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that `revert` can go back to."""
+        return self._snapshots.keys()
+
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         async with self._turn:

@@ -189,7 +189,7 @@ async def state(world: RunningWorld) -> State:
         unindexed_payments=world.service.store.payments.backlog(),
         agents=agents(world.service) if world.options.has_service else [],
         cached_entitlements=len(world.service.entitlements),
-        snapshots=sorted(world.snapshots),
+        snapshots=snapshots(world),
     )
 
 
@@ -331,16 +331,28 @@ async def snapshot(world: RunningWorld) -> SnapshotTaken:
     return SnapshotTaken(snapshot=number)
 
 
+def snapshots(world: RunningWorld) -> list[int]:
+    """Return the snapshots that every chain still has, as a reorganisation may delete some."""
+    return [
+        number
+        for number, saved in sorted(world.snapshots.items())
+        if all(
+            own in rewinding(each).snapshots
+            for each, own in zip(world.networks, saved.chains, strict=True)
+        )
+    ]
+
+
 async def revert(world: RunningWorld, snapshot: int) -> Reverted:
     """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.
 
     The clock is kept, as by `reset`; `clockAdvancedSeconds` is how far it is ahead.
     """
-    saved = world.snapshots.get(snapshot)
-    if saved is None:
-        known = ", ".join(map(str, sorted(world.snapshots))) or "none"
+    if snapshot not in (there := snapshots(world)):  # the database must not be reverted alone
+        known = ", ".join(map(str, there)) or "none"
         raise Refused(404, "Unknown snapshot", f"got {snapshot}, there are: {known}")
     chains, service = list(map(rewinding, world.networks)), world.service
+    saved = world.snapshots[snapshot]
     service.store.restore(saved.database)  # the part that may fail comes first
     for chain, number in zip(chains, saved.chains, strict=True):
         await chain.revert(number)
@@ -486,9 +498,10 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
     for name, facilitators in world.facilitators.items():
         for each in facilitators:
             each.settings = world.options.facilitators[name]
-    if controls := world.chain.controls:
-        await controls.force_revert(0)
-        await controls.set_automine(world.options.block_time_s is None)
+    for controls in (each.chain.controls for each in world.networks):
+        if controls is not None:
+            await controls.force_revert(0)
+            await controls.set_automine(world.options.block_time_s is None)
     return Standing(standing=len(world.faults.active()))
 
 

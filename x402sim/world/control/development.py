@@ -24,7 +24,14 @@ from x402sim.protocol.rpc_values import (
     read_object,
     read_slot,
 )
-from x402sim.world.control.actions import LATEST_S, TEN_YEARS_S, mining, pass_time, rewinding
+from x402sim.world.control.actions import (
+    LATEST_S,
+    TEN_YEARS_S,
+    mining,
+    pass_time,
+    rewinding,
+    snapshots,
+)
 from x402sim.world.control.app import ACTIONS, Recorder
 from x402sim.world.running_world import RunningWorld
 
@@ -68,7 +75,7 @@ async def _snapshot(dev: Development, _: RpcContext) -> Any:
 
 async def _revert(dev: Development, _: RpcContext, snapshot: Any) -> bool:
     number = read_number(snapshot, "a snapshot")
-    if number not in dev.world.snapshots:
+    if number not in snapshots(dev.world):
         return False
     await dev.act("/revert", snapshot=number)
     return True

@@ -5,13 +5,13 @@ methods than GET are passed on; they neither store nor invalidate anything.
 """
 
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
+from x402sim.http.exchange import date_s
 from x402sim.text.arguments import FromZero, explained
 
 HEURISTIC = frozenset({200, 203, 204, 300, 301, 404, 405, 410, 414, 501})
@@ -64,9 +64,8 @@ def storable_s(cache: SharedCache, request: Headers, status: int, headers: Heade
 def _until_it_expires(headers: Headers) -> float:
     """Return the seconds from Date to Expires; 0 if either is no date (RFC 9111, 5.3)."""
     try:
-        sent, ends = (parsedate_to_datetime(headers[name]) for name in ("date", "expires"))
-        return max(0, (ends - sent).total_seconds())
-    except (KeyError, TypeError, ValueError):  # also of two dates of which one has no zone
+        return max(0, date_s(headers["expires"]) - date_s(headers["date"]))
+    except (KeyError, ValueError, OverflowError):
         return 0
 
 
