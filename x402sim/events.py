@@ -70,6 +70,7 @@ def clipped(text: str, most: int = MAX_TEXT) -> str:
     """
     if text.isascii():
         return text[:most]
+    # cut before it is encoded, too: one request may carry a text of a megabyte
     return text[:most].encode("ascii", "backslashreplace")[:most].decode("ascii")
 
 
@@ -299,7 +300,7 @@ class NoAnswer(BaseEvent, frozen=True):
 
 
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
-"""Events of an exchange, as seen by the caller, who is the actor."""
+"""Events of an exchange on the side of the caller, who is the actor."""
 
 
 class AnswerSent(BaseEvent, frozen=True):
@@ -338,7 +339,7 @@ class RequestEnded(BaseEvent, frozen=True):
 
 
 PartEvent = AnswerSent | RequestArrived | RequestStarted | RequestEnded
-"""Events of an exchange, as seen by the part that answers, which is the actor."""
+"""Events of an exchange on the side of the part that answers, which is the actor."""
 
 
 class _Chain(BaseEvent, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 VERSION = "0.1.0"
 AUTHORS, YEAR = "The x402sim authors", 2026
-"""Who made it, and when this version was released."""
+"""The authors, and the year in which this version was released."""
 
 
 def citation(version: str | None = VERSION) -> str:
