@@ -313,8 +313,9 @@ class AnswerSent(BaseEvent, frozen=True):
 
 
 class RequestArrived(BaseEvent, frozen=True):
-    meaning: ClassVar[str] = """Written when a request arrives at a part with so many servers.
-    `request` numbers these requests; `ahead` of it are so many, waiting or being served."""
+    meaning: ClassVar[str] = """Written when a request arrives at a part with `servers`, of which
+    it takes one. `request` numbers these requests; `ahead` is how many wait or are served before
+    it."""
 
     actor: Part
     request: int
@@ -330,8 +331,9 @@ class RequestStarted(BaseEvent, frozen=True):
 
 
 class RequestEnded(BaseEvent, frozen=True):
-    meaning: ClassVar[str] = """Written when a server is done with a request. `outcome` is served;
-    left, the answer reached nobody; lost, the part crashed; or refused, too many waited."""
+    meaning: ClassVar[str] = """Written when a server is done with a request. `outcome` is "served";
+    "left" if the answer reached nobody; "lost" if the part crashed; "refused" if the queue was
+    full."""
 
     actor: Part
     request: int

@@ -1,4 +1,4 @@
-"""Policies: what a service and a payer do where they have a choice.
+"""Policies of a service and of a payer, one object each.
 
 Each is an object with one method, and an object of your own with that
 method can replace it: the guide's page own-parts.md shows how. The first of

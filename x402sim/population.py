@@ -1,4 +1,4 @@
-"""A crowd of payers: when they arrive, and what they do on a visit.
+"""Crowds of payers: their arrivals and their behaviour.
 
 For world.population(...). help(x402sim.population.Buy) and so on explain
 each; the guide's page own-parts.md shows how to write one.

@@ -1,6 +1,7 @@
-"""A request and its answer as values, and the transports that carry them.
+"""HTTP requests and answers as plain values, and the transports that send them.
 
-The parts of a world need no client library to reach each other; the exceptions are httpx's.
+Within one process a request passes from part to part as a value: to build httpx's objects for each
+would take longer than most answers. The exceptions are httpx's.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ def date_s(value: str) -> float:
 
 
 class Url(msgspec.Struct, frozen=True):
-    """A URL, taken apart once for all requests to it; `path` is decoded, and `raw_path` is not."""
+    """A URL, parsed once for all requests to it; `path` is decoded, and `raw_path` is not."""
 
     text: str | httpx.URL
     scheme: str
@@ -178,9 +179,10 @@ def plain(response: httpx.Response) -> Response:
 
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
-    """Return the result of some work; raises `TimeoutError` if it waits for so long.
+    """Return the result of some work; raises `TimeoutError` after so many seconds.
 
-    A timer costs as much as a small answer, so that there is none until the work waits.
+    A timer costs as much as a small answer. So the work is first run to the point where it waits:
+    if it never does, no timer is set.
     """
     steps = work.__await__()
     try:
@@ -194,7 +196,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
 
 @coroutine
 def _rest(steps: Generator[Any, None, T], waits_for: Any) -> Generator[Any, None, T]:
-    """Do the rest of some work, which waits for something already."""
+    """Do the rest of some work, which waits for `waits_for` already."""
     try:
         while True:
             try:

@@ -1,10 +1,10 @@
-"""Pay as httpx authentication: any httpx client, sync or async, can pay.
+"""`PaymentAuth`: httpx authentication that pays a 402, for sync and async clients.
 
 `PaymentAuth` answers a 402 by signing, settling and repeating the request; at a server of the x402
 standard the repeated request itself pays. It signs no more than its caps allow, and nothing for a
-resource while an earlier payment for it may still be made or has bought nothing yet. Whether an
-authorization is sent again is decided by `reading.read_settlement` and `standard.read_refusal`, by
-the error that the server answered and by `purchases.EXPIRY_MARGIN_S`.
+resource while an earlier payment for it may still be made or has bought nothing yet.
+`reading.read_settlement` and `standard.read_refusal` decide whether an authorization is sent again:
+by the error that the server answered, and by `purchases.EXPIRY_MARGIN_S`.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -296,7 +296,7 @@ class PaymentAuth(FlowAuth):
 
     def _sign(self, order: Order, required: PaymentRequired | AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
-        with self._lock:
+        with self._lock:  # the caps are checked and what is signed is counted in one step
             try:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required)
@@ -367,7 +367,7 @@ class PaymentAuth(FlowAuth):
                 if payment.hint:  # it was paid, and its answer broke off
                     payments.unserved.append(payment)
                 return None
-        payments.unresolved = payment  # until an answer settles it
+        payments.unresolved = payment  # again, in case this fails: it may have been paid after all
         response = yield from _send(order, payment.proof)
         if not is_inconclusive(response):
             payments.unresolved = None

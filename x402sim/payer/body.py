@@ -1,7 +1,7 @@
-"""Reports whether the body of an answer was read to its end: only then has a payment bought it.
+"""Reports whether the body of an answer was read to its end.
 
-A status line alone is not what was paid for. So a body that breaks off, never ends, or is closed
-early has bought nothing yet.
+A payment buys the body, not the status line. If the body breaks off, or the caller closes it early,
+the payment has bought nothing yet and is sent again.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,9 +1,9 @@
-"""The client core: what a payer signs and sends in two steps, what to do next, and how it fails.
+"""The client core: messages and signatures of a payment in two steps, the next step, and errors.
 
-A payer asks, signs the 402, settles it and repeats the request with the proof. Here is all of that
-as data, without I/O and without a clock. Around it are transports and policies: httpx
-authentication (`auth`, `session`), the payers of scenarios, the conformance suite, and tests.
-What a careful payer reads in an answer is in `reading`, payment in one step in `standard`.
+A payer requests a resource, signs the 402, settles it, and repeats the request with the proof. This
+file builds what is sent, without I/O and without a clock; httpx authentication (`auth`, `session`),
+the payers of scenarios, the conformance suite and tests send it. `reading` parses answers with
+suspicion; `standard` pays in one step.
 Clauses: 1/sign-settle-repeat.
 """
 

@@ -1,14 +1,13 @@
-"""Policies: what a payer does where it has a choice, one small object a choice.
+"""A payer's policies: retries and backoff, sessions, budgets, and the choice of a service.
 
-`PayerPolicy` holds three of them: what to do about a payment that was not made, how to pay for
-many requests, and what may be spent. Each has one method, which the payer calls at one place, and
-a user's own object with that method does as well. The defaults are a payer that tries once, in two
-steps. Beside them are the rules that choose a service.
+`PayerPolicy` holds three of them: when to send a payment again, how to pay for many requests, and
+what may be spent. Each has one method, which the payer calls at one place; a user's own object with
+that method can replace it. By default a payer tries once, in two steps.
 
 A payer cannot tell a lost request from a lost answer. The token accepts one authorization once, so
-to send the same one again is safe; another authorization may be another charge. In two steps, only
-the payment is repeated: the request that shows what was paid is for `PayAndWait` to repeat. In one
-step they are the same request.
+it is safe to send the same one again; another authorization may be another charge. In two steps, a
+retry repeats only the payment: `PayAndWait` repeats the request that shows it. In one step they are
+the same request.
 """
 
 import math
@@ -82,7 +81,7 @@ class Backoff:
 
 
 class Tried(Protocol):
-    """What is known where a policy waits: who draws, and what the last answer asks for."""
+    """What a policy may use to compute a wait: a random stream, and the last Retry-After."""
 
     @property
     def rng(self) -> Stream:

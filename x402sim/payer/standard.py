@@ -126,7 +126,7 @@ class ForeignRequired(msgspec.Struct, frozen=True):
 
 
 def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired | None:
-    """Return what a 402 of another protocol is, or a bill, and log it; None if we can read it."""
+    """Return a 402 of another protocol, or a bill, and log it; None if it offers what we pay."""
     other = foreign_in(response.headers, response.content)
     if other is None:
         return None
