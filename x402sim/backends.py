@@ -13,7 +13,7 @@ service_time_s=...         Exponential, also wherever a latency is
 World(cache=...)           SharedCache, a CDN
 Fault(when=...)            Outages, Schedule
 world.fault(function)      FaultedRequest: what the function is given
-world.observe(act)         Observed, with a WaitingTransaction: what act is given
+world.observe(act)         Observed, with a WaitingTransaction: for act
 """
 
 from x402sim.durations import Exponential as Exponential
