@@ -1,7 +1,7 @@
-"""The world that a scenario acts on: payers, time, faults, the chain and the money.
+"""`LiveWorld`, the argument of a scenario: payers, time, faults, chain, money, checks and notes.
 
-A scenario receives one and calls its methods: `await world.payer("alice", balance="1.00")`. One
-marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
+A scenario calls its methods: `await world.payer("alice", balance="1.00")`. A method marked
+(needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
 from collections.abc import AsyncIterator
@@ -234,12 +234,12 @@ class LiveWorld:
     def observe(
         self, act: Act, *, at: events.Part, path: str = "", probability: ZeroToOne = 1.0
     ) -> None:
-        """Let an adversary see what happens `at` a part, or in the "mempool", and act on it.
+        """Let an adversary observe the requests `at` a part, or the "mempool", and act on them.
 
-        At a part, such as "facilitator", these are the requests whose path ends with `path`, when
-        they are sent: whoever acts within the latency of the link is faster than the part. In the
-        mempool they are the transactions that wait for a block. Each is seen with a probability
-        that is drawn from a stream of this observer.
+        At a part, such as "facilitator", it observes the requests whose path ends with `path`, when
+        they are sent: an `act` within the latency of the link is faster than the part. In the
+        mempool it observes the transactions that wait for a block. It observes each with
+        `probability`, drawn from a stream of its own.
 
         `act` gets an `Observed` of `x402sim.backends`. A coroutine function runs in a task beside
         the scenario, which holds nothing up and ends with the scenario at the latest; what it
@@ -248,8 +248,8 @@ class LiveWorld:
         >>> async def front_running(world):
         ...     mallory = await world.payer("mallory")
         ...
-        ...     async def steal(seen):
-        ...         await mallory.submit(seen.payment_header)
+        ...     async def steal(observed):
+        ...         await mallory.submit(observed.payment_header)
         ...
         ...     world.observe(steal, at="facilitator", path="/settle", probability=0.3)
 
@@ -259,7 +259,7 @@ class LiveWorld:
         if self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         if not callable(act):
-            raise TypeError(f"act: expected `async def act(seen)`, got {described(act)}")
+            raise TypeError(f"act: expected `async def act(observed)`, got {described(act)}")
         if self._observers is None:
             self._observers = Observers(self.stage.parts, self.stage.watches)
         self._observing += 1
@@ -268,7 +268,7 @@ class LiveWorld:
         self.note("observed", at=at, path=path, by=described(act))
 
     async def end(self) -> None:
-        """End what runs beside the scenario, such as what observers do."""
+        """End the tasks of observers."""
         if self._observers is not None:
             await self._observers.end()
 
@@ -409,7 +409,7 @@ class LiveWorld:
     ) -> Any:
         """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
 
-        With a `version` it is asked as a shop of the x402 standard asks, of 1 or 2.
+        With a `version`, 1 or 2, the request is that of a shop of the x402 standard.
         `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
         for another verb or version.
         """

@@ -1,4 +1,4 @@
-"""A payer of a scenario: its requests, signatures, transactions, orders and sessions."""
+"""A payer of a scenario: its requests, signatures, transactions, orders, sessions and budget."""
 
 import asyncio
 import math
@@ -50,7 +50,7 @@ class RetryTokens:
         self._tokens = min(self._budget.most, self._tokens + self._budget.share)
 
     def take(self) -> bool:
-        """Take the token of a retry, if there is a whole one, and tell whether there was."""
+        """Take the token of a retry, if there is a whole one; return whether there was."""
         is_whole = self._tokens >= 1 - 1e-9  # ten times 0.1 is a little less than one
         self._tokens -= is_whole
         return is_whole
@@ -68,13 +68,13 @@ class Signed:
 
 @dataclass(slots=True)
 class Spending:
-    """What one payer has signed for, at all services, oldest first."""
+    """The payments that one payer has signed, at all services, oldest first."""
 
     policy: PayerPolicy
     moments: "array[float]" = field(default_factory=lambda: array("d"))
-    """When it signed, in Unix seconds."""
+    """The time of each, in Unix seconds; an array, as a crowd has many."""
     prices: list[Decimal] = field(default_factory=list)
-    """What for, each time."""
+    """The price of each, in tokens."""
     total: Decimal = Decimal()
     paid: Decimal = Decimal()
     """The amount that answers have reported as paid."""
@@ -217,7 +217,8 @@ class Payer:
         self.stage, self.name, self.wallet = stage, name, wallet
         self._service = stage.known(service)
         self._client: PartClient | None = None
-        self._is_client_seen = False
+        self._is_client_shared = False
+        """Whether the scenario has got the client, and may have set its cookies or headers."""
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
         self.network = stage.network_of(service)
@@ -235,7 +236,7 @@ class Payer:
     @property
     def http(self) -> PartClient:
         """Its httpx client."""
-        self._is_client_seen = True
+        self._is_client_shared = True
         return self._own_client()
 
     def _own_client(self) -> PartClient:
@@ -246,10 +247,10 @@ class Payer:
         return self._client
 
     def leave(self) -> None:
-        """Drop its client until it sends again, unless the scenario has it: many are large."""
+        """Drop its client until it sends again, unless the scenario has it: clients are large."""
         for each in (self, *self._at_services.values()):
             client = each._client
-            if client is not None and not each._is_client_seen and self.stage.forget(client):
+            if client is not None and not each._is_client_shared and self.stage.forget(client):
                 each._client = None
 
     @property
@@ -300,8 +301,8 @@ class Payer:
     ) -> Answer:
         """Request a protected resource, with or without a proof of payment.
 
-        A `header` that was signed for one step, by whomever, is a payment of its own. A
-        `payment_id` is served as often as it is shown, by default.
+        A `header` that was signed for one step, by this payer or another, is itself the payment.
+        By default a `payment_id` is served as often as it is shown.
         """
         headers = core.proofs(payment_id, session_id)
         if header is not None:
@@ -661,7 +662,7 @@ class Shopper:
                 raise RuntimeError(f"{described(sessions)} has sent no request")
             return self._last
         finally:
-            self._last = self._until_s = None  # thousands of payers would keep thousands of them
+            self._last = self._until_s = None  # else each payer of a crowd keeps an answer
 
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
@@ -689,8 +690,8 @@ class Shopper:
     @property
     def retry_after_s(self) -> float | None:
         """The seconds that the last answer asks for in its Retry-After; None if it does not."""
-        asked = None if self._last is None else self._last.header("Retry-After")
-        return retry_after_s(asked, self._payer.clock.now())
+        header = None if self._last is None else self._last.header("Retry-After")
+        return retry_after_s(header, self._payer.clock.now())
 
     async def wait(self, seconds: float) -> None:
         """Let time pass, unless that would pass the deadline."""

@@ -1,4 +1,4 @@
-"""The processes behind a world's links: a service, which can crash, and a facilitator's node."""
+"""A service as a process that can crash and restart; the chain as a facilitator reaches it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RESTART_S = 1.0
-"""Seconds from a crash until the service runs again, on the clock of the world: without them, what
-makes the service crash again and again would do so in one instant, without end."""
+"""Seconds of the world's time from a crash until the service runs again. If it ran at once, a fault
+that crashes it at each start would do so without end at one moment."""
 
 
 class ServiceProcess:
@@ -100,7 +100,7 @@ class ServiceProcess:
             for _ in range(self.crashes - life):
                 task.uncancel()
             if life == self.crashes or task.cancelling() > cancellations:
-                raise  # not a crash, or not a crash alone: whoever cancels a task waits for its end
+                raise  # something else has cancelled it, too
         finally:
             self._tasks.discard(task)
         if abort is not None:
@@ -217,7 +217,8 @@ class FacilitatorNode:
     def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
         """Return the receipt once the transaction is mined; raises `TimeoutError`.
 
-        What was sent over the link may not have arrived, so it is waited for there, and sent again.
+        A transaction that was sent over the link may be lost, so the link's sender waits for it: it
+        sends it again.
         """
         if self._linked is not None and self._linked.has_sent(tx_hash):
             return self._linked.wait(tx_hash, timeout_s)

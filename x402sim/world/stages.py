@@ -1,4 +1,4 @@
-"""The stages, where a scenario is played: in this process, over TCP, or at a URL."""
+"""The stages on which a scenario is played: in this process, over TCP, or at a URL."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ Endpoint = tuple[Callable[[], Transport], str]
 
 
 class Stage(msgspec.Struct, kw_only=True):
-    """An open stage: the world, and what a scenario reaches it by."""
+    """An open stage: the world, and the endpoints, control API and links to it."""
 
     options: World
     """The world's options; at a URL, only those that concern the scenario itself."""
@@ -92,14 +92,14 @@ class Stage(msgspec.Struct, kw_only=True):
     Only in a world of our own.
     """
     watches: list[Watch] = msgspec.field(default_factory=list)
-    """What is shown each request of a world that runs in this process."""
+    """Called with each request of a world that runs in this process."""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
-    """The clients that were made, to be closed at the end, and what their latencies draw from."""
+    """The clients that were made, to be closed at the end, and the streams of their latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
-    """The parts that answer in this process: to make a client of one cannot fail, so a payer waits
-    with it until it sends."""
+    """The parts that answer in this process. To make a client of one cannot fail, so a payer makes
+    it when it first sends: those of a crowd that are still to come take little memory."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
@@ -187,7 +187,7 @@ class Stage(msgspec.Struct, kw_only=True):
         return name
 
     def forget(self, client: PartClient) -> bool:
-        """Forget a client, unless a new one would not do the same; tell whether it is forgotten."""
+        """Forget a client if a new one would behave the same; return whether it is forgotten."""
         is_same = client.is_local and is_untouched(self.clients[client])
         if is_same:
             del self.clients[client]
@@ -220,7 +220,11 @@ def path_on(path: str, network: str | None) -> str:
 
 
 class _Nonces:
-    """Draws a payer's nonces from a stream, made anew for the second: who pays once keeps none."""
+    """Draws a payer's nonces from a stream.
+
+    A stream takes 3 kB, and most payers of a crowd pay once: so it is dropped after the first
+    nonce, and a second one makes it again and skips the first.
+    """
 
     __slots__ = ("_is_first", "_payer", "_rng", "_stream")
 
@@ -240,7 +244,7 @@ class _Nonces:
 
 OpenEndpoint = Callable[[ASGIApp], Awaitable[Endpoint]]
 NEWEST = 1000
-"""The number of events of which an error tells the most common."""
+"""How many of the newest events an error counts."""
 
 
 @asynccontextmanager
@@ -327,7 +331,7 @@ async def in_process(
 
 
 def _newest(journal: Journal) -> str:
-    """Return a sentence about the newest events: who did what, and how often."""
+    """Return a sentence about the newest events: the most common ones, with their counts."""
     counts = Counter[str]()
     for event in (entry.event for entry in journal.since(journal.length - NEWEST)):
         match event:
@@ -346,7 +350,7 @@ TIMEOUT_S = 30.0
 
 
 def left_ahead(url: str, seconds: float) -> str:
-    """Return what it means that the clock of a server is left so far ahead, and what to do."""
+    """Return a warning about a server whose clock is left ahead of real time, and the remedy."""
     return (
         f"the clock of {url} is left {seconds:.0f} s ahead of real time, because time was advanced "
         "there. What a payer with a right clock signs has expired there, and is refused. To give "
@@ -367,7 +371,8 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         who: WorldInfo | None = None
         try:
             await control.who()
-            sent_s = Clock().now()  # again, to set our clock: this time the connection is open
+            # again, to set our clock by it: this time without the seconds that connecting takes
+            sent_s = Clock().now()
             who = await control.who()
             clock.skew_s = who.now / 1000 - (sent_s + Clock().now()) / 2
         except ControlError as error:
@@ -410,7 +415,7 @@ def _bounded(limits: Limits) -> BoundedTransport:
 _EXCHANGE = "x402sim-exchange"
 """The header with the exchange number."""
 _ACTING = "x402sim-acting"
-"""The header of what an observer's act sends."""
+"""The header of requests that an observer's `act` sends, which are not observed."""
 
 
 @asynccontextmanager
@@ -445,7 +450,7 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, set[asyncio.Task[N
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
     state, shown = ServerState(), _tracked_by_loop(app, loop)
-    # no worker waits for the next request: a loop that waits for nothing but the time says so
+    # no worker waits for the next request: `Deadlock` finds a loop in which all tasks wait
     shared = Shared(Workers(most_idle=0), deadlines=None)
     server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
     return server, sock.getsockname()[1], state.tasks
@@ -474,7 +479,10 @@ class _Socket(OverTransport):
 
 
 def _tracked_by_loop(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
-    """Return `app`; it notifies the loop of each arriving request and each leaving answer."""
+    """Return `app`, which marks on the loop whether the bytes of an exchange are in transit.
+
+    Virtual time waits for them: a socket delivers them a moment of real time later.
+    """
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}

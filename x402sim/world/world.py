@@ -107,7 +107,7 @@ TABLES: dict[str, Any] = {
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,39}")
 _FACILITATOR_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _TAKEN = {*OUTSIDE, "chain", "world", "visitor"}
-"""The names of other actors."""
+"""The names of other actors, which no service may have."""
 
 
 def _unchanged(part: Part_) -> Part_:
@@ -120,10 +120,10 @@ def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """A function for each part of a world that can be changed: it gets the part, and returns one.
+    """Functions that replace parts of a world: each gets a part, and returns the one to use.
 
-    `service` and `app` run at each start of the service, also after a crash, and lose what they
-    hold in memory. `app` wraps the ASGI application of the service.
+    `service` and `app` are called at each start of the service, also after a crash, and what they
+    hold in memory is lost. `app` wraps the ASGI application of the service.
     """
 
     setup: Callable[[Environment], Environment] = _unchanged
@@ -317,7 +317,7 @@ class World:
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
         Ctrl-C ends the scenario; the journal, if it is in a file, says where.
         """
-        from x402sim.world.play import play  # it plays what these options describe
+        from x402sim.world.play import play  # which imports this file: the one exception
 
         return play(self, scenario, progress=progress)
 
@@ -473,7 +473,7 @@ _OF_OUR_OWN = (
 def _by_name(
     option: str, given: PartSettings | Mapping[str, PartSettings] | None, default: PartSettings
 ) -> dict[str, PartSettings]:
-    """Return the settings of the parts of a kind by name, or of the one part by the option's."""
+    """Return the settings of a kind of parts by name; of a single part, by the option's name."""
     if not isinstance(given, Mapping):
         one = default if given is None else given
         require_kind(option, one, type(default))

@@ -367,14 +367,14 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
 async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     """Reset to block 0, an empty database and the initial balances.
 
-    {"clock": true} also gives the clock back, which no other action does: the journal and clients
-    have seen its time. Else `clockAdvancedSeconds` is how far it is ahead of real time, and a payer
-    with a right clock is refused.
+    {"clock": true} also resets the clock to real time. No other action does, because the journal
+    and clients know its time already. Without it, `clockAdvancedSeconds` is how far the clock is
+    ahead, and a payer with a right clock is refused.
     """
     chains = list(map(rewinding, world.networks))
     if clock:
         world.clock.give_back()
-    world.service.store.clear()  # if the chain then fails, reset again
+    world.service.store.clear()  # first: if the chain then fails, a second reset mends it
     for chain in chains:
         await chain.reset()
     world.service.entitlements.clear()
@@ -401,7 +401,7 @@ async def advance(world: RunningWorld, seconds: Seconds) -> Now:
 
 
 async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> Now:
-    """Do the same, with a block or without."""
+    """Move the clock forward and run what is due; `mines` a block if the chain has automine."""
     if world.clock.now() + seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
     chains = list(map(mining, world.networks))

@@ -159,7 +159,7 @@ class LocalServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # --- what a test does to the world, and asks about it ------------------------------
+    # --- what a test changes in the world, and reads from it ---------------------------
 
     def fault(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence."""
@@ -241,7 +241,7 @@ class LocalServer:
         try:
             self.parts, sock = open_world(self._world, self._listen, self.clock)
             run(serve(self.parts, self._listen, sock, on_start, self.log_form))
-        except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
+        except BaseException as failure:  # noqa: BLE001 - raised in the thread that calls us
             if ready.done():
                 self._failure = failure
             else:

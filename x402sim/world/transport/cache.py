@@ -1,7 +1,7 @@
 """A shared cache between the payers and a service: a CDN, or a company's proxy.
 
-It never revalidates: a stale answer, or one that must be revalidated, is requested anew. Other
-methods than GET are passed on; they neither store nor invalidate anything.
+It never revalidates: it requests a stale answer, or one that must be revalidated, anew. It passes
+on methods other than GET, which neither store nor invalidate anything.
 """
 
 from dataclasses import dataclass
@@ -104,7 +104,7 @@ def cached(app: ASGIApp, cache: SharedCache, clock: Clock) -> ASGIApp:
         now_s = clock.now()
         kept = [each for each in found.get(place, ()) if now_s < each.at_s + each.fresh_s]
         hit = None
-        for each in kept:  # an answer is one to a request with these headers (RFC 9111, 4.1)
+        for each in kept:  # only for a request with the same headers of Vary (RFC 9111, 4.1)
             if all(sent.get(name) == value for name, value in each.varied.items()):
                 hit = each
                 break

@@ -82,11 +82,11 @@ class _Exchange(Connection):
         self._parts: list[bytes] = []
 
     def is_closed(self) -> bool:
-        """Tell whether the caller has given up."""
+        """Return whether the caller has given up."""
         return self.answered.done()
 
     def is_answered(self) -> bool:
-        """Tell whether the caller has the answer."""
+        """Return whether the caller has the answer."""
         return self.answered.done() and not self.answered.cancelled()
 
     async def served_by(self, app: ASGIApp) -> None:
@@ -158,7 +158,7 @@ class _Exchange(Connection):
     def _fail(self, error: httpx.TransportError) -> None:
         if not self.answered.done():
             self.answered.set_exception(error)
-            self.answered.exception()  # if the caller was cancelled, else asyncio logs it
+            self.answered.exception()  # read here: if the caller is gone, asyncio would log it
 
 
 Turn = Callable[[int], Awaitable[None]]
@@ -169,9 +169,9 @@ async def _at_once(_: int) -> None:
 
 
 Watch = Callable[[Part, Request], None]
-"""Is shown each request as it is sent, and to whom."""
-is_acting: ContextVar[bool] = ContextVar("what an observer does", default=False)
-"""Whether what is sent now is what an observer does about what it saw: that is not observed."""
+"""Called with each request as it is sent, and the part that receives it."""
+is_acting: ContextVar[bool] = ContextVar("an observer acts", default=False)
+"""Whether an observer's `act` sends what is sent now: that is not observed."""
 
 
 def linking(
@@ -322,7 +322,7 @@ def _recorded(headers: Headers) -> Mapping[str, str]:
 
 
 def _path(request: Request, to: str) -> str:
-    """Return the path of a request, and what it asks an explorer for."""
+    """Return the path of a request, with the action of an explorer's query."""
     path = clipped(request.url.path)
     action = _ACTION.search(request.url.query) if to == "explorer" else None
     return f"{path}?{unquote_plus(action[1].decode())}" if action else path
@@ -368,10 +368,11 @@ MOST_KNOWN = 256
 
 
 class PartClient(httpx.AsyncClient):
-    """An httpx client of a part, over a link or to the part itself; cheaper in one process.
+    """An httpx client of a part, over a link or to the part itself.
 
-    There a request is given to the transport itself, unless there is an `auth`, an event hook or
-    a redirect to follow: no cookies are kept.
+    In one process it skips httpx's layers, which take longer than the answer, and gives requests
+    directly to the transport, unless there is an `auth`, an event hook or a redirect to follow. So
+    it keeps no cookies.
     """
 
     def __init__(self, link: Transport, base_url: str, timeout_s: float | None) -> None:
