@@ -119,8 +119,8 @@ class PayerJoined(_Story, frozen=True, kw_only=True):
 
 
 class ServiceJoined(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written first for each service, after `begin`, if there are several:
-    who is paid there."""
+    meaning: ClassVar[str] = """Written for each service after `begin`, if there are several: its
+    name and its merchant's address."""
 
     name: ServiceName
     merchant: str
@@ -304,7 +304,7 @@ ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
 
 
 class AnswerSent(BaseEvent, frozen=True):
-    meaning: ClassVar[str] = "Written when a part begins to answer a request, as seen by the part."
+    meaning: ClassVar[str] = "Written when a part begins to answer a request."
 
     actor: Part
     method: str

@@ -148,7 +148,7 @@ class Maker(msgspec.Struct, frozen=True):
 
 
 BUNDLE = "bundle.json"
-"""The file in the folder of a saved run that says how to repeat it, and with which versions."""
+"""The file in the folder of a saved run with what repeats it, and the versions that made it."""
 OURS = Maker(X402SIM_VERSION, platform.python_version())
 
 
@@ -368,8 +368,8 @@ def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
 
 
 EVERY = 1024
-"""A journal in memory makes columns of so many entries at once; one on disk knows where each of so
-many lines begins."""
+"""The entries of a block: in memory they become columns together; on disk the journal knows where
+each block of lines begins."""
 _BUFFER = 1 << 20
 _LARGE_BYTES = 64 << 20
 
@@ -482,7 +482,7 @@ class OnDisk:
                     self._note(_names(lines), len(lines), sum(lengths), max(lengths))
 
     def _note(self, names: Iterable[str | None], count: int, length: int, longest: int) -> None:
-        """Note that there are so many lines more in the newest block, and the names in them."""
+        """Add `count` lines to the newest block, and the names of their events."""
         if longest > self._longest:
             self._longest = longest
         block, place = divmod(self._count, EVERY)

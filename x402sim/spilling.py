@@ -41,8 +41,8 @@ class Spilling(MutableMapping[K, V]):
         self._file: sqlite3.Connection | None = None
         self._marks = bytearray()
         """A bit for each of `_MARKS` hashes, set if a key of that hash is in the file. Most keys
-        that are looked up were never set, such as a new nonce: among a million, SQLite is asked for
-        one of five of them."""
+        that are looked up were never set, such as a new nonce: with a million keys in the file,
+        SQLite is queried for one of five of them."""
 
     def __getitem__(self, key: K) -> V:
         found = self.get(key, _ABSENT)

@@ -1,4 +1,4 @@
-"""The version of this package, and how it is cited, in one place. CITATION.cff says the same."""
+"""The version of this package, and its citation; CITATION.cff must match."""
 
 VERSION = "0.1.0"
 AUTHORS, YEAR = "The x402sim authors", 2026

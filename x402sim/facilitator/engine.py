@@ -53,7 +53,7 @@ class FacilitatorSettings:
         is mined nevertheless, and costs the facilitator its gas.
     native
         Native coins that its account has for gas, 0 or more. Without enough for the gas limit of
-        another transaction, settle answers that it failed; verify does not look. Default None:
+        another transaction, settle answers that it failed; verify does not check. Default None:
         more than it can spend.
     servers
         How many requests it serves at a time; others wait, first in, first out, and one begins when
@@ -121,7 +121,7 @@ class Requested(msgspec.Struct, frozen=True):
 class InvalidPayment(msgspec.Struct, frozen=True):
     """The payment is invalid for its requirements; `value` is the invalid value.
 
-    `difference` says what was wanted, too.
+    `difference` has the wanted and the given value, in words.
     """
 
     why: InvalidReason
@@ -148,9 +148,9 @@ class Transferred(msgspec.Struct, frozen=True):
 
 
 class PendingTransfer(msgspec.Struct, frozen=True):
-    """The transfer was sent, and nobody knows yet whether it is mined.
+    """The transfer was sent, and it is not known yet whether it is mined.
 
-    `unavailable` says why the chain could not be queried; it is empty if the wait timed out.
+    `unavailable` is why the chain could not be queried; it is empty if the wait timed out.
     """
 
     tx_hash: Hash

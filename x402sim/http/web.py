@@ -108,8 +108,8 @@ class Connection:
     def is_closed(self) -> bool:
         """Return whether the client has hung up.
 
-        A server that is asked checks again when it writes the answer, and writes none to a client
-        that has left in between.
+        After this call the server checks again when it writes the answer, and writes none to a
+        client that has left in between.
         """
         return False
 

@@ -17,8 +17,8 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
     """Call `ended` once: when the body was read to its end, breaks off, or is closed before.
 
     It is called at once if the body is read already, or if there is none to read (HEAD, 204, a
-    length of 0). A body without length or chunks ends with its connection: nobody can tell that
-    from a break.
+    length of 0). A body without length or chunks ends with its connection: there a break cannot be
+    noticed.
     """
     has_body = (
         response.request.method != "HEAD"

@@ -26,8 +26,8 @@ from x402sim.text.words import printable, unknown
 class PaymentFailed(Exception):
     """The payment was not made, or it is not known whether it was.
 
-    The text says which, what the server answered, and what to do about it. What the server
-    answered is escaped. `why` is the text without what a program that goes on is to do, `todo`.
+    The text has the outcome, the server's answer, escaped, and what to do. `why` is the text
+    without the last part, `todo`, for a program that goes on by itself.
     """
 
     def __init__(self, why: str, todo: str = "") -> None:
@@ -38,14 +38,14 @@ class PaymentFailed(Exception):
 class PaidNotServed(PaymentFailed):
     """The server took a payment and answers 402 again; nothing more was signed.
 
-    The text says what was paid, and how to go on.
+    The text has the payment, and how to go on.
     """
 
 
 class SpendingCapExceeded(PaymentFailed):
     """The server asks for more than this payer may spend; nothing was signed.
 
-    The text says what was required, what is allowed, and which option raises it.
+    The text has the required and the allowed amount, and the option that raises it.
     """
 
 

@@ -78,7 +78,7 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def state_query(self) -> str:
-        """The call of the token that says whether the authorization was used."""
+        """The call of the token that returns whether the authorization was used."""
         return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
 
     @property

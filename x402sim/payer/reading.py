@@ -28,7 +28,7 @@ _SAYS_NOTHING = (408, 425, 429)
 
 
 class AttemptOver(PaymentFailed):
-    """The server says that this payment was not made, and its authorization has expired."""
+    """The server reports that this payment was not made, and its authorization has expired."""
 
 
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ def read_offer(
 
 
 def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
-    """Return the receipt of a settled payment, or the answer by which the server says it is made.
+    """Return the receipt of a settled payment, or the answer that reports it as made.
 
     Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
     made or may still be, and the same header should be sent again.
@@ -130,10 +130,10 @@ def _says_made(error: _Refusal, payment: Payment) -> bool:
 
 
 def _read_error(response: httpx.Response, body: Any) -> _Refusal:
-    """Read an error; a text of section 7 may stand anywhere in a 4xx, or where `success` is false.
+    """Read an error: a text of section 7 anywhere in a 4xx, or in an answer with `success: false`.
 
-    In any other answer it counts if a value is such a text as a whole: the page of a 500 may quote
-    a program. If two texts are found, neither counts.
+    In any other answer a text counts only if it is a whole value, because the page of a 500 may
+    quote a program. If two texts are found, neither counts.
     """
     fields = body if isinstance(body, dict) else {}
     status, text, reason = response.status_code, fields.get("error"), fields.get("reason")

@@ -195,7 +195,7 @@ def _session_id(response: httpx.Response) -> str:
 
 
 def _is_session(response: httpx.Response) -> bool:
-    """Tell whether an answer names a session that can be spent."""
+    """Return whether an answer names a session that can be spent."""
     try:
         _session_id(response)
     except PaymentFailed:

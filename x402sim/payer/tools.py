@@ -204,7 +204,7 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 def _passed_on(response: httpx.Response, incoming: mcp.Incoming) -> httpx.Response:
-    """Return an answer that holds no response of JSON-RPC, as it came; a success is none.
+    """Return an answer that holds no response of JSON-RPC as it came; a 2xx becomes a 502.
 
     Raises `httpx.RemoteProtocolError` if a stream of events ended too soon.
     """

@@ -280,7 +280,7 @@ class LiveWorld:
     async def _begin(self, path: str, **given: Any) -> None:
         """Do an action whose effects are recorded meanwhile: its event comes before them.
 
-        If the action is refused, a note after its event says why it had none.
+        If the action is refused, it has no effect, and a note after its event has the reason.
         """
         self.stage.record(EVENTS[path](**given))
         try:
@@ -463,8 +463,8 @@ class LiveWorld:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
         An answer is checked by its status, or, if a text is expected, its error. `about` is the
-        answer that is checked, if `actual` is none, by default the newest one. Raises `ValueError`
-        for an unknown clause.
+        answer that is checked, if `actual` is not one; default the newest. Raises `ValueError` for
+        an unknown clause.
         """
         require_clause(clause, "expect")
         if isinstance(actual, Answer):

@@ -488,7 +488,7 @@ class Payer:
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
 
-        Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
+        Raises `PaymentFailed` if no service lists an agent, `ValueError` for an unknown name.
         """
         return self.at(_choose_by(rule, await self.services()))
 
@@ -545,14 +545,14 @@ class Order:
 
     @property
     def is_paid(self) -> bool:
-        """Whether the last answer says that the payment is made."""
+        """Whether the last answer reports the payment as made."""
         return self._next is Next.REPEAT
 
     @property
     def is_final(self) -> bool:
-        """Whether the last answer says that this authorization never pays.
+        """Whether the last answer reports that this authorization can never pay.
 
-        In one step no answer says so, and it never pays once it has expired.
+        In one step no answer reports that; there it can never pay once it has expired.
         """
         if self.in_one_step and self._signed is not None:
             return not self.is_paid and self._payer.now_s() >= self._signed.expires_s

@@ -153,7 +153,7 @@ class World:
         that is started and stopped; extra `evm`), the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS), `Anvil(program)`, or `Node(url, token=..., deploy=...)`.
     latency
-        Duration in seconds of one message in one direction, by who receives the request:
+        Duration in seconds of one message in one direction, by the receiver of the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
         A number; (median, sigma) of a lognormal; `Exponential(mean_s=0.1)`; a list of measured
         seconds; a frozen distribution of scipy.stats, or anything with its `ppf` or `rvs`; or a
@@ -315,7 +315,7 @@ class World:
 
         In a notebook, where an event loop runs already, it is called in the same way. A run of more
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
-        Ctrl-C ends the scenario; the journal, if it is in a file, says where.
+        Ctrl-C ends the scenario; a journal in a file keeps what happened until then.
         """
         from x402sim.world.play import play  # which imports this file: the one exception
 
@@ -394,7 +394,7 @@ class World:
 
     @cached_property
     def latencies(self) -> dict[Part, Duration]:
-        """The latencies that are given, by who receives the messages."""
+        """The latencies that are given, by the receiver of the request."""
         parts = dict.fromkeys(("service", *OUTSIDE, *self.services, *self.facilitators))
         if not isinstance(self.latency, Mapping | None):
             raise ValueError(
@@ -425,7 +425,7 @@ class World:
 
     @cached_property
     def journal_file(self) -> Path | None:
-        """The file of the journal; raises `ValueError` if its name says something else."""
+        """The file of the journal; raises `ValueError` if its suffix is another format's."""
         file = None if self.journal is None else Path(self.journal)
         if file is not None and file.suffix in (".parquet", ".csv", ".json"):
             raise ValueError(

@@ -106,7 +106,7 @@ def call_other(state: LedgerState, account: Address, data: bytes) -> bytes:
 
 
 def contract_accepts(state: LedgerState, account: Address, digest: bytes, signature: bytes) -> bool:
-    """Whether an account's contract says that a signature is the account's (EIP-1271)."""
+    """Return whether an account's contract accepts a signature as the account's (EIP-1271)."""
     try:
         answer = call_other(state, account, abi.is_valid_signature(digest, signature))
     except Reverted:
@@ -412,6 +412,6 @@ class Frame(msgspec.Struct, gc=False):
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
     def use(self, event: bytes, authorizer: Address, nonce: bytes) -> None:
-        """Mark a nonce as used or cancelled, as the event says, permanently (5/nonce-once)."""
+        """Mark a nonce as used for ever (5/nonce-once); emit its use or its cancellation."""
         self.state.put(self.state.authorizations, (authorizer, nonce), True)
         self.emit(event, authorizer, nonce)

@@ -36,9 +36,9 @@ CALLDATA_ZERO = 4
 CALLDATA_NONZERO = 16
 """EIP-2028's prices of one byte."""
 KNOWN_ACCOUNT = 2_500
-"""EIP-2929: by how much it is cheaper to look at an account that the transaction has touched."""
+"""EIP-2929: the discount for an account that the transaction has touched already."""
 KNOWN_SLOT = 2_000
-"""EIP-2929: by how much it is cheaper to read a slot once more."""
+"""EIP-2929: the discount for a slot that the transaction has read already."""
 CLEARED, RESTORED = 4_800, 2_800
 """EIP-3529: what is refunded for an emptied slot, and for one that is as it was again."""
 REFUND_QUOTIENT = 5
@@ -228,5 +228,5 @@ def intrinsic_of(signed: SignedTransaction) -> int:
 
 
 def of_lists(addresses: int, slots: int, delegations: int) -> int:
-    """Return the gas of so many entries of a transaction's lists."""
+    """Return the gas of a transaction's lists, given the number of their entries."""
     return LISTED_ADDRESS * addresses + LISTED_SLOT * slots + DELEGATION * delegations

@@ -1,4 +1,4 @@
-"""The interface of a JSON-RPC node, whatever carries the requests; its results and errors."""
+"""The interface of a JSON-RPC node, over any transport; its results and errors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

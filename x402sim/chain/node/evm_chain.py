@@ -438,7 +438,7 @@ class LinkedChain(EvmChain):
         self._sender = Sender(node, network.chain_id, [key], may_lag=False)
 
     def has_sent(self, tx_hash: Hash) -> bool:
-        """Tell whether a transaction is one of ours that is not known to be mined."""
+        """Return whether a transaction is one of ours that is not known to be mined."""
         return tx_hash in self._sender.sent
 
     async def _pause(self) -> None:

@@ -1,6 +1,6 @@
 """A chain on an existing node, with our keys and no control over blocks or history.
 
-The token's contract says its name, version and decimals. Its EIP-712 domain must be the one
+Name, version and decimals are read from the token's contract. Its EIP-712 domain must be the one
 computed from them, or no signature would be valid.
 """
 
@@ -50,9 +50,9 @@ class ExternalChain(EvmChain):
         """Return the chain behind a URL, with the network's token on it. The first of the keys is
         that of the account that pays for gas.
 
-        With `deploy`, the first key deploys and owns a new token first. With `read`, the token is
-        what its contract says, else it must be what the network says. `chain.network` has the
-        token. Raises `ChainError` and `TimeoutError`.
+        With `deploy`, the first key deploys and owns a new token first. With `read`, the network's
+        token becomes that of the contract; without, the contract must match the network.
+        `chain.network` has the token. Raises `ChainError` and `TimeoutError`.
         """
         chain = cls(JsonRpcNode(url), network, clock, keys)
         try:

@@ -104,7 +104,7 @@ WITHOUT_EVM = {
 LATE = "the transaction is in the mempool and was not mined in time"
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000
-"""The answers of a batch are cut off after so many bytes, as geth does."""
+"""After so many bytes of answers the rest of a batch gets errors, as on geth."""
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
 DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
 """The prefixes of the methods by which developers control a test node."""
@@ -150,7 +150,7 @@ def _counts(method: Method) -> range:
 
 
 class _Unknown(Exception):
-    """There is no such method."""
+    """No method has this name."""
 
 
 def _begun(context: RpcContext, name: str, params: Any) -> Awaitable[Any]:

@@ -214,7 +214,7 @@ class Subscriptions(msgspec.Struct, frozen=True):
     fresh: dict[str, News] = msgspec.field(default_factory=dict)
 
     async def add(self, kind: Any, wanted: Any) -> str:
-        """Begin to tell of what comes from now on; return the id. Raises `ChainError`."""
+        """Begin a subscription to what is new from now on; return its id. Raises `ChainError`."""
         if read_text(kind, "a subscription") not in KINDS:
             raise BadParams(f"expected one of {', '.join(KINDS)}, got {shown(kind)}")
         if len(self.news) + len(self.fresh) >= MAX_SUBSCRIPTIONS:

@@ -103,7 +103,7 @@ async def _advance(dev: Development, seconds: float) -> None:
 
 
 async def _mine(dev: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
-    """Mine blocks, so many seconds apart."""
+    """Mine `count` blocks, `interval` seconds apart."""
     apart_s = read_number(interval, "an interval", most=TEN_YEARS_S)
     number = read_number(count, "blocks", most=MOST_BLOCKS)
     for n in range(number if apart_s else 0):

@@ -103,8 +103,8 @@ def rpc_origin(text: str) -> str:
 def origin(text: str, *, option: str = "--allow-origin") -> str:
     """Return a web origin as browsers send it; one slash at its end is dropped.
 
-    Raises `ValueError`, with the reason, for `null`, `*` and whatever else no `Origin` header
-    of one page can be.
+    Raises `ValueError`, with the reason, for `null`, `*` and any text that cannot be the `Origin`
+    of one page.
     """
     if text in _REASONS:
         raise ValueError(f"{option} {text!r} is refused: {_REASONS[text]}")

@@ -67,9 +67,9 @@ class LocalServer:
     the facilitator settles on all.
     `parts` is the running world: read it only while no request is in flight.
 
-    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
-    happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if the
-    server refuses. In async code, `async with LocalServer() as server:` starts it, and
+    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` return
+    what happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if
+    the server refuses. In async code, `async with LocalServer() as server:` starts it, and
     `server.control` has them as coroutines.
     """
 
@@ -189,7 +189,7 @@ class LocalServer:
 
     @property
     def journal(self) -> Journal:
-        """What has happened, as `list(journal)` tells; `x402sim events` describes every event."""
+        """The events until now; `x402sim events` describes every kind of event."""
         return self._ask(lambda control: control.journal())
 
     def show(self) -> Shown:

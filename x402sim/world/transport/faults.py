@@ -319,7 +319,7 @@ DEFAULTS: dict[str, Any] = {
     "caller": "service",
     "when": None,
 }
-"""The defaults of the fields whose absence says so; with `when`, that of `times` is None."""
+"""The defaults of the fields that may be `UNSET`; with `when`, that of `times` is None."""
 _KINDS_WITH: dict[str, tuple[FaultType, ...]] = {
     "seconds": DELAYS,
     **dict.fromkeys((*ANSWERED, "work_done"), ("answer",)),

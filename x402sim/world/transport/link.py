@@ -294,7 +294,7 @@ def answer_event(caller: str, to: Part, response: Response, exchange: int) -> An
 
 
 class _Body(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a body that the journal records, whatever their types."""
+    """The fields of a body that the journal records, of any type."""
 
     method: Any = None
     payment_id: Any = None
