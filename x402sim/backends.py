@@ -1,4 +1,4 @@
-"""What a world runs on, and what goes wrong in it.
+"""Options of a World: stages, chains, parts and faults.
 
 help(x402sim.backends.Outages) and so on explain each.
 

@@ -1,4 +1,4 @@
-"""What every HTTP application of the kit shares: reading bodies, sending errors.
+"""The base of every ASGI application of the kit: routing, request bodies, JSON answers, errors.
 
 A body has at most 1 MiB. Every error is `{"error": text}`, with a `reason` where there are
 details. No failure shows a stack trace. While a database cannot be used (a full disk, a lock) the
