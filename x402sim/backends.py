@@ -1,4 +1,4 @@
-"""What a world runs on, and what goes wrong in it.
+"""Options of a World: stages, chains, parts and faults.
 
 help(x402sim.backends.Outages) and so on explain each.
 
@@ -13,7 +13,7 @@ service_time_s=...         Exponential, also wherever a latency is
 World(cache=...)           SharedCache, a CDN
 Fault(when=...)            Outages, Schedule
 world.fault(function)      FaultedRequest: what the function is given
-world.observe(act)         Observed, with a WaitingTransaction: what is seen
+world.observe(act)         Observed, with a WaitingTransaction: for act
 """
 
 from x402sim.durations import Exponential as Exponential

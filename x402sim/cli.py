@@ -44,11 +44,11 @@ COMMANDS = {
 
 
 class _Unloaded(TyperCommand):
-    """A command whose file is imported when it is used."""
+    """A command whose file is imported when the command is used, so that others start at once."""
 
     def make_context(self, *given: Any, **named: Any) -> Any:
         context = load(str(self.name)).make_context(*given, **named)
-        if not gc.isenabled():
+        if not gc.isenabled():  # by `main`: all is imported, and never collected from now on
             gc.freeze()
             gc.enable()
         return context
@@ -119,7 +119,7 @@ _COMPLETION = {"--install-completion", "--show-completion"}
 
 def main() -> None:
     """Run the command line."""
-    gc.disable()  # until the command is loaded: nothing that is imported can be freed
+    gc.disable()  # until the command is imported: modules are never freed, so looking is a waste
     log_to_stderr()
     is_module = sys.argv[0].endswith("__main__.py") and not _COMPLETION & {*sys.argv}
     app(prog_name=SHOWN if is_module else "x402sim")

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 
 real_now = time.time
-"""Return real Unix seconds, for those who measure what a server does."""
-_SLACK_S = 1e-6  # an event loop may fire a timer this much early
+"""Return real Unix seconds: to measure how long a server takes, never for what it answers."""
+_SLACK_S = 1e-6
+"""An event loop may fire a timer this much early. A sleeper that is due within it wakes: else its
+timer would be set again, for a time that rounds to nothing, without end."""
 
 is_periodic: ContextVar[bool] = ContextVar("periodic work", default=False)
 """Whether the current task repeats something forever, so that nothing waits for its end."""
@@ -28,7 +30,8 @@ def periodic_context() -> Context:
 
 
 _PERIODIC = periodic_context()
-"""Of the timers that wake sleepers, of which each tells itself whether it is awaited."""
+"""The context of the timers that wake sleepers. `Clock.is_awaited` counts the sleepers themselves;
+a virtual loop would count each of them twice if their timers were not periodic."""
 
 
 class Clock:
@@ -71,7 +74,7 @@ class Clock:
         self._wake_anew()
 
     def give_back(self) -> None:
-        """Show the source's time again; whoever sleeps has as long to sleep as before."""
+        """Show the source's time again. Sleepers sleep as long as they still had to."""
         ahead_s, self._offset_s = self._offset_s, 0.0
         self._sleepers = [(at - ahead_s, n, each, is_p) for at, n, each, is_p in self._sleepers]
         self._wake_anew()
@@ -92,6 +95,7 @@ class Clock:
         try:
             await waiter
         except asyncio.CancelledError:
+            # with its timer: a virtual loop would jump to the moment of a sleeper that is gone
             self._sleepers = [sleeper for sleeper in self._sleepers if not sleeper[2].done()]
             heapq.heapify(self._sleepers)
             self._wake_anew()
@@ -103,7 +107,7 @@ class Clock:
         return any(not waiter.done() and not periodic for *_, waiter, periodic in self._sleepers)
 
     def _wake(self) -> None:
-        """Wake the sleepers that are due; the next one needs a timer, if none rings as early."""
+        """Wake the sleepers that are due, and set a timer for the next unless one rings by then."""
         sleepers, now_s = self._sleepers, self.now()
         while sleepers:
             at_s, _, waiter, _ = sleepers[0]
@@ -123,7 +127,7 @@ class Clock:
         self._wake()
 
     def _wake_anew(self) -> None:
-        """Wake the sleepers, and set the timers anew: after a jump of the time, or without one."""
+        """Wake the sleepers that are due, and replace all timers: they may ring at a wrong time."""
         for _, timer in self._alarms:
             timer.cancel()
         self._alarms.clear()
@@ -131,7 +135,7 @@ class Clock:
 
 
 class SkewedClock(Clock):
-    """One actor's own clock: the world's, and how many seconds it is wrong (`skew_s`)."""
+    """One actor's own clock, which is `skew_s` seconds ahead of the world's."""
 
     def __init__(self, truth: Clock) -> None:
         super().__init__(lambda: truth._source() + truth._offset_s + self.skew_s)
@@ -143,7 +147,7 @@ class SkewedClock(Clock):
         self._truth.advance(seconds)
 
     async def sleep_until(self, at_s: float) -> None:
-        """Return when this clock shows `at_s`, as it is wrong now."""
+        """Return when this clock shows `at_s`, if its skew stays as it is now."""
         await self._truth.sleep_until(at_s - self.skew_s)
 
 

@@ -1,4 +1,6 @@
-"""How long something takes: constant, exponential, lognormal, measured, or a distribution."""
+"""Durations of messages and of service: constant, exponential, lognormal, measured, or drawn by a
+distribution of scipy.stats.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,11 +118,11 @@ def _is_seconds(value: object) -> bool:
 # --- how many requests are served at a time ---------------------------------------------------
 
 ServiceTime = DurationSpec | Mapping[str, DurationSpec]
-"""How long a request is served: each, or those to paths with these ends."""
+"""How long a server is busy with a request: with any, or by the end of its path."""
 
 
 def service_times(spec: ServiceTime | None) -> dict[str, Duration]:
-    """Return how long requests are served by the end of their path; "" is any.
+    """Return how long a server is busy, by the end of the request's path; "" is any path.
 
     Raises `ValueError` for an invalid spec.
     """

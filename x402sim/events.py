@@ -70,6 +70,7 @@ def clipped(text: str, most: int = MAX_TEXT) -> str:
     """
     if text.isascii():
         return text[:most]
+    # cut before it is encoded, too: one request may carry a text of a megabyte
     return text[:most].encode("ascii", "backslashreplace")[:most].decode("ascii")
 
 
@@ -118,8 +119,8 @@ class PayerJoined(_Story, frozen=True, kw_only=True):
 
 
 class ServiceJoined(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written first for each service, after `begin`, if there are several:
-    who is paid there."""
+    meaning: ClassVar[str] = """Written for each service after `begin`, if there are several: its
+    name and its merchant's address."""
 
     name: ServiceName
     merchant: str
@@ -299,11 +300,11 @@ class NoAnswer(BaseEvent, frozen=True):
 
 
 ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
-"""Events of an exchange, as seen by the caller, who is the actor."""
+"""Events of an exchange on the side of the caller, who is the actor."""
 
 
 class AnswerSent(BaseEvent, frozen=True):
-    meaning: ClassVar[str] = "Written when a part begins to answer a request, as seen by the part."
+    meaning: ClassVar[str] = "Written when a part begins to answer a request."
 
     actor: Part
     method: str
@@ -312,8 +313,9 @@ class AnswerSent(BaseEvent, frozen=True):
 
 
 class RequestArrived(BaseEvent, frozen=True):
-    meaning: ClassVar[str] = """Written when a request arrives at a part with so many servers.
-    `request` numbers these requests; `ahead` of it are so many, waiting or being served."""
+    meaning: ClassVar[str] = """Written when a request arrives at a part with `servers`, of which
+    it takes one. `request` numbers these requests; `ahead` is how many wait or are served before
+    it."""
 
     actor: Part
     request: int
@@ -329,8 +331,9 @@ class RequestStarted(BaseEvent, frozen=True):
 
 
 class RequestEnded(BaseEvent, frozen=True):
-    meaning: ClassVar[str] = """Written when a server is done with a request. `outcome` is served;
-    left, the answer reached nobody; lost, the part crashed; or refused, too many waited."""
+    meaning: ClassVar[str] = """Written when a server is done with a request. `outcome` is "served";
+    "left" if the answer reached nobody; "lost" if the part crashed; "refused" if the queue was
+    full."""
 
     actor: Part
     request: int
@@ -338,7 +341,7 @@ class RequestEnded(BaseEvent, frozen=True):
 
 
 PartEvent = AnswerSent | RequestArrived | RequestStarted | RequestEnded
-"""Events of an exchange, as seen by the part that answers, which is the actor."""
+"""Events of an exchange on the side of the part that answers, which is the actor."""
 
 
 class _Chain(BaseEvent, frozen=True, kw_only=True):

@@ -28,9 +28,10 @@ from x402sim.events import KINDS, BaseEvent, Event, ExchangeEvent, name_of
 from x402sim.version import VERSION as X402SIM_VERSION
 
 VERSION = 5
-"""Of the format; it changes when an event, a field or their order does."""
+"""The version of the format; it changes when an event, a field or their order does."""
 MAX_BRACKETS = 1000
-"""More arrays and objects than a line has, and few enough for a small stack."""
+"""The most arrays and objects of a line, more than an event has: the decoder calls itself for each
+level, so that a hostile file with more of them could overflow the stack."""
 HEADER = b'{"journal":"x402sim","version":%d}\n' % VERSION
 """The first line of every journal; it is part of the hash."""
 
@@ -53,7 +54,7 @@ _decode_number = msgspec.json.Decoder(_Number).decode
 _decode_event = msgspec.json.Decoder(Event).decode
 _TAG = re.compile(rb'\{"seq":\d+,"at_ms":\d+,"event":"([a-z ]+)"')
 _BEFORE, _ENOUGH = b',"event":"', 14
-"""What stands before the name of an event, and how many of its characters tell it from most."""
+"""What stands before the name of an event, and how many of its characters `_named` compares."""
 
 
 def line(entry: Entry) -> bytes:
@@ -73,7 +74,7 @@ def read_line(number: int, text: bytes) -> Entry:
 
 
 def _is_torn(text: bytes) -> bool:
-    """Tell whether a last line was cut off, as of a process that is killed while it writes."""
+    """Return whether a last line was cut off, as when a process is killed while it writes."""
     if text.endswith(b"\n"):
         return False
     try:
@@ -84,13 +85,17 @@ def _is_torn(text: bytes) -> bool:
 
 
 def tag_of(text: bytes) -> str | None:
-    """Return the name of a line's event without decoding it; None if it is written otherwise."""
+    """Return the name of a line's event without decoding it; None unless we spelled the line."""
     found = _TAG.match(text)
     return found.group(1).decode() if found else None
 
 
 def _names(lines: list[bytes]) -> set[str | None]:
-    """Return the names of these lines' events as `tag_of`, but all at once; perhaps some more."""
+    """Return the names of the events of some lines: those of `tag_of`, and perhaps others.
+
+    It compares a few bytes at the same place of each line, which is faster. A name too many costs a
+    reader a look at a block that has no such event.
+    """
     first = _TAG.match(lines[0])
     if first:  # the others are as long up to the name, unless a number has one more digit
         begin, end = first.start(1) - len(_BEFORE), first.start(1) + _ENOUGH
@@ -143,23 +148,26 @@ class Maker(msgspec.Struct, frozen=True):
 
 
 BUNDLE = "bundle.json"
-"""The file in the folder of a saved run that says how to repeat it, and who made it."""
+"""The file in the folder of a saved run with what repeats it, and the versions that made it."""
 OURS = Maker(X402SIM_VERSION, platform.python_version())
 
 
 def _maker_file(journal: Path) -> Path:
-    """Return the file that says who made a journal: `run.ndjson.made.json` of `run.ndjson`."""
+    """Return the file with the versions that made a journal: `run.ndjson.made.json`."""
     return journal.with_name(f"{journal.name}.made.json")
 
 
 class _Bundle(msgspec.Struct, tag_field="bundle", tag="run"):
-    """The part of a saved run's `bundle.json` that says who made its journal."""
+    """The part of a saved run's `bundle.json` that names the versions."""
 
     versions: dict[str, str]
 
 
 def read_maker(journal: Path) -> Maker | None:
-    """Return who made the journal in a file, as that beside it or its bundle says; else None."""
+    """Return the versions that made the journal in a file, from the file beside it or its bundle.
+
+    None if neither names them.
+    """
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(_maker_file(journal).read_bytes(), type=Maker)
     with suppress(OSError, msgspec.MsgspecError, KeyError):
@@ -169,9 +177,9 @@ def read_maker(journal: Path) -> Maker | None:
 
 
 def write_maker(journal: Path, maker: Maker | None) -> None:
-    """Write who made a journal beside it; if that is not known, no older file stays to say so.
+    """Write the versions that made a journal beside it; None removes an older file of them.
 
-    What is no file, such as /dev/null or a pipe, keeps no journal: beside it nothing is written.
+    Nothing is written beside what is no regular file, such as /dev/null or a pipe.
     """
     if not journal.is_file():
         return
@@ -194,13 +202,13 @@ _OF_EXCHANGES = frozenset(map(name_of, get_args(ExchangeEvent)))
 
 
 class Texts(defaultdict[str | None, int]):
-    """The number of each text, given when it is first asked for; None is 0."""
+    """The number of each text, which a text gets when it is first looked up; None is 0."""
 
     def __init__(self) -> None:
         super().__init__(count(1).__next__, {None: 0})
         self._all: list[str | None] = []
         self.made: Any = None
-        """What a reader has made of `all`, to use it again while there are no more."""
+        """A reader's cache of what it has made of `all`, valid until there are more texts."""
 
     @property
     def all(self) -> list[str | None]:
@@ -360,8 +368,8 @@ def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
 
 
 EVERY = 1024
-"""A journal in memory makes columns of so many entries at once; one on disk knows where each of so
-many lines begins."""
+"""The entries of a block: in memory they become columns together; on disk the journal knows where
+each block of lines begins."""
 _BUFFER = 1 << 20
 _LARGE_BYTES = 64 << 20
 
@@ -425,7 +433,7 @@ class InMemory:
             yield line(entry) + b"\n"
 
     def digest(self) -> "hashlib._Hash | None":
-        """Return None: what is in memory is hashed when it is asked for."""
+        """Return None: a journal in memory is hashed only if its hash is needed."""
         return None
 
     def flush(self) -> None:
@@ -438,16 +446,16 @@ class InMemory:
 class OnDisk:
     """Entries in a file, which is written as they come and read anew by every reader.
 
-    It knows which kinds of events each block of lines has, so that who wants a kind reads no other
-    block. A file that is opened to be read is not changed. Raises `OSError`, and `ValueError` for a
-    file that is no journal.
+    It knows which kinds of events each block of lines has, so that a reader of one kind skips all
+    other blocks. A file that is opened to be read is not changed. Raises `OSError`, and
+    `ValueError` for a file that is no journal.
     """
 
     def __init__(self, file: Path, *, is_new: bool) -> None:
         self.file = file.resolve()
         self._writer: IO[bytes] | None = None
         self._digest = hashlib.sha256(HEADER) if is_new else None
-        """The hash of what is written: who wrote a file need not read it for that."""
+        """The hash of what is written here, so that the file need not be read for it."""
         self._count = 0
         self._end = 0
         self._longest = 0
@@ -474,7 +482,7 @@ class OnDisk:
                     self._note(_names(lines), len(lines), sum(lengths), max(lengths))
 
     def _note(self, names: Iterable[str | None], count: int, length: int, longest: int) -> None:
-        """Note that there are so many lines more in the newest block, and the names in them."""
+        """Add `count` lines to the newest block, and the names of their events."""
         if longest > self._longest:
             self._longest = longest
         block, place = divmod(self._count, EVERY)
@@ -510,7 +518,7 @@ class OnDisk:
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
-        """Return these columns, and their texts: those that are known, and new ones."""
+        """Return these columns, and `texts` with the new ones of this file added."""
         texts, found = Texts() if texts is None else texts, list[ByName]()
         names = {None, *(name for name, _ in wanted)}
         blocks = sorted({each for name in names for each in self._blocks.get(name, ())})
@@ -529,7 +537,8 @@ class OnDisk:
         if not deep or max(map(_brackets, BytesIO(text))) <= MAX_BRACKETS:
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
                 rows = _rows(wanted).decode_lines(text)
-                if len(rows) == min(EVERY, self._count + 2 - first):  # it leaves out blank ones
+                # the decoder skips blank lines, which are no entries; `read_line` names them
+                if len(rows) == min(EVERY, self._count + 2 - first):
                     return rows
         return None
 
@@ -618,6 +627,7 @@ class Journal:
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
         self._storage = _storage(limit, file)
         self._next = 0
+        self._has_ended = False
         self.maker: Maker | None = OURS
         """The versions that recorded it; None if they are not known."""
         self.is_torn = False
@@ -627,7 +637,7 @@ class Journal:
         self.listeners: list[Callable[[Entry], None]] = []
         """Called with every entry as it is recorded; they may record events of their own."""
         self.made: tuple[int, dict[Any, Any]] = 0, {}
-        """What readers have made of so many entries, to use it again while there are no more."""
+        """The readers' cache: how many entries it is made of, and what they have made of them."""
 
     def __repr__(self) -> str:
         """Return how many entries are kept, the first and the last; `list(journal)` has all."""
@@ -643,7 +653,7 @@ class Journal:
         """Return the journal that `ndjson()` wrote; `maker` has the versions that made it.
 
         Of a process that was killed, the last line may be cut off: then it is left out (`is_torn`).
-        Raises `ValueError` naming the version that was seen, or another line that is no entry.
+        Raises `ValueError` naming the version that it has, or another line that is no entry.
         """
         header, *lines = ndjson.splitlines(keepends=True) or [b""]
         require_version(header)
@@ -692,11 +702,17 @@ class Journal:
 
     def record(self, at_ms: int, event: Event) -> None:
         """Append an event that happened at this moment, in Unix milliseconds."""
+        if self._has_ended:
+            return
         entry = Entry(self._next, at_ms, event)
         self._storage.append(entry)
         self._next += 1
         for listener in self.listeners:
             listener(entry)
+
+    def end(self) -> None:
+        """Ignore further events, such as those of requests that a closing world cancels."""
+        self._has_ended = True
 
     def merge(self, others: Iterable[Entry]) -> None:
         """Add another journal's entries, each at its time, and number all again.
@@ -778,7 +794,7 @@ class Journal:
         return digest.hexdigest()
 
     def save(self, file: Path) -> None:
-        """Write `ndjson()` to a file, and beside it who made it; raises `OSError`."""
+        """Write `ndjson()` to a file, and the versions beside it; raises `OSError`."""
         if file.resolve() == self.file:
             return
         with file.open("wb") as writer:

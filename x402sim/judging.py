@@ -1,12 +1,12 @@
-"""Judge a service, a payer, or whatever else the suite judges, from Python: `judge` does it.
+"""Run the conformance suite from Python: `judge` a service, payer, facilitator or server.
 
     >>> from x402sim.judging import judge
     >>> verdict = judge("payer", "node agent.js", flows="v2")          # doctest: +SKIP
     >>> verdict.outcome, verdict.losses                                # doctest: +SKIP
     (<Outcome.FAILED: 'failed'>, ['0.03 USDC'])
 
-In a notebook a `Verdict` shows itself; `verdict.frame` has a row for each id, and `verdict.plot()`
-a bar for each section. It is the judgement of `x402sim conformance`, in real time.
+A notebook shows a `Verdict` as a table; `verdict.frame` has a row for each id, and
+`verdict.plot()` a bar for each section. The verdict is that of `x402sim conformance`.
 """
 
 import shlex
@@ -43,14 +43,14 @@ def judge(
 ) -> Verdict:
     """Judge a subject, such as "service" or "payer", and return the verdict.
 
-    `what` is what stands behind its name on the command line: the URL of a service, or the command
-    of a payer, as one text or as words; a payer may be a function of a
-    `x402sim.suite.payer.play.Task`, too. `flags` are those of `x402sim conformance SUBJECT`, with
-    underscores: `judge("service", url, world=..., patient=True)`. `only` are beginnings of ids,
-    `tell` is called with what the judgement waits for, and with its plan.
+    `what` is the argument that follows the subject on the command line: the URL of a service, or
+    the command of a payer, as one text or as words. A payer may also be a function of a
+    `x402sim.suite.payer.play.Task`. `flags` are those of `x402sim conformance SUBJECT`, with
+    underscores: `judge("service", url, world=..., patient=True)`. `only` selects ids by their
+    beginnings. `tell` is called with each line of the plan, and with what the run waits for.
 
-    It takes as long as it says there, also in a notebook. Raises `ValueError` for what cannot be
-    meant, and `NotReady` for a subject that cannot be judged.
+    It runs in real time, as long as the plan says, also in a notebook. Raises `ValueError` for an
+    unknown subject or flag, and `NotReady` for a subject that cannot be judged.
     """
     if subject not in SUBJECTS:
         raise ValueError(unknown("subject", subject, SUBJECTS))
@@ -76,9 +76,9 @@ def judge(
         partial(judged, kind, options, cases, tell=tell, on_ready=on_ready)
     )
     if callable(what):
-        said = {name: value for name, value in flags.items() if name != "rerun"}
+        given = {name: value for name, value in flags.items() if name != "rerun"}
         results = [
-            _repeating(each, subject, getattr(what, "__name__", repr(what)), said)
+            _rerun_here(each, subject, getattr(what, "__name__", repr(what)), given)
             for each in results
         ]
     return Verdict(
@@ -100,8 +100,8 @@ def _words(what: str | Sequence[str] | Callable[..., Any] | None) -> list[Any]:
     return [*what]
 
 
-def _repeating(result: Result, subject: str, name: str, flags: dict[str, Any]) -> Result:
-    """Return a result of a function, whose line repeats it here: no command has the function."""
+def _rerun_here(result: Result, subject: str, name: str, flags: dict[str, Any]) -> Result:
+    """Return a result whose `rerun` is a call of `judge`: no command line can name a function."""
     more = "".join(f", {flag}={value!r}" for flag, value in flags.items())
     again = f"judge({subject!r}, {name}, only={result.id!r}{more})"
     return msgspec.structs.replace(result, rerun=again)

@@ -1,9 +1,9 @@
-"""What a service and a payer do where they have a choice.
+"""Policies of a service and of a payer, one object each.
 
-Each is an object with one method; an object of your own with that method
-does as well: the guide's page own-parts.md. The first of a line is the
-default, * costs somebody money. help(x402sim.policies.Backoff) and so on
-explain each.
+Each is an object with one method, and an object of your own with that
+method can replace it: the guide's page own-parts.md shows how. The first of
+a line is the default, and * costs somebody money.
+help(x402sim.policies.Backoff) and so on explain each.
 
 ServicePolicy, for Settings(policy=...):
   lost_answer  Reconcile: asks the chain until it says yes or never

@@ -1,4 +1,4 @@
-"""Who comes, when, and what they do.
+"""Crowds of payers: their arrivals and their behaviour.
 
 For world.population(...). help(x402sim.population.Buy) and so on explain
 each; the guide's page own-parts.md shows how to write one.

@@ -42,7 +42,7 @@ UNSPENT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class X402Payer:
-    """A funded account, and what pays with it, whatever it costs.
+    """A funded account, and clients that pay with it without a spending cap.
 
     `auth` is for any httpx client; `client` is one with the server's URL.
     """
@@ -75,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _judge(request: pytest.FixtureRequest) -> Callable[[Any], None]:
-    """Return what plays the play of a test, and skips the test if nothing of it was judged."""
+    """Return a function that plays a test's case; it skips the test if nothing was judged."""
     from x402sim.suite.verdict import Skipped
 
     play: CaseOfTest = request.param
@@ -126,7 +126,7 @@ def x402_server_case(request: pytest.FixtureRequest) -> "Callable[[MakeServer], 
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep whether the test has passed so far, for its fixtures."""
+    """Store whether the test has passed so far: its fixtures end differently then."""
     report = yield
     item.stash[PASSED] = report.passed
     return report
@@ -134,7 +134,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def _x402_stopping() -> Iterator["Executor"]:
-    """Threads in which servers stop while the next tests run: each needs 0.2 s for it."""
+    """Threads in which servers stop, each for 0.2 s, while the next tests run."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor() as threads:

@@ -1,7 +1,7 @@
-"""What was drawn? The only file that draws random numbers (with `payer.wallet`, for nonces).
+"""Random numbers from one seed, in independent streams; no other file draws any.
 
-One seed, many independent streams: each is named after who draws from it, so that adding an actor
-does not change the numbers that others draw.
+(`payer.wallet` alone draws nonces, from the system's randomness.) A stream is named after the actor
+that draws from it, so that another actor does not change the numbers that the first ones draw.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ Stream = random.Random
 
 
 class _Later:
-    """Makes a stream when it is first asked for anything."""
+    """Makes a stream when it is first used."""
 
     __slots__ = ("_make", "_stream")
 
@@ -34,7 +34,7 @@ def later(make: Callable[[], Stream]) -> Stream:
 
 
 def is_untouched(stream: Stream) -> bool:
-    """Tell whether nothing was drawn from a stream, as it was to be made later."""
+    """Return whether a stream of `later` has not been used."""
     made: object = stream
     return isinstance(made, _Later) and made._make is not None
 

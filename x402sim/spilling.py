@@ -1,7 +1,7 @@
 """A mapping that spills: its newest items are in memory, older ones in a temporary file.
 
-What a simulation must be able to look up for ever, and hardly ever does, is kept in one: a million
-payments take no more memory than ten thousand.
+It is for what a simulation may look up at any time, and hardly ever does, such as used nonces: with
+it, a million payments take no more memory than ten thousand.
 """
 
 import sqlite3
@@ -17,7 +17,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 _ABSENT: Any = object()
 KEPT = 2048
-"""The newest items that stay in memory; twice as many are, before the older half is written."""
+"""How many of the newest items stay in memory. The older half of twice as many is written at once:
+items that are sorted by key fill SQLite's pages in order."""
 _CACHE_KB = 256
 _MARKS = 1 << 22
 _encode_key = msgspec.msgpack.Encoder().encode
@@ -40,8 +41,8 @@ class Spilling(MutableMapping[K, V]):
         self._file: sqlite3.Connection | None = None
         self._marks = bytearray()
         """A bit for each of `_MARKS` hashes, set if a key of that hash is in the file. Most keys
-        that are looked up were never set, such as a new nonce: among a million, SQLite is asked for
-        one of five of them."""
+        that are looked up were never set, such as a new nonce: with a million keys in the file,
+        SQLite is queried for one of five of them."""
 
     def __getitem__(self, key: K) -> V:
         found = self.get(key, _ABSENT)
@@ -89,7 +90,7 @@ class Spilling(MutableMapping[K, V]):
     def _spill(self) -> None:
         """Write the older half of what is in memory."""
         if self._file is None:
-            # a file without a name; who closes a world may be another thread than plays it
+            # a file without a name; the thread that closes a world may not be the one that plays it
             self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
             finalize(self, self._file.close)
             self._marks = bytearray(_MARKS // 8)
@@ -98,9 +99,7 @@ class Spilling(MutableMapping[K, V]):
             self._file.execute("CREATE TABLE items(key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
             self._file.execute("BEGIN")  # never committed: nothing of it outlives the process
         older = list(islice(self._newest.items(), KEPT))
-        rows = sorted(
-            (_encode_key(key), _encode(value)) for key, value in older
-        )  # of a page, all at once
+        rows = sorted((_encode_key(key), _encode(value)) for key, value in older)
         self._file.executemany("INSERT OR REPLACE INTO items VALUES (?, ?)", rows)
         for key, _ in older:
             del self._newest[key]

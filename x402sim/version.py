@@ -1,8 +1,8 @@
-"""The version of this package, and how it is cited, in one place. CITATION.cff says the same."""
+"""The version of this package, and its citation; CITATION.cff must match."""
 
 VERSION = "0.1.0"
 AUTHORS, YEAR = "The x402sim authors", 2026
-"""Who made it, and when this version was released."""
+"""The authors, and the year in which this version was released."""
 
 
 def citation(version: str | None = VERSION) -> str:

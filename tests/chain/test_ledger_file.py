@@ -24,8 +24,9 @@ from tests.chain.helpers import (
     payment,
 )
 from tests.chain.killed import operate
-from x402sim.chain.base import ChainError
+from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.ledger.operations import OperationLog
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import MAINNET, TESTNET, Network
@@ -142,6 +143,25 @@ def test_a_file_that_is_no_database_is_an_error(file):
     file.write_bytes(b"not a database at all" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         LedgerDriver(file=file)
+
+
+def test_a_reset_that_cannot_be_logged_leaves_the_old_chain_whole(file, monkeypatch):
+    driver = LedgerDriver(file=file)
+    old = driver.put(payment())
+    for _ in range(3):
+        driver.mine(1024)
+
+    def full(*_):
+        raise ChainUnavailable("the chain file cannot be written: database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OperationLog, "begin", full)
+        with pytest.raises(ChainUnavailable, match="disk is full"):
+            driver.reset()
+    assert driver.transaction(old).block_number == 1, "its archive is open"
+    driver.reset()
+    assert driver.height() == 0
+    driver.ledger.close()
 
 
 def test_a_full_disk_refuses_the_operation_and_loses_nothing(file):

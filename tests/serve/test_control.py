@@ -104,6 +104,19 @@ def test_a_snapshot_brings_everything_back(server):
     assert refusal(answer) == (404, "Unknown snapshot")
 
 
+def test_a_snapshot_that_a_reorganisation_took_away_reverts_nothing(server):
+    payer = server.payer()
+    server.sim("mine")
+    number = server.sim("snapshot")["snapshot"]
+    kept = payer.paid()
+    server.sim("reorg", depth=2)
+    answer = server.http.post("/_sim/revert", json={"snapshot": number})
+    assert refusal(answer) == (404, "Unknown snapshot")
+    assert "there are: none" in answer.json()["reason"]
+    assert server.state()["snapshots"] == []
+    assert payer.quote(kept).status_code == 200, "the database was not reverted alone"
+
+
 def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
     file = tmp_path / "world.db"
     with hosted(file=file) as server:

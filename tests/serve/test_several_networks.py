@@ -116,6 +116,17 @@ def test_time_snapshots_and_reset_are_of_the_whole_world(server: Server) -> None
     assert balances(server) == ["0", "0"]
 
 
+def test_healing_is_of_the_whole_world(server: Server) -> None:
+    for each in FIRST, SECOND:
+        server.sim(f"force-revert?network={each.name}", calls=1)
+        server.sim(f"mining?network={each.name}", automine=False)
+    server.sim("faults/clear")
+    for each in FIRST, SECOND:
+        state = server.http.get(f"/_sim/state?network={each.name}").json()
+        assert state["chain"]["automine"]
+        assert settle(server, each.name)["success"]
+
+
 def test_each_chain_is_kept_in_a_file_of_its_own(tmp_path: Path) -> None:
     for expected in (PRICE, 2 * PRICE):
         with several(file=tmp_path / "w.db") as server:

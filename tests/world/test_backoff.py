@@ -2,12 +2,15 @@
 
 import asyncio
 import statistics
+import time
 from typing import Any
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Run, World
+from x402sim import Fault, LiveWorld, Run, SpendingCapExceeded, World
+from x402sim.http.exchange import retry_after_s
 from x402sim.policies import (
+    AtMost,
     Backoff,
     NewAuthorization,
     PayAndWait,
@@ -133,6 +136,25 @@ def test_a_backoff_waits_at_least_as_long_as_the_answer_asks() -> None:
     assert pauses(run_of(given, headers={"Retry-After": "3"})) == [1, 1], "a number is kept"
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_date_in_retry_after_is_utc_in_every_form_and_on_every_machine(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RFC 9110, 5.6.7: three forms, of which asctime's names no zone."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for date in (
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ):
+            assert retry_after_s(date, 784_111_767) == 10, date
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 # --- retry budgets ------------------------------------------------------------------------
 
 
@@ -227,3 +249,23 @@ def test_a_deposit_has_a_deadline_too() -> None:
 
     run = World(seed=1).play(story).raise_for_failure()
     assert run.steps[run.steps["path"] == "/api/pay"]["t_s"].tolist() == [0, 0, 4, 4, 8, 8]
+
+
+# --- budgets --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", ["paid", "exposed"])
+def test_a_payment_that_is_reported_after_it_has_expired_counts_as_paid(counts: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        retry, budget = SameAuthorization(times=1, wait_s=400), AtMost("0.02", counts=counts)
+        policy = PayerPolicy(retry=retry, budget=budget)
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        await world.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
+        first = asyncio.create_task(alice.buy())
+        await world.clock.sleep(350)
+        assert (await alice.buy()).status == 200
+        assert (await first).error == "Payment already settled"
+        with pytest.raises(SpendingCapExceeded, match=r"0\.02 of it paid"):
+            await alice.buy()
+
+    World(seed=1).play(story).raise_for_failure()

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import re
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,9 +18,9 @@ import pytest
 
 from tests.report.stories import skipped
 from tests.world.playing import quote
-from x402sim import Fault, LiveWorld, Run, Settings, World
-from x402sim.events import NoAnswer, StoryRaised
-from x402sim.policies import ServicePolicy
+from x402sim import Fault, Journal, LiveWorld, Run, Settings, World
+from x402sim.events import End, NoAnswer, StoryRaised
+from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.population import Every
 from x402sim.report.run import RunFailed
 
@@ -406,3 +407,48 @@ def test_block_times_that_end_fail_the_run() -> None:
 def test_depths_of_reorganisations_that_end_fail_the_run() -> None:
     run = World(block_time_s=5, reorgs=Ends()).play(buys)
     assert run.reason == "ValueError: reorgs: the depths of Ends(...) have ended"
+
+
+# --- what is in flight when a story ends ------------------------------------------------
+
+
+SLOW = Fault(victim="facilitator", does="delay answer", path="/settle", seconds=30)
+
+
+async def leaves_early(world: LiveWorld) -> None:
+    """The payer gives up after two seconds; the service still waits for its facilitator."""
+    alice = await world.payer("alice", balance="1.00", policy=PayerPolicy(timeout_s=2))
+    await world.fault(SLOW)
+    await alice.buy()
+    running = {asyncio.create_task(alice.ask())}
+    await asyncio.sleep(0)
+    assert running
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_request_in_flight_at_the_end_is_no_failure_and_records_nothing(
+    virtual: str, in_file: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = tmp_path / "run.ndjson" if in_file else None
+    run = World(seed=1, on=virtual, journal=journal).play(leaves_early)
+    run.raise_for_failure()
+    assert isinstance(list(run.journal)[-1].event, End)
+    assert caplog.text == ""
+    assert run.sha256 == World(seed=1).play(leaves_early).sha256
+
+
+def test_ctrl_c_while_a_payment_settles_is_no_failure_of_the_service(
+    virtual: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def interrupted(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(SLOW)
+        asyncio.get_running_loop().call_later(5, signal.raise_signal, signal.SIGINT)
+        await alice.buy()
+
+    file = tmp_path / "run.ndjson"
+    with pytest.raises(KeyboardInterrupt):
+        World(seed=1, on=virtual, journal=file).play(interrupted)
+    assert caplog.text == ""
+    *_, last = Journal.load(file.read_bytes())
+    assert last.event == End(outcome="failed", reason="interrupted")

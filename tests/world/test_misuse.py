@@ -4,7 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from x402sim import (
     sweep,
 )
 from x402sim.backends import Deployment, FacilitatorSettings, JitteredBlocks, Node, Reorgs
+from x402sim.events import Begin, Check, End
 from x402sim.policies import AtMost
 from x402sim.population import At, Buy, Every, Poisson
 from x402sim.world.chains import Ledger, parse_chain
@@ -346,3 +347,32 @@ WORDS = {
 def test_a_chain_and_a_stage_are_read_from_their_words(text: str) -> None:
     is_chain = hasattr(WORDS[text], "is_virtual")
     assert (World(chain=text).backend if is_chain else World(on=text).where) == WORDS[text]
+
+
+# --- what the control API refuses -----------------------------------------------------
+
+REFUSED: dict[str, Callable[[LiveWorld], Awaitable[None]]] = {
+    "fault": lambda world: world.fault(Fault(victim="service", does="refuse", path="/nowhere")),
+    "skew": lambda world: world.skew("nobody", 5),
+    "set_facilitator": lambda world: world.set_facilitator("nobody", simulates=False),
+    "crash": lambda world: world.crash("nobody"),
+    "reorg": lambda world: world.reorg(99),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_action_that_is_refused_is_not_recorded_as_if_it_were_done(name: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        with pytest.raises(RuntimeError, match="refused"):
+            await REFUSED[name](world)
+        world.expect(1, 1, "4.1/receipt")
+
+    first, *rest, check, end = list(World(seed=1).play(story).journal)
+    assert [type(each.event) for each in (first, check, end)] == [Begin, Check, End]
+    if name in ("crash", "reorg"):  # recorded before their effects, so that a note takes it back
+        _, note = rest
+        assert note.event.name == "refused"
+        assert note.event.data["action"] == f"/{name}"
+        assert "refused" in note.event.data["reason"]
+    else:
+        assert rest == []

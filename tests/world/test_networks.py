@@ -24,14 +24,16 @@ from x402sim import (
     World,
 )
 from x402sim.backends import Anvil
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.protocol.networks import BASE
 from x402sim.world.chains import ChainBackend
 from x402sim.world.control.client import ControlClient
+from x402sim.world.running_world import build
 from x402sim.world.server.listen import Listen
-from x402sim.world.world import Deployment
+from x402sim.world.world import Deployment, Hooks
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
@@ -126,6 +128,42 @@ def test_a_story_pays_at_each_service_on_the_network_that_it_accepts() -> None:
     assert set(run.summary["state"]) == {"held"}
     with pytest.raises(ValueError, match="market: unknown network 'base'"):
         World(service=services)
+
+
+def test_a_payer_acts_and_its_shop_earns_on_the_chain_of_the_shop() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fund(alice.address, "2.00", "base")
+        there, bob = alice.at("market"), await world.payer("bob")
+        assert (await there.transfer(bob.address, "0.50")).mined
+        assert await world.balance(bob.address) == 0
+        assert await world.balance(bob.address, "base") == 500_000
+        header = there.sign(await there.ask())
+        assert (await there.cancel(header)).revert_reason is None
+        assert "used or canceled" in str((await there.submit(header)).revert_reason)
+        required = await there.ask()
+        assert (await there.submit(there.sign(required))).revert_reason is None
+        assert await world.earned("market") == await world.earned() == required.price_base
+        assert await world.earned("service") == 0
+
+    services = {"service": Settings(), "market": Settings(network="base")}
+    run = World(network=[BASE_SEPOLIA, BASE], service=services).play(story)
+    run.raise_for_failure()
+
+
+@pytest.mark.parametrize("hook", ["setup", "facilitator"])
+def test_a_world_that_cannot_be_built_leaves_no_chain_open(
+    hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(_: object) -> Any:
+        raise ValueError("a hook of the user's own")
+
+    closed = []
+    monkeypatch.setattr(LedgerChain, "close", lambda chain: closed.append(chain.chain_id))
+    world = World(network=[BASE_SEPOLIA, BASE], hooks=Hooks(**{hook: wrong}))
+    with pytest.raises(ValueError, match="of the user's own"):
+        build(world)
+    assert closed == [BASE_SEPOLIA.chain_id, BASE.chain_id]
 
 
 def test_a_wallet_signs_for_the_network_that_it_is_given() -> None:

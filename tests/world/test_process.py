@@ -131,6 +131,20 @@ async def test_a_fault_in_front_of_a_service_that_is_down(
     assert (down.status, down.error in LOST) == (None, True)
 
 
+@played()
+async def test_a_request_that_is_cancelled_as_the_service_crashes_ends(world: LiveWorld) -> None:
+    """The crash took the other cancellation for its own, and the task went on."""
+    process, clock = world.stage.parts.process, world.clock
+    task = asyncio.create_task(process.do(lambda _: clock.sleep(10)))
+    await clock.sleep(1)
+    process.crash()
+    process.crash()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert await process.do(lambda _: clock.sleep(1)) is None
+
+
 @played("virtual")
 async def test_a_world_closes_while_the_service_restarts(world: LiveWorld) -> None:
     alice = await world.payer("alice")

@@ -1,4 +1,4 @@
-"""The interfaces of a chain, and of the controls that one under test offers; fees and limits."""
+"""The interfaces of a chain and of control over a test chain; its messages, errors and limits."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
@@ -18,8 +18,9 @@ class ChainUnavailable(ChainError):
 
 
 class Reverted(Exception):
-    """The token reverted a call; the text is the revert reason, and `last` its last padding byte,
-    which Circle's compiler has left there.
+    """The token reverted a call; the text is the revert reason.
+
+    `last` is the last padding byte of the revert data: Circle's compiler leaves a length there.
     """
 
     def __init__(self, reason: str, last: int = 0) -> None:
@@ -43,8 +44,10 @@ class ForcedReverts(msgspec.Struct, frozen=True):
     account: bytes | None = None
 
     def strike(self, call: Call) -> bool:
-        """Tell whether this call of the token is one of them. An account is named by a call that it
-        sends, or that has its address in the data, as each transfer of its money has.
+        """Return whether this call of the token is one of them.
+
+        An account is named by a call that it sends, or that has its address in the data, as each
+        transfer of its money has.
         """
         named = self.account is None or self.account == call.sender or self.account in call.data
         return self.calls > 0 and named
@@ -66,7 +69,7 @@ class Log(msgspec.Struct, frozen=True):
     tx_index: int
     index: int
     timestamp_s: int = 0
-    """The time of its block; 0 if the node does not tell."""
+    """The time of its block; 0 if the node does not report it."""
 
 
 class Transaction(msgspec.Struct, frozen=True):
@@ -130,8 +133,9 @@ class LogFilter(msgspec.Struct, frozen=True):
 
 
 class Controls(Protocol):
-    """Control over blocks, history and state, which no public node offers. The time of a block is
-    that of the world's clock.
+    """Control over blocks, history and state, which no public node offers.
+
+    A block has the time of the world's clock.
     """
 
     @property
@@ -143,6 +147,12 @@ class Controls(Protocol):
 
     async def mine(self, blocks: int = 1) -> int:
         """Mine blocks; the first includes every waiting transaction. Return the new height."""
+
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that `revert` can go back to; a reorganisation deletes those of
+        the blocks that it replaces.
+        """
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
@@ -171,8 +181,9 @@ class Controls(Protocol):
     async def set_code(
         self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
     ) -> None:
-        """Set an account's code and words of its storage, without a transaction. They stay until
-        `reset`, whatever is undone.
+        """Set an account's code and words of its storage, without a transaction.
+
+        They stay until `reset`: no reorganisation and no `revert` removes them.
         """
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
@@ -180,7 +191,7 @@ class Controls(Protocol):
 
 
 class ChainClient(Protocol):
-    """What a facilitator asks of a chain: to read, to try, to send and to wait."""
+    """What a facilitator uses of a chain: it reads, simulates a call, sends it, and waits."""
 
     token: Address
 

@@ -1,4 +1,4 @@
-"""Decodes revert data into text, and classifies the text by cause.
+"""Revert data as text, and the cause of a revert, the same for every token.
 
 Circle's token reverts with sentences. OpenZeppelin's, which anvil runs, reverts with custom errors,
 written like calls: `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both the same causes.
@@ -106,7 +106,7 @@ _CAUSES = {
     "OwnableUnauthorizedAccount": Cause.OWNER,
     "Panic": Cause.AMOUNT,
 }
-"""What a reason contains, whichever contract of a token says it."""
+"""The cause of a reason that contains this text: of Circle's token, or of OpenZeppelin's."""
 
 
 def cause(reason: str) -> Cause:

@@ -1,7 +1,7 @@
 """The chain explorer's HTTP application: the routes of each dialect it speaks.
 
 A new dialect is a file with `ANSWERS` like `etherscan.py`, an entry of `DIALECTS`, and a line of
-`INDEX`. Its paths are fixed; what is asked for is in the query.
+`INDEX`. Its paths are fixed; the query names what is requested.
 """
 
 from urllib.parse import parse_qsl

@@ -24,7 +24,8 @@ class ExplorerSettings:
     lag_s
         Seconds after its time until it shows a block.
     interval_s
-        Seconds between its looks at the chain, beginning with the world; 0 shows blocks at once.
+        Seconds between its polls of the chain, the first when the world begins; 0 shows each block
+        at once.
     servers, service_time_s, queue_length
         How many requests it serves at a time, how long each takes, and how many can wait, as in
         `FacilitatorSettings`; of the explorers of several networks together.
@@ -56,9 +57,8 @@ class Query:
 class Index:
     """The explorer's view of a chain, `lag_s` seconds late by `clock`; the lag can change.
 
-    With `interval_s` it looks at the chain only so often, counted from when it was made.
-
-    `queries` are the newest queries about transactions and receipts, oldest first.
+    With `interval_s` it polls the chain only that often, counted from when it was made. `queries`
+    are the newest queries about transactions and receipts, oldest first.
     """
 
     chain: Chain

@@ -1,8 +1,8 @@
 """The catalogue of paid resources, which /discovery/resources lists and /discovery/search searches.
 
-A resource is listed when a payment for it has been settled, if it declared itself: by the extension
-bazaar in version 2, by its output schema in version 1. The one that was paid for last comes first,
-and what belongs to this server comes last.
+A resource is listed once a payment for it is settled, if its shop declares it: by the extension
+bazaar in version 2, by an output schema in version 1. The one that was paid for last comes first;
+the resources of this server come last.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ class Catalogue:
         item = _item(payment, accepted, self._clock.now_s())
         if item is None or not item.resource or len(encode(item)) > MAX_ITEM_BYTES:
             return
-        self._items.pop(item.resource, None)
+        self._items.pop(item.resource, None)  # so that it becomes the newest
         self._items[item.resource] = item
         if len(self._items) > MAX_RESOURCES:
             del self._items[next(iter(self._items))]
@@ -105,7 +105,7 @@ class Catalogue:
 
 
 def _item(payment: StandardPayment, accepted: AnyRequirements, at_s: int) -> Item | None:
-    """Return the entry of what was paid for; None if it does not declare itself."""
+    """Return the entry of a resource that was paid for; None if its shop does not declare it."""
     if isinstance(accepted, RequirementsV1):
         match accepted.output_schema:
             case {"input": dict(sent)} if sent.get("discoverable", True):

@@ -1,8 +1,8 @@
-"""Verifies and settles payments.
+"""The facilitator's engine: verifies and settles payments, whatever the dialect of the request.
 
 Verifying has no effect. Settling moves the money: the facilitator's own account sends the
-transaction and pays the gas. The outcomes are independent of the wire: the file of a dialect
-(`cronos.py`, `standard.py`) encodes them.
+transaction and pays the gas. The file of each dialect (`cronos.py`, `standard.py`) decodes requests
+and encodes the outcomes.
 Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact-amount.
 """
 
@@ -53,7 +53,7 @@ class FacilitatorSettings:
         is mined nevertheless, and costs the facilitator its gas.
     native
         Native coins that its account has for gas, 0 or more. Without enough for the gas limit of
-        another transaction, settle answers that it failed; verify does not look. Default None:
+        another transaction, settle answers that it failed; verify does not check. Default None:
         more than it can spend.
     servers
         How many requests it serves at a time; others wait, first in, first out, and one begins when
@@ -80,8 +80,8 @@ class FacilitatorSettings:
 
 
 MINED_REASONS = (Cause.EARLY, Cause.LATE)
-"""Why a mined transaction failed, where its reason is reported: what a node cannot find when it
-tries the call, as it does so at the time of its newest block. Any other failed on the chain.
+"""The causes that are reported of a mined transaction that failed. A simulated call cannot find
+these, because it runs at the time of the newest block; any other is reported as `Cause.OTHER`.
 """
 
 
@@ -100,10 +100,9 @@ class Facilitator:
     rules: Rules[Verification, InvalidReason] = VERIFICATION
     settings: FacilitatorSettings = field(default_factory=FacilitatorSettings)
     pending: dict[Authorization, Hash] = field(default_factory=dict)
-    """What was sent and not mined in time, in the dialects that ask for it again."""
+    """The transactions that were not mined in time, in the dialects that have a pending outcome."""
     under_way: dict[tuple[Address, bytes], asyncio.Event] = field(default_factory=dict)
-    """The payers and nonces of the payments that are settled now; an event is set when it is done.
-    """
+    """By payer and nonce, the settlements that run now; the event is set when one is done."""
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -122,7 +121,7 @@ class Requested(msgspec.Struct, frozen=True):
 class InvalidPayment(msgspec.Struct, frozen=True):
     """The payment is invalid for its requirements; `value` is the invalid value.
 
-    `difference` says what was wanted, too.
+    `difference` has the wanted and the given value, in words.
     """
 
     why: InvalidReason
@@ -149,9 +148,9 @@ class Transferred(msgspec.Struct, frozen=True):
 
 
 class PendingTransfer(msgspec.Struct, frozen=True):
-    """The transfer was sent, and nobody knows yet whether it is mined.
+    """The transfer was sent, and it is not known yet whether it is mined.
 
-    `unavailable` says why the chain could not be queried; it is empty if the wait timed out.
+    `unavailable` is why the chain could not be queried; it is empty if the wait timed out.
     """
 
     tx_hash: Hash
@@ -164,14 +163,14 @@ SettleResult = Transferred | NotTransferred | InvalidPayment | PendingTransfer
 async def verify(facilitator: Facilitator, requested: Requested) -> InvalidPayment | None:
     """Return why a payment is invalid for its requirements, or None; nothing changes.
 
-    A payer that is a contract is queried whether the signature is its own. Raises
-    `ChainUnavailable` if the chain does not say whether the payer is one: then its key's signature
-    is not enough.
+    If the payer is a contract, the contract decides whether the signature is valid (EIP-1271).
+    Raises `ChainUnavailable` if the chain does not report whether the payer is a contract: of a
+    contract, a key's signature is not enough.
     """
     network = facilitator.network
     named = replace(network, name=requested.network) if requested.network is not None else network
     case = Verification(requested.payment, requested.requirements, named, requested.terms)
-    if (wallet := await _wallet_says(facilitator, case)) is not None:
+    if (wallet := await _accepted_by_wallet(facilitator, case)) is not None:
         case = structs.replace(case, wallet=wallet)
     rules = facilitator.rules if case.terms is None else (*STANDARD, *facilitator.rules)
     broken = first_broken(rules, case)
@@ -198,8 +197,8 @@ async def _without_wrapper(facilitator: Facilitator, requested: Requested) -> Re
     return structs.replace(requested, payment=structs.replace(payment, signature=inner))
 
 
-async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | None:
-    """Return what the payer's contract says of the signature (EIP-1271); None without a contract.
+async def _accepted_by_wallet(facilitator: Facilitator, case: Verification) -> bool | None:
+    """Return whether the payer's contract accepts the signature (EIP-1271); None if it has none.
 
     Raises `ChainUnavailable`.
     """
@@ -209,8 +208,8 @@ async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | N
         if not await chain.code(auth.from_):
             return None
         digest = transfer_digest(auth, facilitator.network.domain)
-        question = abi.is_valid_signature(digest, payment.signature)
-        answer = await chain.call(Call(facilitator.account, auth.from_, question))
+        data = abi.is_valid_signature(digest, payment.signature)
+        answer = await chain.call(Call(facilitator.account, auth.from_, data))
     except Reverted:
         return False
     except ChainError as unknown:
@@ -230,8 +229,8 @@ async def verify_and_simulate(
     rejected = await verify(facilitator, requested)
     if rejected is not None or not facilitator.settings.simulates_verify:
         return rejected
-    tried = await _tried(facilitator, requested.payment, facilitator.chain.call)
-    return tried if isinstance(tried, NotTransferred) else None
+    simulated = await _run_call(facilitator, requested.payment, facilitator.chain.call)
+    return simulated if isinstance(simulated, NotTransferred) else None
 
 
 async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult:
@@ -248,19 +247,19 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
     if requested.terms is not None:
         tx_hash = facilitator.pending.get(payment.authorization)
     if requested.terms is not None and tx_hash is not None:
-        # what was sent in time may be mined later: it is verified inside its window
+        # it was sent inside its window, and may be mined after it: verify it as of then
         terms = structs.replace(requested.terms, now_s=payment.authorization.valid_after + 1)
         requested = structs.replace(requested, terms=terms)
     rejected = await verify(facilitator, requested)
     if rejected is not None:
         return rejected
-    async with _alone(facilitator, requested):
+    async with _one_at_a_time(facilitator, requested):
         if requested.terms is not None and tx_hash is None:
             tx_hash = facilitator.pending.get(payment.authorization)
         if tx_hash is None:
             chain = facilitator.chain
             simulated = (chain.call,) if facilitator.settings.simulates else ()
-            sent = await _tried(facilitator, payment, *simulated, chain.send)
+            sent = await _run_call(facilitator, payment, *simulated, chain.send)
             if isinstance(sent, NotTransferred):
                 return sent
             tx_hash = Hash(sent)
@@ -273,13 +272,13 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
 
 
 @asynccontextmanager
-async def _alone(facilitator: Facilitator, requested: Requested) -> AsyncIterator[None]:
-    """Let a valid payment wait for another with its payer and nonce that is under way, in the
-    dialects of the standard.
+async def _one_at_a_time(facilitator: Facilitator, requested: Requested) -> AsyncIterator[None]:
+    """Settle one payment at a time of those with the same payer and nonce, in the dialects of the
+    standard.
 
-    The token takes one of them, so a second transaction would revert, and cost its gas. Who waited
-    then finds the nonce used, or waits on for what is pending. Cronos's dialect has no pending
-    outcome: there, asking again is how what was dropped is sent again.
+    The token accepts only one of them: the transaction of a second would revert, and cost its gas.
+    A payment that has waited finds the nonce used, or waits for the transaction that is pending.
+    Cronos's dialect has no pending outcome: there, a second request sends what was dropped again.
     """
     if requested.terms is None:
         yield
@@ -295,15 +294,18 @@ async def _alone(facilitator: Facilitator, requested: Requested) -> AsyncIterato
         done.set()
 
 
-async def _tried(
-    facilitator: Facilitator, payment: SignedPayment, *do: Callable[[Call], Awaitable[bytes]]
+async def _run_call(
+    facilitator: Facilitator, payment: SignedPayment, *ways: Callable[[Call], Awaitable[bytes]]
 ) -> bytes | NotTransferred:
-    """Do these with the call of a payment; return the last result. Raises `ChainUnavailable`."""
+    """Run the call of a payment in each of these ways, such as a simulation and then `send`.
+
+    Return the last result, or why the first failed. Raises `ChainUnavailable`.
+    """
     data = abi.transfer_with_authorization(payment.authorization, payment.signature)
     call, result = Call(facilitator.account, facilitator.network.asset, data), b""
     try:
-        for each in do:
-            result = await each(call)
+        for run in ways:
+            result = await run(call)
     except Reverted as reverted:
         return NotTransferred(await _cause(facilitator, payment.authorization, str(reverted)))
     except ChainUnavailable:
@@ -337,10 +339,10 @@ async def _wait(
 
 
 async def _cause(facilitator: Facilitator, auth: Authorization, reason: str) -> Cause:
-    """Return what a revert reason is about; of a token that does not say so, if early or late.
+    """Return the cause of a revert reason. If the reason is the window, find out which end of it.
 
-    If it is late in the newest block, it stays late. Otherwise our clock decides, which may differ
-    from the chain's: if the window is open by our clock, the nearer end counts.
+    An authorization that is late in the newest block stays late. Otherwise our clock decides, which
+    may differ from the chain's: if the window is open by our clock, the nearer end counts.
     """
     revert = cause(reason)
     if revert is not Cause.WINDOW:

@@ -1,13 +1,13 @@
 """The facilitator's HTTP API, in the two versions of the x402 standard.
 
-Both versions have the same three paths; the body of verify and settle says which it is. Refusals
-are answered 200, with the standard's words (`protocol.x402_reasons`); only a body that is no JSON
-object with the three fields is a 400. What was sent and is not mined in time is
-"settlement_pending" with its hash; requested again, settle waits for the same transaction.
+Both versions have the same three paths; the body of verify and settle names the version. A refusal
+has status 200 and a reason of the standard (`protocol.x402_reasons`); only a body that is no JSON
+object with the three fields is a 400. If a transaction is not mined in time, settle answers
+"settlement_pending" with its hash; a second request waits for the same transaction.
 Decision: 4.1/standard-reasons.
 
-POST /accepts is beside the standard: which offers of a shop this facilitator settles, with their
-token's domain. Shops with `@faremeter/middleware` ask it before each 402.
+POST /accepts is not in the standard: it returns those offers of a shop that this facilitator
+settles, with the domain of their token. Shops with `@faremeter/middleware` call it before each 402.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ POST {ACCEPTS_PATH}   {{x402Version, accepts}}; answers those of `accepts` that 
 
 
 class _Unread(Exception):
-    """A request with a part that cannot be read: the word for it, and what is wrong there."""
+    """A request that cannot be read: the standard's reason, and which part is wrong and how."""
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -177,8 +177,8 @@ async def _judged(
     judge: Callable[[Facilitator, Requested], Awaitable[engine.SettleResult | None]],
     unexpected: str,
 ) -> tuple[_Read | None, Hash | None, str | None, str | None]:
-    """Return what was requested, what was sent for it, and why it is refused: the standard's word,
-    or `unexpected` for a chain that does not answer, and both values.
+    """Return the request, the hash of its transaction, and why it is refused: the standard's reason
+    (`unexpected` if the chain does not answer), and a message with the wanted and the given value.
     """
     read = None
     try:
@@ -195,15 +195,15 @@ async def _judged(
 async def _why(
     facilitator: Facilitator, read: _Read, outcome: engine.SettleResult | None
 ) -> tuple[str | None, str | None]:
-    """Return the standard's word for a refusal, None without one, and both values; the balance is
-    the chain's.
+    """Return the standard's reason for a refusal, None without one, and a message with the wanted
+    and the given value; a balance is read from the chain.
     """
     if outcome is None or isinstance(outcome, Transferred):
         return None, None
     if isinstance(outcome, PendingTransfer):
         return x402_reasons.PENDING, WAITS
     if isinstance(outcome, InvalidPayment):
-        if odd := _wrong_form(read.wanted, read.requested.network):  # then it fits no payment
+        if odd := _wrong_form(read.wanted, read.requested.network):  # no payment could fit these
             return x402_reasons.INVALID_REQUIREMENTS, odd
         return x402_reasons.invalid_reason(read.payment.version, outcome.why), outcome.difference
     auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
@@ -256,8 +256,8 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
         raise _Unread(x402_reasons.INVALID_PAYLOAD, odd)
     if wanted.max_timeout_seconds < 1:
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, _wrong_form(wanted, ours))
-    if (asked_for := x402.unsupported_in(wanted.extra)) is not None:
-        raise _Unread(asked_for.reason, str(asked_for))
+    if (unsupported := x402.unsupported_in(wanted.extra)) is not None:
+        raise _Unread(unsupported.reason, str(unsupported))
     signed = payment.signed
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
         signed = msgspec.structs.replace(signed, asset=wanted.asset)
@@ -306,9 +306,9 @@ def _payment(version: x402.Version, sent: bytes, ours: str) -> x402.StandardPaym
 
 
 def _wrong_form(wanted: x402.AnyRequirements, ours: str | None) -> str | None:
-    """Return why requirements have an amount, a time or an address that is none; None if not.
+    """Return which amount, time or address of some requirements is malformed; None if none is.
 
-    Of another scheme or network they may have other forms: those are refused by their names.
+    Those of another scheme or network may have other forms, and are refused by their names.
     """
     if wanted.max_timeout_seconds < 1:
         return f"maxTimeoutSeconds: wanted at least 1, got {shown(wanted.max_timeout_seconds)}"

@@ -1,1 +1,1 @@
-"""What every HTTP client and application of the kit shares: bounded reading, bodies, errors."""
+"""HTTP for every client and application of the kit: bounded reading, values, bodies, errors."""

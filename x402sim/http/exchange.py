@@ -1,11 +1,13 @@
-"""A request and its answer as values, and the transports that carry them.
+"""HTTP requests and answers as plain values, and the transports that send them.
 
-The parts of a world need no client library to reach each other; the exceptions are httpx's.
+Within one process a request passes from part to part as a value: to build httpx's objects for each
+would take longer than most answers. The exceptions are httpx's.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from types import coroutine
 from typing import Any, TypeVar
@@ -31,13 +33,24 @@ def retry_after_s(value: str | None, now_s: float) -> float | None:
     if value.strip().isdecimal():
         return float(value[:12])  # 30,000 years; more digits could overflow
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now_s)
+        return max(0.0, date_s(value) - now_s)
     except (ValueError, OverflowError):
         return None
 
 
+def date_s(value: str) -> float:
+    """Return the Unix seconds of an HTTP date (RFC 9110, 5.6.7); raises `ValueError` if it is none.
+
+    Of its three forms, asctime's names no zone, and means UTC: Python would take it for local time.
+    """
+    date = parsedate_to_datetime(value)
+    if date.tzinfo is None and value.rstrip().endswith("-0000"):
+        raise ValueError(f"{value[:40]!r} is a date of mail, of an unknown zone")
+    return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp()
+
+
 class Url(msgspec.Struct, frozen=True):
-    """A URL, taken apart once for all requests to it; `path` is decoded, and `raw_path` is not."""
+    """A URL, parsed once for all requests to it; `path` is decoded, and `raw_path` is not."""
 
     text: str | httpx.URL
     scheme: str
@@ -166,9 +179,10 @@ def plain(response: httpx.Response) -> Response:
 
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
-    """Return the result of some work; raises `TimeoutError` if it waits for so long.
+    """Return the result of some work; raises `TimeoutError` after so many seconds.
 
-    A timer costs as much as a small answer, so that there is none until the work waits.
+    A timer costs as much as a small answer. So the work is first run to the point where it waits:
+    if it never does, no timer is set.
     """
     steps = work.__await__()
     try:
@@ -182,7 +196,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
 
 @coroutine
 def _rest(steps: Generator[Any, None, T], waits_for: Any) -> Generator[Any, None, T]:
-    """Do the rest of some work, which waits for something already."""
+    """Do the rest of some work, which waits for `waits_for` already."""
     try:
         while True:
             try:

@@ -1,7 +1,7 @@
-"""A text as its reader can show it: a page for a browser, the text itself for others.
+"""Content negotiation for texts in Markdown: an HTML page for a browser, the text for programs.
 
-The renderer is imported when a browser asks. HTML in a text is shown as text; the page loads
-nothing, runs no script, and its one style is named by its hash.
+The renderer is imported with the first page. HTML in a text is shown as text. The page loads
+nothing and runs no script; its policy allows one style, by its hash.
 """
 
 import base64
@@ -20,9 +20,10 @@ from starlette.responses import Response
 def answer(
     request: Request, text: str, links: Mapping[str, str], *, media_type: str = "text/markdown"
 ) -> Response:
-    """Return a text in Markdown as a page, if a browser asks, below links: words and address.
+    """Return a text in Markdown, as a page if the request accepts HTML.
 
-    It begins with a heading, which is the page's title.
+    The text must begin with a heading, which becomes the page's title. The page begins with
+    `links`: their words, and the address of each.
     """
     headers = {"Vary": "Accept"}
     if "text/html" not in request.headers.get("accept", ""):

@@ -1,4 +1,4 @@
-"""What every HTTP application of the kit shares: reading bodies, sending errors.
+"""The base of every ASGI application of the kit: routing, request bodies, JSON answers, errors.
 
 A body has at most 1 MiB. Every error is `{"error": text}`, with a `reason` where there are
 details. No failure shows a stack trace. While a database cannot be used (a full disk, a lock) the
@@ -94,11 +94,11 @@ def storage_unavailable(
 
 _FAILURES = "BUSY CANTOPEN CORRUPT FULL IOERR LOCKED NOTADB PERM PROTOCOL READONLY"
 _STORAGE_FAILURES = {getattr(sqlite3, f"SQLITE_{name}") for name in _FAILURES.split()}
-"""The primary result codes of SQLite that tell of the disk or of another program."""
+"""The primary result codes of SQLite that are caused by the disk or by another program."""
 
 
 class Connection:
-    """What a server knows of the connection that a request came on; of another server, nothing."""
+    """The connection that a request came on; this base is that of a server that reports nothing."""
 
     __slots__ = ()
 
@@ -106,22 +106,23 @@ class Connection:
         """Return when what was written before has left, so that an answer can leave at once."""
 
     def is_closed(self) -> bool:
-        """Tell whether the client has hung up.
+        """Return whether the client has hung up.
 
-        Who asks has the answer written only if the client is still there at that moment, too.
+        After this call the server checks again when it writes the answer, and writes none to a
+        client that has left in between.
         """
         return False
 
     def is_answered(self) -> bool:
-        """Tell, once the answer was sent, whether it was written, as a whole."""
+        """Return whether the whole answer was written, once it was sent."""
         return True
 
 
 CONNECTION = "x402sim.connection"
 """The ASGI scope's key of the `Connection`. Only this package's servers set it.
 
-Middleware that keeps an answer back leaves it out of the scope that it passes on: an application
-that has sent its answer concludes from `is_answered` what its client has paid for.
+Middleware that holds an answer back must replace it in the scope that it passes on: from
+`is_answered` an application concludes whether its client has got what it paid for.
 """
 UNKNOWN = Connection()
 
@@ -133,10 +134,10 @@ def connection(request: Request) -> Connection:
 
 
 async def require_client(connection: Connection) -> None:
-    """Raise `ClientDisconnect` if the client has hung up: nothing is spent for it then.
+    """Raise `ClientDisconnect` if the client has hung up, before something is spent for it.
 
-    From this look on there may be no turn of the event loop until the answer is written, or the
-    client could leave unnoticed after something was spent.
+    After this check the caller must not `await` until the answer is written: the client could hang
+    up in between, and would have paid for an answer that nobody gets.
     """
     await connection.drained()
     if connection.is_closed():
@@ -205,8 +206,8 @@ def _too_large() -> Refused:
 class Application(Starlette):
     """An ASGI application in which every error is a JSON body.
 
-    It finds the routes without parameters at once, by path and method. Any other request takes the
-    long way, through Starlette's layers; the answers are the same.
+    It looks up routes without parameters by path and method, and calls their endpoint directly.
+    Any other request goes through Starlette's layers; the answers are the same.
     """
 
     def __init__(
@@ -228,7 +229,7 @@ class Application(Starlette):
                     self._direct.setdefault((route.path, method), route.endpoint)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; raises what is a defect of ours, once it is answered."""
+        """Serve one request; an unexpected exception is raised again once 500 is answered."""
         is_direct = scope["type"] == "http" and not scope.get("root_path")
         endpoint = self._direct.get((scope["path"], scope["method"])) if is_direct else None
         if endpoint is None:
@@ -246,7 +247,7 @@ class Application(Starlette):
             await response(scope, receive, send)
         except Exception as bug:
             failed = await _on_bug(request, bug)
-            if response is None:
+            if response is None:  # else an answer was begun, and a second one cannot follow
                 await failed(scope, receive, send)
             raise
 

@@ -1,10 +1,10 @@
-"""Pay as httpx authentication: any httpx client, sync or async, can pay.
+"""`PaymentAuth`: httpx authentication that pays a 402, for sync and async clients.
 
 `PaymentAuth` answers a 402 by signing, settling and repeating the request; at a server of the x402
 standard the repeated request itself pays. It signs no more than its caps allow, and nothing for a
-resource while an earlier payment for it may still be made or has bought nothing yet. Whether an
-authorization is sent again is decided by `reading.read_settlement` and `standard.read_refusal`, by
-the error that the server answered and by `purchases.EXPIRY_MARGIN_S`.
+resource while an earlier payment for it may still be made or has bought nothing yet.
+`reading.read_settlement` and `standard.read_refusal` decide whether an authorization is sent again:
+by the error that the server answered, and by `purchases.EXPIRY_MARGIN_S`.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -94,7 +94,7 @@ class PaymentAuth(FlowAuth):
     (1/sign-settle-repeat). A server of the x402 standard is paid in one step: the request is
     repeated with the payment in PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server
     that offers both ways is paid in two steps, unless `version` is 1 or 2. Of several ways to
-    pay, the first is taken that this payer can pay: `choices` tells which, and why the others were
+    pay, the first is taken that this payer can pay: `choices` has it, and why the others were
     rejected. In one step each request pays; `reuse` means nothing there, and `settlements` are what
     the servers reported of them.
 
@@ -110,10 +110,10 @@ class PaymentAuth(FlowAuth):
     no other, whether its answer was lost or refused it: until `EXPIRY_MARGIN_S` after its
     validBefore. So a server that refuses payments never holds more than one usable authorization
     for each resource, all within `max_total`. After that, another is signed only if the server
-    refuses both the first and its payment id; a 5xx or no answer ends nothing. A server that says
-    that the nonce is used or the payment settled has been paid: it gets no other. Only this object
-    remembers what is not finished, by host and port: a server that restarts on another port is
-    paid anew.
+    refuses both the first and its payment id; a 5xx or no answer leaves the payment unresolved. A
+    server that reports the nonce as used or the payment as settled has been paid: it gets no
+    other. Only this object remembers unfinished payments, by host and port: a server that restarts
+    on another port is paid anew.
 
     A payment has bought something when the body of its answer was read to its end. If that breaks
     off, or a caller stops reading and closes it, the next request sends the same payment again and
@@ -169,9 +169,9 @@ class PaymentAuth(FlowAuth):
         self.signed_base = 0
         """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
-        """What POST /api/pay answered. A server that lost that answer says on the next call only
-        that it is settled: GET /api/payments/ID has the transaction, and the answer's request the
-        id, in X-Payment-Id."""
+        """The receipts of POST /api/pay. If such an answer is lost, the next one reports only that
+        the payment is settled: GET /api/payments/ID has its transaction, and the request's header
+        X-Payment-Id the id."""
         self.settlements: list[Settlement] = []
         self.choices: list[Choice] = []
         self.foreign: list[ForeignRequired] = []
@@ -193,7 +193,7 @@ class PaymentAuth(FlowAuth):
     ) -> Flow:
         """Yield the steps of one paid exchange, and return its last answer.
 
-        `is_served` tells whether an answer is what was paid for.
+        `is_served` returns whether an answer is what was paid for.
         """
         key = purchase_key(request)
         with self._lock:
@@ -296,7 +296,7 @@ class PaymentAuth(FlowAuth):
 
     def _sign(self, order: Order, required: PaymentRequired | AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
-        with self._lock:
+        with self._lock:  # the caps are checked and what is signed is counted in one step
             try:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required)
@@ -367,7 +367,7 @@ class PaymentAuth(FlowAuth):
                 if payment.hint:  # it was paid, and its answer broke off
                     payments.unserved.append(payment)
                 return None
-        payments.unresolved = payment  # until an answer settles it
+        payments.unresolved = payment  # again, in case this fails: it may have been paid after all
         response = yield from _send(order, payment.proof)
         if not is_inconclusive(response):
             payments.unresolved = None

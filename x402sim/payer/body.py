@@ -1,7 +1,7 @@
-"""Reports whether the body of an answer was read to its end: only then has a payment bought it.
+"""Reports whether the body of an answer was read to its end.
 
-A status line alone is not what was paid for. So a body that breaks off, never ends, or is closed
-early has bought nothing yet.
+A payment buys the body, not the status line. If the body breaks off, or the caller closes it early,
+the payment has bought nothing yet and is sent again.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,8 +17,8 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
     """Call `ended` once: when the body was read to its end, breaks off, or is closed before.
 
     It is called at once if the body is read already, or if there is none to read (HEAD, 204, a
-    length of 0). A body without length or chunks ends with its connection: nobody can tell that
-    from a break.
+    length of 0). A body without length or chunks ends with its connection: there a break cannot be
+    noticed.
     """
     has_body = (
         response.request.method != "HEAD"

@@ -1,9 +1,9 @@
-"""The client core: what a payer signs and sends in two steps, what to do next, and how it fails.
+"""The client core: messages and signatures of a payment in two steps, the next step, and errors.
 
-A payer asks, signs the 402, settles it and repeats the request with the proof. Here is all of that
-as data, without I/O and without a clock. Around it are transports and policies: httpx
-authentication (`auth`, `session`), the payers of scenarios, the conformance suite, and tests.
-What a careful payer reads in an answer is in `reading`, payment in one step in `standard`.
+A payer requests a resource, signs the 402, settles it, and repeats the request with the proof. This
+file builds what is sent, without I/O and without a clock; httpx authentication (`auth`, `session`),
+the payers of scenarios, the conformance suite and tests send it. `reading` parses answers with
+suspicion; `standard` pays in one step.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -26,8 +26,8 @@ from x402sim.text.words import printable, unknown
 class PaymentFailed(Exception):
     """The payment was not made, or it is not known whether it was.
 
-    The text says which, what the server answered, and what to do about it. What the server
-    answered is escaped. `why` is the text without what a program that goes on is to do, `todo`.
+    The text has the outcome, the server's answer, escaped, and what to do. `why` is the text
+    without the last part, `todo`, for a program that goes on by itself.
     """
 
     def __init__(self, why: str, todo: str = "") -> None:
@@ -38,14 +38,14 @@ class PaymentFailed(Exception):
 class PaidNotServed(PaymentFailed):
     """The server took a payment and answers 402 again; nothing more was signed.
 
-    The text says what was paid, and how to go on.
+    The text has the payment, and how to go on.
     """
 
 
 class SpendingCapExceeded(PaymentFailed):
     """The server asks for more than this payer may spend; nothing was signed.
 
-    The text says what was required, what is allowed, and which option raises it.
+    The text has the required and the allowed amount, and the option that raises it.
     """
 
 

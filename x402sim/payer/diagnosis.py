@@ -1,4 +1,4 @@
-"""Diagnoses the answer to an unpaid request: what its 402 offers, who can pay, and what is wrong.
+"""Diagnosis of a 402: its offers, its defects, and which public clients can pay it.
 
 Each payer is simulated up to its signature; nothing is sent. A row of `CLIENTS` describes one
 public client of the x402 standard with its defaults, as tried in November 2026: npm `x402` 1.2 and
@@ -293,7 +293,7 @@ class PayerVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What an answer offers, what is wrong with it, and who could pay."""
+    """What an answer offers, what is wrong with it, and which payers could pay."""
 
     ways: tuple[Way, ...]
     findings: tuple[Finding, ...]
@@ -349,7 +349,7 @@ def _merged(by_way: list[list[Finding]]) -> Iterator[Finding]:
         yield replace(finding, about=f"{finding.about} of {offers}", offers=tuple(of))
 
 
-# --- who could pay -----------------------------------------------------------------------
+# --- which payers could pay ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ PROOFS = (PAYMENT_ID, SESSION_ID, *PAYMENT_HEADERS.values())
 class Send(msgspec.Struct, frozen=True):
     """Send a request and get its answer, whose body is read if the status is 402.
 
-    `ours`: the request is the payer's own, not its caller's; then every body is read.
+    `is_own`: the request is the payer's own, not its caller's; then every body is read.
     """
 
     request: httpx.Request
@@ -145,7 +145,7 @@ class FairLock:
         with self._lock:
             while self._waiting:
                 place = self._waiting.popleft()
-                if place.set_running_or_notify_cancel():
+                if place.set_running_or_notify_cancel():  # False if its wait has ended
                     place.set_result(None)
                     return
             self._is_taken = False
@@ -326,7 +326,7 @@ def _cancellations() -> int:
 
 
 def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) -> Guard:
-    """Have a `Guard` check a request as it is sent; only a thread has a deadline there."""
+    """Add a `Guard` to a request, and in a thread the timeouts that are left until its deadline."""
     request, timeouts = step.request, extensions.get("timeout", {})
     origin = origin_of(request.url) if step.has_proof else None
     guard = Guard(extensions.get("trace"), origin, deadline)
@@ -340,9 +340,9 @@ def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) ->
 
 
 def _must_read(step: Send, response: httpx.Response) -> bool:
-    """Tell whether an answer is to be read here.
+    """Return whether the body of an answer is read here, and not by the caller.
 
-    Raises `PaymentFailed` if one that matters came from another origin.
+    Raises `PaymentFailed` if an answer that pays, or requires a payment, came from another origin.
     """
     requested, there = origin_of(step.request.url), response.request.url
     if step.has_proof:

@@ -1,4 +1,4 @@
-"""Makes exactly one mistake in an otherwise correct payment, to see how a server refuses it.
+"""Payments with exactly one mistake, to test how a server refuses them.
 
 A request that pays is decoded, one field of it is changed, and it is signed again. `ObservedAuth`
 sends the unpaid request, chooses a payer by the 402, and changes the request that pays; it reports

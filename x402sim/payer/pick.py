@@ -1,4 +1,4 @@
-"""Picks the offer of a 402 that `PaymentAuth` pays, and says why it rejects those before it.
+"""Chooses which offer of a 402 `PaymentAuth` pays, with the reason for each that it rejects.
 
 Offers are tried in the payer's order: two steps, then version 2, then version 1; within each, those
 that are settled before the server works come last. Nothing is signed.

@@ -1,14 +1,13 @@
-"""Policies: what a payer does where it has a choice, one small object a choice.
+"""A payer's policies: retries and backoff, sessions, budgets, and the choice of a service.
 
-`PayerPolicy` holds three of them: what to do about a payment that was not made, how to pay for
-many requests, and what may be spent. Each has one method, which the payer calls at one place, and
-a user's own object with that method does as well. The defaults are a payer that tries once, in two
-steps. Beside them are the rules that choose a service.
+`PayerPolicy` holds three of them: when to send a payment again, how to pay for many requests, and
+what may be spent. Each has one method, which the payer calls at one place; a user's own object with
+that method can replace it. By default a payer tries once, in two steps.
 
 A payer cannot tell a lost request from a lost answer. The token accepts one authorization once, so
-to send the same one again is safe; another authorization may be another charge. In two steps, only
-the payment is repeated: the request that shows what was paid is for `PayAndWait` to repeat. In one
-step they are the same request.
+it is safe to send the same one again; another authorization may be another charge. In two steps, a
+retry repeats only the payment: `PayAndWait` repeats the request that shows it. In one step they are
+the same request.
 """
 
 import math
@@ -82,7 +81,7 @@ class Backoff:
 
 
 class Tried(Protocol):
-    """What is known where a policy waits: who draws, and what the last answer asks for."""
+    """What a policy may use to compute a wait: a random stream, and the last Retry-After."""
 
     @property
     def rng(self) -> Stream:
@@ -149,11 +148,11 @@ class Order(Tried, Protocol):
 
     @property
     def is_paid(self) -> bool:
-        """Whether the last answer says that the payment is made."""
+        """Whether the last answer reports the payment as made."""
 
     @property
     def is_final(self) -> bool:
-        """Whether the last answer says that this authorization never pays (`final`)."""
+        """Whether the last answer reports that this authorization never pays (`final`)."""
 
     async def pay(self) -> None:
         """Send the authorization to the service; the first time, sign it."""
@@ -226,10 +225,10 @@ class SameAuthorization(_Again):
 @explained
 @dataclass(frozen=True, slots=True)
 class SameThenNew(_Again):
-    """As the service says: the same one while it may still pay, another once it never will.
+    """As the service reports: the same one while it may still pay, another once it never will.
 
-    Safe with a service that tells the truth. One that has forgotten a payment, and says that
-    nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
+    Safe if the service reports the truth. A service that has lost its record of a payment, and
+    reports that nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
     """
 
     async def _prepare(self, order: Order) -> None:
@@ -356,8 +355,8 @@ class OpenSessions:
 class Bill:
     """A price that is required, and what the payer has signed for before, in tokens.
 
-    `signed_since` returns what was signed for in the last so many seconds. Of `signed`, an answer
-    reported of `paid` that it is paid; `unsure` has no such answer and has not expired.
+    `signed_since(seconds)` returns what was signed for in the last `seconds`. Of `signed`, `paid`
+    is what answers have reported as paid; `unsure` has no such answer and has not expired.
     """
 
     price: Decimal
@@ -371,7 +370,7 @@ class Budget(Protocol):
     """What a payer may sign for."""
 
     def allows(self, bill: Bill) -> bool:
-        """Tell whether the price may be signed for."""
+        """Return whether the price may be signed for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +412,7 @@ class AtMost:
             raise ValueError(f'counts: with `seconds` it is "signed", got {self.counts!r}')
 
     def allows(self, bill: Bill) -> bool:
-        """Tell whether the price, and the total with it, stay within the limits."""
+        """Return whether the price, and the total with it, stay within the limits."""
         if self.each is not None and bill.price > Decimal(self.each):
             return False
         if self.total is None:

@@ -1,4 +1,4 @@
-"""What a payer has signed and bought, and how long each authorization may still be used.
+"""The payments of a payer for each resource: signed, sent, settled, served, or to be sent again.
 
 There is one `ResourcePayments` for each resource, and one for each session of a deposit.
 """
@@ -22,9 +22,9 @@ EXPIRY_MARGIN_S = CLOCK_SKEW_S + BLOCK_S
 """Seconds after validBefore until a payer assumes that an authorization cannot be used any more.
 
 The token compares validBefore with the time of a block, not with the payer's clock, which may be a
-minute fast; and a block is mined a little later than its time says. Even then the authorization may
-have been used before, and a chain that stood still may go on with an old time: so the margin alone
-ends nothing, a refusal of the server after it does.
+minute fast; and a block is mined a little later than its time says. After the margin the
+authorization may turn out to have been used before, and a chain that stood still may go on with an
+old time. So the margin alone ends nothing: the server must then refuse the payment, too.
 """
 
 
@@ -50,7 +50,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """When it was sent last, by the payer's clock."""
     receipt: Receipt | None = None
     hint: str = ""
-    """The answer by which the server said, without a receipt, that the payment is made."""
+    """The answer by which the server reported the payment as made, without a receipt."""
     was_refused: bool = False
     """Whether its proof was sent, and answered 402."""
 
@@ -78,7 +78,7 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def state_query(self) -> str:
-        """The call of the token that says whether the authorization was used."""
+        """The call of the token that returns whether the authorization was used."""
         return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
 
     @property

@@ -1,4 +1,4 @@
-"""Reads a server's answers for a payer.
+"""Parses a server's answers for a payer: offers in two steps, receipts and refusals.
 
 A server may be hostile or broken, so every field is checked before it is used or shown.
 """
@@ -28,7 +28,7 @@ _SAYS_NOTHING = (408, 425, 429)
 
 
 class AttemptOver(PaymentFailed):
-    """The server says that this payment was not made, and its authorization has expired."""
+    """The server reports that this payment was not made, and its authorization has expired."""
 
 
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ def read_offer(
 
 
 def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
-    """Return the receipt of a settled payment, or the answer by which the server says it is made.
+    """Return the receipt of a settled payment, or the answer that reports it as made.
 
     Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
     made or may still be, and the same header should be sent again.
@@ -101,7 +101,7 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
     is_refusal = is_final(error.refusal.text if error.refusal else "", error.final)
     to_resend = error.refusal is not None and error.refusal.row.resend
     refuses = error.final is None and error.refuses and not to_resend
-    # only once its authorization has expired: before, whoever refuses it can use it all the same
+    # only once the authorization has expired: a server that refuses it could use it until then
     if payment.is_expired and (is_refusal or refuses):
         raise AttemptOver(f"the payment was refused: {error.answered}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
@@ -115,11 +115,10 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
 
 
 def _says_made(error: _Refusal, payment: Payment) -> bool:
-    """Tell whether an error says that the payment is made; then no other is ever signed for it.
+    """Return whether an error reports the payment as made; then no other is ever signed for it.
 
-    That the nonce is used does, even if the server calls it final: the payer has drawn it at
-    random, so only its own authorization can have used it. Another service may have lost its
-    record of that.
+    "Nonce already used" does, even with `final: true`: the payer drew the nonce at random, so only
+    its own authorization can have used it, perhaps at a service that has lost its record of it.
     """
     match error.refusal:
         case Refusal.ALREADY_SETTLED:
@@ -131,10 +130,10 @@ def _says_made(error: _Refusal, payment: Payment) -> bool:
 
 
 def _read_error(response: httpx.Response, body: Any) -> _Refusal:
-    """Read an error; a text of section 7 may stand anywhere in a 4xx, or where `success` is false.
+    """Read an error: a text of section 7 anywhere in a 4xx, or in an answer with `success: false`.
 
-    In any other answer it counts if a value is such a text as a whole: the page of a 500 may quote
-    a program. If two texts are found, neither counts.
+    In any other answer a text counts only if it is a whole value, because the page of a 500 may
+    quote a program. If two texts are found, neither counts.
     """
     fields = body if isinstance(body, dict) else {}
     status, text, reason = response.status_code, fields.get("error"), fields.get("reason")
@@ -172,7 +171,7 @@ def _read_error(response: httpx.Response, body: Any) -> _Refusal:
 
 
 def is_inconclusive(response: httpx.Response) -> bool:
-    """Tell whether an answer leaves open what became of the payment: a 5xx, or 408, 425, 429."""
+    """Return whether an answer leaves the payment unresolved: a 5xx, or 408, 425, 429."""
     return response.is_server_error or response.status_code in _SAYS_NOTHING
 
 
@@ -180,7 +179,7 @@ def _strings(response: httpx.Response, body: Any) -> list[str]:
     """Return the strings of a JSON body at any depth; of another body, its text."""
     if body is None:
         return [response.content.decode("utf-8", "replace")]
-    found, left = [], [body]
+    found, left = [], [body]  # a loop: a hostile body is nested deeper than Python's stack
     while left:
         value = left.pop()
         if isinstance(value, str):
@@ -198,10 +197,10 @@ def quoted(response: httpx.Response) -> str:
 
 
 def says_used(text: str) -> bool:
-    """Tell whether a text may mean that an authorization has been used before."""
+    """Return whether a text may mean that an authorization has been used before."""
     return _HINTS.search(text.replace("_", " ")) is not None
 
 
 def is_header_value(text: str) -> bool:
-    """Tell whether an id can be sent as a header: 1 to 256 visible ASCII characters."""
+    """Return whether an id can be sent as a header: 1 to 256 visible ASCII characters."""
     return _HEADER_VALUE.fullmatch(text) is not None

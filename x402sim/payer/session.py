@@ -1,4 +1,4 @@
-"""Spend a session as httpx authentication: one deposit, then no 402 and no signature.
+"""Sessions as httpx authentication: one deposit pays for many requests, without further 402s.
 
 Clauses: 1/session-no-402.
 """
@@ -34,7 +34,7 @@ class _SessionAnswer(Wire, frozen=True):
 class _Seller:
     """A server: the session to spend there, and how many were given up that never served.
 
-    Each has a turn of its own: while one is slow, requests go to another.
+    Each has a lock of its own, so that a slow server holds up no other.
     """
 
     origin: str
@@ -123,7 +123,7 @@ class SessionAuth(FlowAuth):
         origin = origin_of(request.url)
         with self._lock:
             seller = self._sellers.setdefault(origin, _Seller(origin))
-            if self._given:  # spent at the first server requested, whoever has paid for it
+            if self._given:  # the first server requested is the one that made it
                 seller.session_id, seller.was_served, self._given = self._given, True, None
         yield seller.lock
         try:
@@ -195,7 +195,7 @@ def _session_id(response: httpx.Response) -> str:
 
 
 def _is_session(response: httpx.Response) -> bool:
-    """Tell whether an answer names a session that can be spent."""
+    """Return whether an answer names a session that can be spent."""
     try:
         _session_id(response)
     except PaymentFailed:

@@ -1,7 +1,7 @@
 """Payment in one step: the x402 standard, versions 1 and 2, where the request itself pays.
 
-A payer chooses one of the ways to pay that a 402 offers, signs it, and reads what an answer says
-of it. A server may be hostile or broken, so every field is checked before it is used.
+A payer chooses one of the offers of a 402, signs it, and reads the settlement in the answer. A
+server may be hostile or broken, so every field is checked before it is used.
 """
 
 import logging
@@ -118,7 +118,7 @@ def _fits(fields: Any, kind: type[Any]) -> bool:
 
 
 class ForeignRequired(msgspec.Struct, frozen=True):
-    """A 402 that offers no payment we know: of what, what it is, and what it says."""
+    """A 402 that offers no payment we know: its resource, its protocol, and its main fields."""
 
     resource: str
     name: str
@@ -126,7 +126,7 @@ class ForeignRequired(msgspec.Struct, frozen=True):
 
 
 def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired | None:
-    """Return what a 402 of another protocol is, or a bill, and log it; None if we can read it."""
+    """Return a 402 of another protocol, or a bill, and log it; None if it offers what we pay."""
     other = foreign_in(response.headers, response.content)
     if other is None:
         return None
@@ -286,14 +286,14 @@ def proof(offer: StandardOffer, header: str) -> dict[str, str]:
 
 
 def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settlement | None:
-    """Return what an answer says became of the payment; None if it says nothing readable."""
+    """Return the settlement in an answer; None if it has none that can be read."""
     text = response.headers.get(x402.RESPONSE_HEADERS[version])
     settlement: x402.Settlement | None = x402.json_in(text, x402.Settlement)
     return settlement
 
 
 def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> str:
-    """Return the 402 to a request that pays, if it says that the authorization was used.
+    """Return the 402 to a request that pays, if it reports the authorization as used.
 
     Its nonce was drawn at random, so only this payment can have used it. Raises `AttemptOver` if it
     has expired, and `PaymentFailed` if it may still be used: a server that refuses a payment has it

@@ -1,8 +1,8 @@
-"""Pay for tools of MCP with the same payer as over HTTP: transports that translate.
+"""Pay for MCP tools with `PaymentAuth`, over streamable HTTP or a session of an MCP client.
 
-`tool_request` is a call of a tool as a request of HTTP, which any httpx authentication can pay. A
-`ToolTransport` sends it over streamable HTTP, and `call_paid` through a session of an MCP client,
-by whatever wire that has. What is signed, kept and sent again is decided by `PaymentAuth` alone.
+`tool_request` writes a tool call as an HTTP request, which any httpx authentication can pay. A
+`ToolTransport` translates it for streamable HTTP, and `call_paid` for a session of an MCP client on
+any wire. `PaymentAuth` alone decides what is signed, kept and sent again.
 """
 
 from collections.abc import Awaitable, Generator, Mapping
@@ -47,20 +47,20 @@ _Steps = Generator[tuple[httpx.Request, int | None], _Read, httpx.Response]
 
 @dataclass(slots=True)
 class _Endpoint:
-    """What is known of a server's URL: its session and revision, once it was greeted."""
+    """What is known of a server's URL: its session and revision, once it was initialized."""
 
     headers: dict[str, str] = field(default_factory=dict)
-    is_greeted: bool = False
-    asks_by_header: bool = False
+    is_initialized: bool = False
+    pays_by_header: bool = False
     """Whether it answers 402 by HTTP itself: then the payment is a header, too."""
 
 
 class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends calls of tools over streamable HTTP, answered as HTTP would; the rest as it is.
 
-    `inner` carries the messages. A server is greeted before its first call, and again when it has
-    forgotten the session; then the same call is sent again. Of an answer at most `limits` are read,
-    and of a stream of events nothing after the result.
+    `inner` carries the messages. A server is initialized before its first call, and again when it
+    has forgotten the session; then the same call is sent again. Of an answer at most `limits` are
+    read, and of a stream of events nothing after the result.
     """
 
     def __init__(
@@ -139,11 +139,13 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Yield the messages of one call, and return its answer."""
         endpoint = self._endpoints.setdefault(request.url, _Endpoint())
         for is_last in (False, True):
-            if not endpoint.is_greeted and (failed := (yield from self._greet(endpoint, request))):
-                return failed
+            if not endpoint.is_initialized:
+                failed = yield from self._initialize(endpoint, request)
+                if failed is not None:
+                    return failed
             number = self._next()
             params = mcp.params_of(_called(request), request.headers)
-            if endpoint.asks_by_header:
+            if endpoint.pays_by_header:
                 params.pop("_meta", None)
             response, incoming = yield self._post(endpoint, request, number, "tools/call", params)
             has_forgotten = response.status_code == 404 and mcp.SESSION in endpoint.headers
@@ -152,12 +154,12 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self._endpoints[request.url] = endpoint = _Endpoint()
         if incoming.response is None or response.is_error:
             if REQUIRED_HEADER in response.headers:
-                endpoint.asks_by_header = True
+                endpoint.pays_by_header = True
             return _passed_on(response, incoming)
         found = mcp.answered(incoming.response)
         return httpx.Response(found.status, headers=found.headers, content=found.body)
 
-    def _greet(
+    def _initialize(
         self, endpoint: _Endpoint, request: httpx.Request
     ) -> Generator[tuple[httpx.Request, int | None], _Read, httpx.Response | None]:
         """Begin a session; return the answer if it is refused."""
@@ -175,7 +177,7 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if (session := response.headers.get(mcp.SESSION)) is not None:
             endpoint.headers[mcp.SESSION] = session
         yield self._post(endpoint, request, None, "notifications/initialized", {})
-        endpoint.is_greeted = True
+        endpoint.is_initialized = True
         return None
 
     def _post(
@@ -187,7 +189,7 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         params: dict[str, Any],
     ) -> tuple[httpx.Request, int | None]:
         headers = httpx.Headers(request.headers)
-        for name in ("content-length", *(() if endpoint.asks_by_header else PROOFS)):
+        for name in ("content-length", *(() if endpoint.pays_by_header else PROOFS)):
             headers.pop(name, None)
         headers.update({"Accept": mcp.ACCEPTED, **endpoint.headers})
         content = mcp.message(number, method, params)
@@ -202,7 +204,7 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 def _passed_on(response: httpx.Response, incoming: mcp.Incoming) -> httpx.Response:
-    """Return an answer that holds no response of JSON-RPC, as it came; a success is none.
+    """Return an answer that holds no response of JSON-RPC as it came; a 2xx becomes a 502.
 
     Raises `httpx.RemoteProtocolError` if a stream of events ended too soon.
     """
@@ -247,8 +249,8 @@ class _SessionTransport(httpx.AsyncBaseTransport):
         except Exception as error:  # noqa: BLE001 - raised again when the payment is kept
             self.raised = error
             return httpx.Response(500, json={"error": str(error)[:400]})
-        told = self.result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        found = mcp.answered({"result": told})
+        result = self.result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        found = mcp.answered({"result": result})
         return httpx.Response(found.status, headers=found.headers, content=found.body)
 
 

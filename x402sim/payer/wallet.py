@@ -157,7 +157,7 @@ class Wallet:
         return sign(transfer_digest(auth, domain, *other), self._key)
 
     def name_of(self, auth: Authorization) -> str:
-        """Return the id of a payment that nobody else can tell from the chain: 16 bytes as hex."""
+        """Return a payment id that nobody else can derive from the chain: 16 bytes as hex."""
         secret = self._key.secret
         return f"pay_{hmac.digest(secret, b'payment-identifier' + auth.nonce, 'sha256').hex()[:32]}"
 

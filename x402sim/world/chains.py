@@ -1,12 +1,11 @@
-"""The chain backends of a world, and the accounts that are funded there.
+"""The chain of a world: backends, funded accounts, block times, gas prices and reorganisations.
 
 A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.capabilities`
 afterwards. No other code depends on which backend it is.
 
-Random models of a chain, of the times of its blocks, the price of gas and its reorganisations, are
-objects that draw from a stream, by one method: `intervals` the seconds to each next block, `prices`
-a function of time, `depths` how deep each reorganisation is. An object of your own with that method
-can be given instead.
+The random models of a chain are objects that draw from a stream by one method: `intervals` yields
+the seconds to each next block, `prices` returns a function of time, `depths` yields how deep each
+reorganisation is. An object of the user's own with that method can replace one.
 """
 
 import asyncio
@@ -113,7 +112,7 @@ class RandomPrices(Protocol):
 
 
 GasPrice = float | Callable[[float], float] | RandomPrices
-"""Gwei for a unit of gas: always, by the seconds since the world began, or drawn."""
+"""Gwei for a unit of gas: constant, a function of the seconds since the world began, or drawn."""
 
 
 @explained
@@ -153,7 +152,10 @@ class GasWalk:
 def gas_price_wei(
     given: GasPrice | None, stream: Stream, now: Callable[[], float]
 ) -> Callable[[], int] | None:
-    """Return the price in wei of a unit of gas now, of a world that begins now; None: the usual."""
+    """Return a function of the gas price now, in wei, for a world that begins now.
+
+    None, if none is given: then the chain takes its network's base fee.
+    """
     if given is None:
         return None
     start_s = now()
@@ -256,7 +258,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
         if mnemonic is None:
             funded = [keys.secret(f"account {n}") for n in range(count)]
         else:
-            if mnemonic != phrase.KNOWN:  # to check one takes half a second, a start little more
+            if mnemonic != phrase.KNOWN:  # the check takes half a second, and this one is right
                 Wallet.from_mnemonic(mnemonic)
             funded = phrase.keys_of(mnemonic, count)
         return cls(
@@ -367,7 +369,7 @@ class ChainBackend(Protocol):
 
 
 CHAIN = ".chain"
-"""What the name of a chain's file has more than its database's."""
+"""The suffix of a chain's file, after the name of its database."""
 _CAPABILITIES = frozenset(
     {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK, Need.FIAT_TOKEN}
 )
@@ -446,7 +448,7 @@ class Anvil:
             base_fee_wei=network.base_fee_wei,
         )
         if request.gas_price:
-            # the price is fixed when a transaction is sent: all of it tip
+            # without a base fee all of the price is tip, so it stays as it was when it was sent
             node.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", "0x0")
         chain = LocalChain(
             node,
@@ -519,7 +521,7 @@ class Node:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
     def open(self, request: ChainRequest) -> OpenChain:
-        """Connect to the node, deploy the token if asked to; raises `ChainError`."""
+        """Connect to the node, and deploy the token if `deploy`; raises `ChainError`."""
         require_evm(request)
         if request.has_block_time:
             raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")

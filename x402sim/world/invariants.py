@@ -1,8 +1,8 @@
-"""Checks the invariants after every event of every run.
+"""The invariants of every world, checked after each event of its journal.
 
 Money is conserved; no session spends more than its deposit; access is granted, and a payment id
-served, only for a transfer that was mined and not undone; a payment id is paid at most once. Each
-is checked against the chain and the database; only what was served is read from answers.
+served, only for a transfer that was mined and not undone; a payment id is paid at most once. They
+are checked against the chain and the database; only what was served is read from answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -70,13 +70,14 @@ class Invariants:
     def __init__(self, stage: Stage, parts: RunningWorld) -> None:
         self._stage, self._parts = stage, parts
         self._supply = parts.chain_recorder.supply_base
-        """The supply that the mints seen so far must have made, in base units."""
+        """The supply that the recorded mints must have made, in base units."""
         self._mined = Spilling[bytes, _Mined](bytes, _Mined)
         self._is_settled = True
         self._authorizations = Spilling[bytes, _Authorization](bytes, _Authorization)
         self._payments = Spilling[str, _Payment](str, _Payment)
         self._served_by: dict[bytes, Store] = {}
-        """The authorizations that were served in one step, and the first service's database."""
+        """The authorizations that were served in one step, and the database of the service that did
+        so first."""
         self._is_rewound = False
         """Whether the chain has ever undone a transaction."""
         self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
@@ -169,9 +170,8 @@ class Invariants:
         is_stored = (
             event.payment_id is not None and store.served.identifier(event.payment_id) is not None
         )
-        if first is not None and not (
-            is_stored and first is store
-        ):  # there, it is that order again
+        is_same_order = is_stored and first is store  # a repeated request for what it paid for
+        if first is not None and not is_same_order:
             yield Broken(ORDER_ONCE, "one order", actual, about, price)
 
     def _quote_price(self, name: events.ServiceName) -> int:
@@ -187,7 +187,7 @@ class Invariants:
             self._payments[payment_id] = replace(payment, offered=offered)
 
     def _is_used(self, *authorizations: bytes) -> bool:
-        """Tell whether one of these authorizations was used to pay, and that is not undone."""
+        """Return whether one of these authorizations has paid, and no reorganisation undid that."""
         known = (self._authorizations.get(each, _Authorization()) for each in authorizations)
         return any(each.tx is not None for each in known)
 

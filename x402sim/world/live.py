@@ -1,7 +1,7 @@
-"""The world that a scenario acts on: payers, time, faults, the chain and the money.
+"""`LiveWorld`, the argument of a scenario: payers, time, faults, chain, money, checks and notes.
 
-A scenario receives one and calls its methods: `await world.payer("alice", balance="1.00")`. One
-marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
+A scenario calls its methods: `await world.payer("alice", balance="1.00")`. A method marked
+(needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
 from collections.abc import AsyncIterator
@@ -63,8 +63,8 @@ class LiveWorld:
         self.info: WorldInfo | None = None
         """The control API's description of the world at the start; None without a control API."""
         self._names: set[str] = set()
-        self._initial_balances: dict[str, int] = {}
-        """The merchants' balances at the start in base units, by address."""
+        self._initial_balances: dict[tuple[str, str | None], int] = {}
+        """The merchants' balances at the start in base units, by address and further network."""
         self._earlier_transfers: frozenset[str] = frozenset()
         """The hashes of the transactions that transferred tokens before the start."""
         self._observers: Observers | None = None
@@ -80,16 +80,22 @@ class LiveWorld:
         live, control = cls(stage), stage.control
         if control is None:
             return live
-        _, *others = stage.merchants("").values()
         try:
             live.info = await control.who()
-            accounts = [live.info.pay_to, *others]
-            held = await control.balances(accounts)
+            for account in live._accounts().values():
+                live._initial_balances[account] = await stage.balance(*account)
             live._earlier_transfers = frozenset(each.tx_hash for each in await control.transfers())
         except ControlError as wrong:
             raise ConnectionError(str(wrong)) from wrong
-        live._initial_balances = dict(zip(accounts, held, strict=True))
         return live
+
+    def _accounts(self) -> dict[events.ServiceName, tuple[str, str | None]]:
+        """Return where each service is paid: its merchant's address, and a further network."""
+        stage = self.stage
+        return {
+            name: (address, stage.further(stage.network_of(name)))
+            for name, address in stage.merchants(self.merchant).items()
+        }
 
     # --- participants and time -------------------------------------------
 
@@ -216,8 +222,8 @@ class LiveWorld:
         that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
         """
         if isinstance(fault, Fault):
-            self.stage.record(events.FaultInjected(**fields_of(fault)))
             await self.stage.ask("faults", msgspec.to_builtins(fault))
+            self.stage.record(events.FaultInjected(**fields_of(fault)))
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         else:
@@ -228,12 +234,12 @@ class LiveWorld:
     def observe(
         self, act: Act, *, at: events.Part, path: str = "", probability: ZeroToOne = 1.0
     ) -> None:
-        """Let an adversary see what happens `at` a part, or in the "mempool", and act on it.
+        """Let an adversary observe the requests `at` a part, or the "mempool", and act on them.
 
-        At a part, such as "facilitator", these are the requests whose path ends with `path`, when
-        they are sent: whoever acts within the latency of the link is faster than the part. In the
-        mempool they are the transactions that wait for a block. Each is seen with a probability
-        that is drawn from a stream of this observer.
+        At a part, such as "facilitator", it observes the requests whose path ends with `path`, when
+        they are sent: an `act` within the latency of the link is faster than the part. In the
+        mempool it observes the transactions that wait for a block. It observes each with
+        `probability`, drawn from a stream of its own.
 
         `act` gets an `Observed` of `x402sim.backends`. A coroutine function runs in a task beside
         the scenario, which holds nothing up and ends with the scenario at the latest; what it
@@ -242,8 +248,8 @@ class LiveWorld:
         >>> async def front_running(world):
         ...     mallory = await world.payer("mallory")
         ...
-        ...     async def steal(seen):
-        ...         await mallory.submit(seen.payment_header)
+        ...     async def steal(observed):
+        ...         await mallory.submit(observed.payment_header)
         ...
         ...     world.observe(steal, at="facilitator", path="/settle", probability=0.3)
 
@@ -253,7 +259,7 @@ class LiveWorld:
         if self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         if not callable(act):
-            raise TypeError(f"act: expected `async def act(seen)`, got {described(act)}")
+            raise TypeError(f"act: expected `async def act(observed)`, got {described(act)}")
         if self._observers is None:
             self._observers = Observers(self.stage.parts, self.stage.watches)
         self._observing += 1
@@ -262,14 +268,26 @@ class LiveWorld:
         self.note("observed", at=at, path=path, by=described(act))
 
     async def end(self) -> None:
-        """End what runs beside the scenario, such as what observers do."""
+        """End the tasks of observers."""
         if self._observers is not None:
             await self._observers.end()
 
     async def _do(self, path: str, **given: Any) -> None:
-        """Record an action of the control API, by the event that it has there, and do it."""
-        self.stage.record(EVENTS[path](**given))
+        """Do an action of the control API; once it is done, record the event that it has there."""
         await self.stage.ask(path[1:], given)
+        self.stage.record(EVENTS[path](**given))
+
+    async def _begin(self, path: str, **given: Any) -> None:
+        """Do an action whose effects are recorded meanwhile: its event comes before them.
+
+        If the action is refused, it has no effect, and a note after its event has the reason.
+        """
+        self.stage.record(EVENTS[path](**given))
+        try:
+            await self.stage.ask(path[1:], given)
+        except RuntimeError as refused:
+            self.note("refused", action=path, reason=str(refused))
+            raise
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""
@@ -308,7 +326,8 @@ class LiveWorld:
     @explained
     async def crash(self, service: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
-        await self._do("/crash", service=self.stage.first if service == "service" else service)
+        name = self.stage.first if service == "service" else service
+        await self._begin("/crash", service=name)
 
     # --- the chain -------------------------------------------------------------------
 
@@ -321,7 +340,7 @@ class LiveWorld:
     @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
-        await self._do("/mining", automine=automine)
+        await self._begin("/mining", automine=automine)
 
     @explained
     async def mine(self, blocks: int = 1) -> None:
@@ -331,7 +350,7 @@ class LiveWorld:
     @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
-        await self._do("/reorg", depth=depth, drop=drop or [])
+        await self._begin("/reorg", depth=depth, drop=drop or [])
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block, without its transactions (needs "observe chain")."""
@@ -390,7 +409,7 @@ class LiveWorld:
     ) -> Any:
         """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
 
-        With a `version` it is asked as a shop of the x402 standard asks, of 1 or 2.
+        With a `version`, 1 or 2, the request is that of a shop of the x402 standard.
         `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
         for another verb or version.
         """
@@ -411,15 +430,15 @@ class LiveWorld:
     async def earned(self, service: events.ServiceName | None = None) -> int:
         """Return what the merchants have earned since the scenario began, in base units.
 
-        With a service's name, only its merchant. Services that share one share its earnings.
-        Raises `ValueError` for the name of no service.
+        Each on the network of its service. With a service's name, only its merchant. Services that
+        share one share its earnings. Raises `ValueError` for the name of no service.
         """
-        merchants = self.stage.merchants(self.merchant)
+        accounts = self._accounts()
         name = self.stage.first if service == "service" else service
-        if name is not None and name not in merchants:
-            raise ValueError(unknown("service", name, merchants))
-        of = sorted(set(merchants.values()) if name is None else [merchants[name]])
-        return sum([await self.balance(each) - self._initial_balances.get(each, 0) for each in of])
+        if name is not None and name not in accounts:
+            raise ValueError(unknown("service", name, accounts))
+        of = set(accounts.values()) if name is None else {accounts[name]}
+        return sum([await self.balance(*each) - self._initial_balances.get(each, 0) for each in of])
 
     @explained
     async def transfers(
@@ -444,8 +463,8 @@ class LiveWorld:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
         An answer is checked by its status, or, if a text is expected, its error. `about` is the
-        answer that is checked, if `actual` is none, by default the newest one. Raises `ValueError`
-        for an unknown clause.
+        answer that is checked, if `actual` is not one; default the newest. Raises `ValueError` for
+        an unknown clause.
         """
         require_clause(clause, "expect")
         if isinstance(actual, Answer):

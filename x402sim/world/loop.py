@@ -107,17 +107,17 @@ class _Selector(selectors.DefaultSelector):
         return key
 
     def select(self, timeout: float | None = None) -> Found:
-        """Return the I/O that is ready; asyncio asks once a step, without a timeout when idle."""
+        """Return the I/O that is ready; asyncio calls this in each step, idle without a timeout."""
         return self._loop.pass_time(super().select, is_idle=timeout is None)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time; `time()` is in seconds since it was made.
 
-    It never waits for a timer, but jumps to it: once a step asyncio asks the selector for I/O, and
-    says by the timeout whether anything can run; there this loop passes the time. It keeps the
-    timers itself: asyncio's have no order if their time is the same, and it asks how long to wait,
-    not until when, which rounding makes another time.
+    It never waits for a timer, but jumps to it. In each step asyncio calls the selector, with a
+    timeout that is None if nothing can run; in that call this loop passes the time. It keeps the
+    timers itself, for two reasons: asyncio's have no order if their time is the same, and asyncio
+    computes how long to wait, not until when, which rounding makes another time.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
         self.newest: Callable[[], str] = lambda: ""
-        """Says what happened last, for `TimeStandsStill`."""
+        """Returns a sentence about the newest events, for the text of `TimeStandsStill`."""
         self.on_standstill: Callable[[TimeStandsStill], None] | None = None
         """Takes the first `TimeStandsStill`, if something can stop the work; else it is raised."""
         self._moment_s, self._steps = 0.0, 0
@@ -162,9 +162,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._in_threads -= 1
 
     def set_debug(self, enabled: bool) -> None:
-        """Turn asyncio's debug mode on or off; it is asked for with every future and handle."""
+        """Turn asyncio's debug mode on or off.
+
+        asyncio calls `get_debug` for every future and handle: a partial of a builtin answers it
+        without a frame of Python.
+        """
         super().set_debug(enabled)
-        self.get_debug = partial(bool, enabled)  # type: ignore[method-assign]  # no frame of Python
+        self.get_debug = partial(bool, enabled)  # type: ignore[method-assign]
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
@@ -203,16 +207,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads -= 1
 
     def pass_time(self, select: Callable[[float | None], Found], *, is_idle: bool) -> Found:
-        """Wake what is to run in this step; return the I/O that is ready.
+        """Fire the timers that are due in this step; return the I/O that is ready.
 
-        `is_idle` says that nothing can run as yet, not even the end of the loop.
+        `is_idle`: nothing can run yet, not even the end of the loop. Then bytes and threads come
+        first, then the next waiter for a turn, and time passes only if there is none.
         """
         timers, found = self._timers, []
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
             self._cancelled -= 1
         is_idle = is_idle and not (timers and timers[0][0] <= self.now_s)
-        if self._in_threads or self._watched.has_sockets:  # else there is nothing to ask about
+        if self._in_threads or self._watched.has_sockets:  # else no I/O can come: save the call
             grace_s = GRACE_S if any(self.in_transit.values()) else 0.0
             may_wait_s = None if self._in_threads else grace_s
             found = select(may_wait_s if is_idle else 0)
@@ -270,7 +275,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def must_wait(self) -> bool:
-        """Whether a thread or bytes in transit run outside virtual time."""
+        """Whether a thread runs, which virtual time waits for."""
         return self._in_threads > 0
 
 
@@ -337,18 +342,19 @@ def run_anywhere(
         with suppress(RuntimeError):  # its loop has ended already
             for cancel in () if future.done() else cancels:
                 cancel()
-        # without an `ident` it has not begun, and may never: waiting would be for ever. If it still
-        # begins, `is_interrupted` ends it at once
+        # a thread without an `ident` has not begun, and may never: do not wait for it. If it begins
+        # after all, `is_interrupted` ends it at once
         if thread.ident is not None:
             wait([future])
         raise
 
 
 def _require_no_import() -> None:
-    """Raise `RuntimeError` for a file that a library imports in the place of its dependency.
+    """Raise `RuntimeError` in a user's file that a library imports instead of its dependency.
 
-    A world that such a file plays waits for that import, which waits for the world. The library's
-    line names the module; one that runs a cell, a test or an application does not.
+    A user's `requests.py` shadows the library of that name. If another library imports it, and it
+    plays a world, the world's thread waits for that import, which waits for the world. The line of
+    that library has `import` and the module's name; a line that runs a cell or a test has not.
     """
     frame = inspect.currentframe()
     user = module = ""

@@ -1,7 +1,7 @@
-"""What a scenario sees of others: new blocks, asked for or told to a function of its own; and
-adversaries, who see requests as they are sent, or transactions that wait.
+"""Observers of a scenario: hooks of new blocks; and adversaries, which observe requests as they are
+sent, or transactions in the mempool, and act on them.
 
-What an observer does about what it sees runs in a task beside the scenario, and holds nothing up.
+What an observer does runs in a task beside the scenario, and holds nothing up.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from x402sim.world.control.messages import State
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
 from x402sim.world.transport.faults import Fault, ends_with
-from x402sim.world.transport.link import Asgi, Watch, is_acting
+from x402sim.world.transport.link import Asgi, Watch, cancel_all, is_acting
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
 # --- adversaries ------------------------------------------------------------------------
 
 MEMPOOL = "mempool"
-"""Where transactions wait for a block."""
+"""The place of an observer of transactions that wait for a block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingTransaction:
-    """A transaction in the mempool: its hash, who sends it, to whom, and its calldata in hex.
+    """A transaction in the mempool: its hash, its sender and receiver, and its calldata in hex.
 
     `call` is the function of the token that it calls; empty for any other call. `authorization` has
     the fields of a transferWithAuthorization or receiveWithAuthorization, as the x402 standard
@@ -107,11 +107,11 @@ class WaitingTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What an observer sees: a request that is sent to a part, or a transaction that waits.
+    """A request that is sent to a part, or a transaction that waits, as an observer gets it.
 
-    `at` is where (a part's name, or "mempool"), `at_s` when, in Unix seconds. Of a request, `path`
-    and the body that is `sent`. `payment_header` is the payment that it carries, as `payer.submit`
-    and `payer.ask` take it, or one made of the transaction's authorization; None without a payment.
+    `at` is the part's name, or "mempool", and `at_s` the time, in Unix seconds. A request has its
+    `path` and its body, `sent`. `payment_header` is its payment, as `payer.submit` and `payer.ask`
+    take it, or one made of the transaction's authorization; None without a payment.
     """
 
     at: Part
@@ -128,7 +128,7 @@ class Observed:
 
 
 Act = Callable[[Observed], Awaitable[object] | object]
-"""What an observer does about what it sees: a coroutine function, or a function."""
+"""The reaction of an observer: a coroutine function, or a function."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class Observers:
     has_ended: bool = False
 
     def add(self, act: Act, at: Part, path: str, probability: float, rng: Stream) -> None:
-        """Let `act` see what happens at a part, or in the mempool.
+        """Call `act` with what is sent to a part, or arrives in the mempool.
 
         Raises `ValueError` for a part or a path that the world lacks, and for the mempool of an
         existing node, or of a chain that mines at once.
@@ -150,25 +150,25 @@ class Observers:
         of = Fault(victim=at, does="refuse", path=path)
         context.run(is_acting.set, True)
 
-        async def run(seen: Observed) -> None:
+        async def run(observed: Observed) -> None:
             try:
-                started = act(seen)
+                started = act(observed)
                 if isawaitable(started):
                     await started
             except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
                 error.add_note(f"raised by {described(act)}, which observes {at}")
                 self.parts.report_bug(error)
 
-        def see(seen: Observed) -> None:
+        def report(observed: Observed) -> None:
             if not self.has_ended and rng.random() < probability:
                 name = f"what {described(act)} does about the {at}"
-                task = asyncio.create_task(run(seen), name=name, context=context.copy())
+                task = asyncio.create_task(run(observed), name=name, context=context.copy())
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
 
-        def see_request(to: Part, request: Request) -> None:
+        def report_request(to: Part, request: Request) -> None:
             if to == at and ends_with(request.url.path, of) and not is_acting.get():
-                see(
+                report(
                     Observed(
                         at=at,
                         at_s=clock.now(),
@@ -180,7 +180,7 @@ class Observers:
 
         if at != MEMPOOL:
             self.parts.faults.require_there(of)
-            self.watches.append(see_request)
+            self.watches.append(report_request)
             return
         if path:
             raise ValueError(f"path: transactions of the {MEMPOOL} have none, got {path!r}")
@@ -194,29 +194,27 @@ class Observers:
                 "this chain mines each transaction at once, so none waits: give the world blocks, "
                 "World(block_time_s=2), or `await world.mining(False)` first"
             )
-        self.parts.chain.watchers.append(_Pool(self.parts, see))
+        self.parts.chain.watchers.append(_Pool(self.parts, report))
 
     async def end(self) -> None:
-        """End all tasks, and see nothing more."""
-        self.has_ended, running = True, list(self.tasks)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        """End all tasks, and observe nothing more."""
+        self.has_ended = True
+        await cancel_all(self.tasks)
 
 
 class _Pool:
-    """Looks for new transactions in the mempool, as anybody may at a node."""
+    """Polls the node for new transactions in the mempool, as anybody may."""
 
-    def __init__(self, parts: RunningWorld, see: Callable[[Observed], None]) -> None:
+    def __init__(self, parts: RunningWorld, report: Callable[[Observed], None]) -> None:
         from x402sim.chain.node.evm_chain import LinkedNode  # it signs: heavy
 
         self._node = LinkedNode(Asgi(parts.outside["rpc"]), "http://rpc.local")
-        self._clock, self._network, self._see = parts.clock, parts.network, see
+        self._clock, self._network, self._report = parts.clock, parts.network, report
         self._filter: str | None = None
         self._known = set[str]()
 
     async def __call__(self) -> None:
-        """Look, after each operation of the chain; an observer does not see what one sends."""
+        """Poll, after each operation of the chain; what an observer sent itself is not reported."""
         for tx_hash in await self._arrived():
             if tx_hash in self._known:
                 continue
@@ -225,7 +223,7 @@ class _Pool:
             if is_acting.get() or found is None or found.get("blockNumber") is not None:
                 continue
             signed = _signed_in(_data_of(found))
-            self._see(
+            self._report(
                 Observed(
                     at=MEMPOOL,
                     at_s=self._clock.now(),
@@ -235,8 +233,10 @@ class _Pool:
             )
 
     async def _arrived(self) -> list[str]:
-        """Return the hashes that are new since the last look; at first, and after a node has
-        forgotten who asked five minutes ago, all that wait."""
+        """Return the hashes that are new since the last poll; at first, all that wait.
+
+        Also if the node has dropped the filter, because it was not polled for five minutes.
+        """
         if self._filter is not None:
             try:
                 return list(await self._node.ask("eth_getFilterChanges", self._filter))
@@ -274,7 +274,7 @@ def _signed_in(data: bytes) -> tuple[Authorization, bytes] | None:
 
 
 def waiting_transaction(found: dict[str, Any]) -> WaitingTransaction:
-    """Return a transaction as a node tells of it."""
+    """Return a transaction, given the node's JSON object of it."""
     data, to = _data_of(found), found.get("to")
     signed = _signed_in(data)
     return WaitingTransaction(

@@ -1,4 +1,4 @@
-"""A payer of a scenario: its requests, signatures, transactions, orders and sessions."""
+"""A payer of a scenario: its requests, signatures, transactions, orders, sessions and budget."""
 
 import asyncio
 import math
@@ -50,7 +50,7 @@ class RetryTokens:
         self._tokens = min(self._budget.most, self._tokens + self._budget.share)
 
     def take(self) -> bool:
-        """Take the token of a retry, if there is a whole one, and tell whether there was."""
+        """Take the token of a retry, if there is a whole one; return whether there was."""
         is_whole = self._tokens >= 1 - 1e-9  # ten times 0.1 is a little less than one
         self._tokens -= is_whole
         return is_whole
@@ -62,17 +62,19 @@ class Signed:
 
     price: Decimal
     expires_s: float
+    is_paid: bool = False
+    """Whether an answer has reported it as paid."""
 
 
 @dataclass(slots=True)
 class Spending:
-    """What one payer has signed for, at all services, oldest first."""
+    """The payments that one payer has signed, at all services, oldest first."""
 
     policy: PayerPolicy
     moments: "array[float]" = field(default_factory=lambda: array("d"))
-    """When it signed, in Unix seconds."""
+    """The time of each, in Unix seconds; an array, as a crowd has many."""
     prices: list[Decimal] = field(default_factory=list)
-    """What for, each time."""
+    """The price of each, in tokens."""
     total: Decimal = Decimal()
     paid: Decimal = Decimal()
     """The amount that answers have reported as paid."""
@@ -123,9 +125,12 @@ class Spending:
 
     def note_paid(self, signed: Signed) -> None:
         """Count an authorization as paid, as an answer has reported."""
-        if signed in self.unsure:
+        if signed.is_paid:
+            return
+        signed.is_paid = True
+        self.paid = self.paid + signed.price if self.paid else signed.price
+        if signed in self.unsure:  # it may have expired before the answer came
             self.unsure.remove(signed)
-            self.paid = self.paid + signed.price if self.paid else signed.price
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +217,8 @@ class Payer:
         self.stage, self.name, self.wallet = stage, name, wallet
         self._service = stage.known(service)
         self._client: PartClient | None = None
-        self._is_client_seen = False
+        self._is_client_shared = False
+        """Whether the scenario has got the client, and may have set its cookies or headers."""
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
         self.network = stage.network_of(service)
@@ -230,7 +236,7 @@ class Payer:
     @property
     def http(self) -> PartClient:
         """Its httpx client."""
-        self._is_client_seen = True
+        self._is_client_shared = True
         return self._own_client()
 
     def _own_client(self) -> PartClient:
@@ -241,10 +247,10 @@ class Payer:
         return self._client
 
     def leave(self) -> None:
-        """Drop its client until it sends again, unless the scenario has it: many are large."""
+        """Drop its client until it sends again, unless the scenario has it: clients are large."""
         for each in (self, *self._at_services.values()):
             client = each._client
-            if client is not None and not each._is_client_seen and self.stage.forget(client):
+            if client is not None and not each._is_client_shared and self.stage.forget(client):
                 each._client = None
 
     @property
@@ -295,8 +301,8 @@ class Payer:
     ) -> Answer:
         """Request a protected resource, with or without a proof of payment.
 
-        A `header` that was signed for one step, by whomever, is a payment of its own. A
-        `payment_id` is served as often as it is shown, by default.
+        A `header` that was signed for one step, by this payer or another, is itself the payment.
+        By default a `payment_id` is served as often as it is shown.
         """
         headers = core.proofs(payment_id, session_id)
         if header is not None:
@@ -409,22 +415,21 @@ class Payer:
         auth, _ = authorization_of(header)
         return auth.valid_after, auth.valid_before
 
-    # --- on the chain, on its own account --------------------------------------------
+    # --- on its network's chain, on its own account ----------------------------------
 
     async def balance(self) -> int:
         """Return this payer's balance on the chain, in base units."""
-        elsewhere = None if self.network == self.stage.network else self.network.name
-        return await self.stage.balance(self.address, elsewhere)
+        return await self.stage.balance(self.address, self.stage.further(self.network))
 
     async def transfer(self, to: str, amount: str) -> Sent:
         """Send tokens in this payer's own transaction."""
-        amount_base = to_base(amount, self.stage.network.decimals)
+        amount_base = to_base(amount, self.network.decimals)
         return await self._call(abi.transfer(parse_address(to), amount_base))
 
     async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
         """Cancel the authorization of a header, on the chain."""
         auth, _ = authorization_of(header)
-        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.stage.network.domain)
+        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.network.domain)
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
@@ -443,7 +448,7 @@ class Payer:
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
     async def _call(self, data: bytes) -> Sent:
-        return await self.stage.transact(self.address, to_hex(data))
+        return await self.stage.transact(self.address, to_hex(data), self.network)
 
     # --- at other services -----------------------------------------------------------
 
@@ -483,7 +488,7 @@ class Payer:
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
 
-        Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
+        Raises `PaymentFailed` if no service lists an agent, `ValueError` for an unknown name.
         """
         return self.at(_choose_by(rule, await self.services()))
 
@@ -540,14 +545,14 @@ class Order:
 
     @property
     def is_paid(self) -> bool:
-        """Whether the last answer says that the payment is made."""
+        """Whether the last answer reports the payment as made."""
         return self._next is Next.REPEAT
 
     @property
     def is_final(self) -> bool:
-        """Whether the last answer says that this authorization never pays.
+        """Whether the last answer reports that this authorization can never pay.
 
-        In one step no answer says so, and it never pays once it has expired.
+        In one step no answer reports that; there it can never pay once it has expired.
         """
         if self.in_one_step and self._signed is not None:
             return not self.is_paid and self._payer.now_s() >= self._signed.expires_s
@@ -657,7 +662,7 @@ class Shopper:
                 raise RuntimeError(f"{described(sessions)} has sent no request")
             return self._last
         finally:
-            self._last = self._until_s = None  # thousands of payers would keep thousands of them
+            self._last = self._until_s = None  # else each payer of a crowd keeps an answer
 
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
@@ -685,8 +690,8 @@ class Shopper:
     @property
     def retry_after_s(self) -> float | None:
         """The seconds that the last answer asks for in its Retry-After; None if it does not."""
-        asked = None if self._last is None else self._last.header("Retry-After")
-        return retry_after_s(asked, self._payer.clock.now())
+        header = None if self._last is None else self._last.header("Retry-After")
+        return retry_after_s(header, self._payer.clock.now())
 
     async def wait(self, seconds: float) -> None:
         """Let time pass, unless that would pass the deadline."""

@@ -1,7 +1,7 @@
-"""Plays a scenario in a world: records its beginning, its errors and its outcome.
+"""Plays a scenario in a world: records its begin, errors and end, and returns the `Run`.
 
-It ends a scenario that nothing can wake any more, or that makes no request for a month, and finds
-the coroutines that a scenario calls and does not await.
+It stops a scenario that is deadlocked, or that makes no request for a month (`IdleTimeout`), and
+finds coroutines that the scenario calls and does not await (`forgotten_awaits`).
 """
 
 import asyncio
@@ -97,7 +97,7 @@ async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
                     # a world at a URL has a journal of its own
                     if stage.parts is None and stage.control and live.info:
                         journal.merge(await stage.control.journal(live.info.journal))
-                    stage.record(events.End(outcome=outcome, reason=reason))
+                    stage.end(outcome, reason)
                 return Run(journal=journal, on=on, real_s=elapsed(), ahead_s=stage.ahead_s())
             finally:
                 await stage.close_clients()
@@ -169,13 +169,13 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
             raise ForgottenAwait(named(forgotten))
     except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the scenario was
         trace = tracebacks.lines(interrupt, skip=__file__)
-        live.stage.record(events.StoryRaised(trace=trace))
+        stage.record(events.StoryRaised(trace=trace))
         if stage.parts is not None:
             stage.parts.faults.clear()  # what that records comes before the end
-        live.stage.record(events.End(outcome="failed", reason="interrupted"))
+        stage.end("failed", "interrupted")
         raise
     except Exception as error:  # noqa: BLE001 - whatever the scenario raises is its outcome
-        live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
+        stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)
     finally:
         await live.end()
@@ -213,8 +213,8 @@ def _warnings_silenced() -> Iterator[None]:
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
-    asked_for = log.level != logging.NOTSET
-    return asked_for or record.levelno >= logging.ERROR or not _is_playing.get()
+    has_own_level = log.level != logging.NOTSET
+    return has_own_level or record.levelno >= logging.ERROR or not _is_playing.get()
 
 
 # --- the options of a world, as Python source for the journal ---
@@ -360,7 +360,7 @@ def forgotten_awaits(file: str) -> Iterator[list[str]]:
         try:
             yield unawaited.found
         except Exception as error:
-            unawaited.file = ""  # where it is discarded from now on is not where it was forgotten
+            unawaited.file = ""  # clearing the frames discards them: that line forgot nothing
             _release_frames(error)
             if unawaited.found:
                 error.add_note(named(unawaited.found))
@@ -389,7 +389,7 @@ def _release_frames(error: BaseException) -> None:
     traceback.clear_frames(error.__traceback__)
 
 
-# --- what nothing can wake --------------------------------------------------------------
+# --- the idle timeout, and deadlocks ----------------------------------------------------
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
@@ -425,9 +425,9 @@ class IdleTimeout:
         event = entry.event
         if event.actor in self._parts:
             return
-        asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
+        advanced_s = event.seconds if isinstance(event, TimeAdvanced) else 0
         self._newest_s = self._loop.time()
-        self._until = max(self._until, self._newest_s + asked_s + IDLE_TIMEOUT_S)
+        self._until = max(self._until, self._newest_s + advanced_s + IDLE_TIMEOUT_S)
         if isinstance(event, RequestSent):
             self._in_flight.add(event.exchange)
         elif isinstance(event, AnswerReceived | NoAnswer):
@@ -447,10 +447,11 @@ class IdleTimeout:
         else:
             self._is_suspect = is_stuck
             next_s = min(self._until, now_s + (RECHECK_S if is_stuck else CHECK_S))
+            # in the context of this one, which is periodic: `_is_stuck` must not count it
             self._timer = self._loop.call_at(next_s, self._check)
 
     def _is_stuck(self) -> bool:
-        """Tell whether no request is in flight, and no timer but those of periodic work is set."""
+        """Return whether no request is in flight, and only timers of periodic work are set."""
         if not isinstance(self._loop, VirtualLoop) or self._in_flight or self._loop.must_wait:
             return False
         return not self._clock.is_awaited and not self._loop.is_awaited

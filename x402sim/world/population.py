@@ -1,7 +1,6 @@
-"""A population: when its payers come, what they do on a visit, and how all of it is played.
+"""A population of payers: arrivals (Poisson, regular or given), behaviour, and their visits.
 
-Visits come as a Poisson process, at fixed intervals or at given moments; each runs a behaviour in a
-task of its own: it buys, or opens a session and uses it.
+Each visit runs a behaviour in a task of its own: it buys, or opens a session and uses it.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from inspect import isawaitable
 from typing import Protocol, cast
 
 from x402sim.durations import DurationSpec, duration_of
-from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, is_untouched, later
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
@@ -191,7 +190,7 @@ class Session:
 
 
 async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
-    """Return a payer at the service of a name, or that a rule chooses; None leaves it."""
+    """Return a payer at a service, given its name or a rule that chooses one; None leaves it."""
     if at is None or isinstance(at, str):
         return payer if at is None else payer.at(at)
     return await payer.choose(at)
@@ -225,7 +224,8 @@ async def play_population(
 ) -> Population:
     """Play every visit of a population; return it after the last one.
 
-    Raises the first exception of a behaviour but those two, with a note of who raised it.
+    A visit that raises `PaymentFailed` is given up; any other exception is raised, with a note that
+    names the payer.
     """
     if isinstance(given := cast(object, behaviour), type) or not callable(given):
         hint = f"; did you mean {given.__name__}(…)?" if isinstance(given, type) else ""
@@ -257,13 +257,13 @@ async def play_population(
                     "`async def visit(payer, rng)`"
                 )
             await visiting
-        except (PaymentFailed, SpendingCapExceeded):
+        except PaymentFailed:
             given_up += 1
         except Exception as error:
             error.add_note(f"in a visit of {payer.name}")
             raise
         present[name] -= 1
-        if present[name] == 0:  # they come back as if they had stayed
+        if present[name] == 0:  # drop what a later visit makes again, the same
             del present[name]
             payer.leave()
             if is_untouched(streams[name]):

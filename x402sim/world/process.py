@@ -1,8 +1,7 @@
-"""The processes behind a world's links: a service, which can crash, and a facilitator's node."""
+"""A service as a process that can crash and restart; the chain as a facilitator reaches it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.applications import Starlette
@@ -19,6 +18,7 @@ from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
 from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.link import cancel_all
 from x402sim.world.transport.strike import ABORT, Queue
 from x402sim.world.world import Hooks
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RESTART_S = 1.0
-"""Seconds from a crash until the service runs again, on the clock of the world: without them, what
-makes the service crash again and again would do so in one instant, without end."""
+"""Seconds of the world's time from a crash until the service runs again. If it ran at once, a fault
+that crashes it at each start would do so without end at one moment."""
 
 
 class ServiceProcess:
@@ -90,15 +90,17 @@ class ServiceProcess:
         self, work: Awaitable[T], abort: Callable[[str], Awaitable[None]] | None = None
     ) -> T | None:
         """Await work of this process; if a crash ends it, break the connection that it is for."""
-        life, task = self.crashes, asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
+        life, cancellations = self.crashes, task.cancelling()
         self._tasks.add(task)
         try:
             return await work
         except asyncio.CancelledError:
-            if life == self.crashes:
-                raise
-            task.uncancel()
+            for _ in range(self.crashes - life):
+                task.uncancel()
+            if life == self.crashes or task.cancelling() > cancellations:
+                raise  # something else has cancelled it, too
         finally:
             self._tasks.discard(task)
         if abort is not None:
@@ -144,11 +146,7 @@ class ServiceProcess:
 
     async def stop(self) -> None:
         """Stop the background work, and a restart."""
-        for work in (self._restart, self._background):
-            if work is not None:
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await work
+        await cancel_all(work for work in (self._restart, self._background) if work is not None)
 
     async def close(self) -> None:
         """Stop it, and close its database."""
@@ -219,7 +217,8 @@ class FacilitatorNode:
     def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
         """Return the receipt once the transaction is mined; raises `TimeoutError`.
 
-        What was sent over the link may not have arrived, so it is waited for there, and sent again.
+        A transaction that was sent over the link may be lost, so the link's sender waits for it: it
+        sends it again.
         """
         if self._linked is not None and self._linked.has_sent(tx_hash):
             return self._linked.wait(tx_hash, timeout_s)

@@ -1,7 +1,7 @@
-"""A world that runs: its parts, built from its options and connected, and its background work.
+"""A running world: builds the parts from the options of a `World`, connects and runs them.
 
-The parts communicate over HTTP even in one process: the link of a service to a part passes each
-request to its ASGI application, so that any of them can be replaced by the software of others.
+The parts communicate over HTTP even in one process: a service's link to a part passes each request
+to the part's ASGI application, so that other software can replace any of them.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -59,7 +59,7 @@ from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain, dropp
 from x402sim.world.process import FacilitatorNode, ServiceProcess, paths_of
 from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import Caller, Faults
-from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.link import Asgi, cancel_all
 from x402sim.world.transport.strike import Queue, cannot_crash, faulty
 from x402sim.world.world import World
 
@@ -77,13 +77,13 @@ class ChainRecorder:
     def __init__(
         self, chain: Chain, journal: Journal, clock: Clock, network: str | None = None
     ) -> None:
-        """`network` is the name of a further network, which its events then carry."""
+        """`network` is the name of a further network, which becomes part of the events' actor."""
         self._actor = "chain" if network is None else f"chain {network}"
         self._chain, self._journal, self._clock = chain, journal, clock
         blocks, self.supply_base = chain.at_first
         """`supply_base` is the token's supply at the last call, in base units."""
         self._recorded = Spilling[int, _Recorded](int, _Recorded)
-        """What is recorded, by number: one block follows the other."""
+        """The blocks that are recorded, by number, without a gap."""
         self._newest = -1
         for block in blocks:
             self._note(block)
@@ -94,6 +94,7 @@ class ChainRecorder:
 
     async def __call__(self) -> None:
         """Record what has changed since the last call."""
+        # one call at a time: two would record a block twice, as a node's answers are awaited
         async with self._lock:
             height = await self._chain.height()
             while (newest := self._recorded.get(self._newest)) is not None:
@@ -199,10 +200,10 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningWorld:
-    """A world that runs, seen from one of its networks.
+    """A running world on one of its networks.
 
     There is such an object for each network: `networks` has all of them, the first network first.
-    They share everything but what is listed "per network" below; `build` makes them.
+    They share all fields but those "per network" below; `build` makes them.
     """
 
     options: World
@@ -224,20 +225,20 @@ class RunningWorld:
     link: MakeLink
     networks: list["RunningWorld"] = field(default_factory=list)
     services: dict[ServiceName, ServiceProcess] = field(default_factory=dict)
-    """The services by name; the first is the one that payers use unless they are sent away."""
+    """The services by name; payers use the first unless they are sent to another."""
     facilitators: dict[str, list[Facilitator]] = field(default_factory=dict)
     """The facilitators by name: each is one on every network, for the services of every network."""
     queues: dict[Part, Queue | None] = field(default_factory=dict)
-    """The queue of each facilitator and of the explorer, before all of its applications; None if it
-    serves all at once. Those of services are in their processes."""
+    """The queue of each facilitator and of the explorer, the same on all networks; None without
+    `servers`. The queues of services are in their processes."""
     queued: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    """Numbers the requests to parts with servers."""
+    """Numbers the requests to parts with `servers`."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots that the control API has taken, by number."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """The tasks that an action of the control API has left running."""
     first_bug: list[Exception] = field(default_factory=list)
-    """The first exception that a part of the world did not expect, such as one of a policy."""
+    """The first unexpected exception of a part, such as one that a user's policy raised."""
     on_bug: list[Callable[[Exception], None]] = field(default_factory=list)
 
     # per network
@@ -302,7 +303,7 @@ class RunningWorld:
         """Return a part's application with fault injection and recording around it.
 
         `paths` are those it serves; a fault for any other is an error. `crash` kills the service
-        that is asked or asks. A facilitator, the other `caller`, never crashes.
+        that receives or sends a request. A facilitator, the other `caller`, never crashes.
         """
         self.faults.paths[name] = paths
         return faulty(
@@ -349,7 +350,7 @@ class RunningWorld:
         return name
 
     def _start(self, name: ServiceName, setup: Environment, store: Store) -> None:
-        """Add a service that calls what is outside; a crash for it leaves the others alone."""
+        """Add a service, with faults on its own links: those that crash it spare the others."""
         options, is_first = self.options, name == self.options.first
 
         def crash() -> None:
@@ -430,7 +431,7 @@ class RunningWorld:
 
     def _add_network(self, on: OpenChain, opened: Sequence[OpenChain]) -> None:
         """Add the parts that a network has of its own; the services are still to be added."""
-        # a shallow copy: what the networks share is there by now
+        # a shallow copy: the fields that all networks share are the same objects
         other, explorer = copy(self), self.options.explorer_settings
         name = None if on is opened[0] else on.network.name
         other.network, other.chain = on.network, on.chain
@@ -468,11 +469,11 @@ class RunningWorld:
         return Queue(part, settings, paths, self.clock, self.journal, times, self.queued)
 
     def _service_times(self, part: Part) -> Stream:
-        """Return what a part's service times are drawn from, also after a restart."""
+        """Return the stream of a part's service times, the same one after a restart."""
         return later(partial(self.rng.stream, f"service times of {part}"))
 
     def _facilitator(self, name: str, on: OpenChain) -> Facilitator:
-        """Return a facilitator on one network, which asks the chain by a node of its own."""
+        """Return a facilitator on one network, which reaches the chain by a node of its own."""
         clock, account = self.clocks[name], self.accounts.facilitators[name]
         key = on.facilitator or PrivateKey(account.private_key)
         faulty_rpc = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
@@ -531,18 +532,18 @@ def build(
         try:
             for network in world.networks:
                 opened.append(running._open_chain(store, secret, network))
-        except BaseException:  # if one cannot be opened, nothing stays open
+            for each in opened:
+                running._add_network(each, opened)
+            first = running.networks[0]
+            first.deploy(world.first, store, secret)
+            for name, settings in world.services.items():
+                if name != world.first:
+                    first.on_network(settings.network or first.network.name).deploy(name, Store())
+        except BaseException:  # of a chain, or of a user's hook: nothing stays open
             store.close()
             for each in opened:
                 each.chain.close()
             raise
-    for each in opened:
-        running._add_network(each, opened)
-    first = running.networks[0]
-    first.deploy(world.first, store, secret)
-    for name, settings in world.services.items():
-        if name != world.first:
-            first.on_network(settings.network or first.network.name).deploy(name, Store())
     return first
 
 
@@ -577,24 +578,21 @@ LOOK_S = 2
 @asynccontextmanager
 async def running(world: RunningWorld) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    automine = world.options.blocks is None
-    for controls in (network.chain.controls for network in world.networks):
-        if controls and controls.automine is not automine:  # a chain file keeps its setting
-            await controls.set_automine(automine)
-    if world.options.has_service:
-        for each in world.services.values():
-            each.start_background()
-    miners = [
-        asyncio.create_task(_mine_blocks(each), context=periodic_context())
-        for each in world.networks
-    ]
+    automine, miners = world.options.blocks is None, list[asyncio.Task[None]]()
     try:
+        for controls in (network.chain.controls for network in world.networks):
+            if controls and controls.automine is not automine:  # a chain file keeps its setting
+                await controls.set_automine(automine)
+        if world.options.has_service:
+            for each in world.services.values():
+                each.start_background()
+        miners += [
+            asyncio.create_task(_mine_blocks(each), context=periodic_context())
+            for each in world.networks
+        ]
         yield
     finally:
-        for miner in miners:
-            miner.cancel()
-            with suppress(asyncio.CancelledError):
-                await miner
+        await cancel_all([*miners, *world.tasks])
         for each in world.services.values():
             await each.close()
         for network in world.networks:
@@ -604,8 +602,8 @@ async def running(world: RunningWorld) -> AsyncIterator[None]:
 async def _mine_blocks(world: RunningWorld) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
 
-    While mining is switched off, only blocks of a block time come: the heartbeat's would mine what
-    waits.
+    While a scenario has switched mining off, the heartbeat mines none: it would mine what waits.
+    Blocks of a block time go on.
     """
     controls, blocks = world.chain.controls, world.options.blocks
     reorgs, draws = world.options.reorgs if controls else None, world.rng.stream("reorgs")
@@ -631,7 +629,7 @@ async def _mine_blocks(world: RunningWorld) -> None:
                     await controls.mine()
                 failed = None
             except ChainError as error:  # a node may recover, and a disk get space again
-                if str(error) != failed:
+                if str(error) != failed:  # a warning each minute would hide all else
                     log.warning("the chain: %s", error)
                 failed = str(error)
         raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")

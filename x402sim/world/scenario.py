@@ -1,4 +1,4 @@
-"""A scenario: a coroutine function with its title, clauses and needs."""
+"""Scenarios: the decorator, their files, and the clauses that they may cite."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ from x402sim.text.words import described, unknown
 
 
 class NoScenario(ValueError):
-    """A name or a file is no scenario; the text begins with it, and says what is wanted."""
+    """No scenario has this name, or a file holds none; the text says what is possible."""
 
 
 ScenarioFunction = Callable[[Any], Awaitable[None]]
@@ -129,8 +129,8 @@ def load_module(file: Path) -> ModuleType:
     module = ModuleType(f"x402sim_scenario_{file.stem}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
-    # not from bytecode, which may be older than the last edit: Python compares whole seconds
-    # a scenario keeps its docstring, and what it asserts, also under python -OO
+    # Compiled anew: cached bytecode may be older than the last edit, by less than a second.
+    # Not optimized: a scenario keeps its docstring and its asserts under python -OO, too.
     code = compile(file.read_bytes(), str(file), "exec", optimize=0)
     exec(code, vars(module))  # noqa: S102 - a scenario is code
     return module
@@ -157,7 +157,7 @@ def load(file: Path, function: str | None = None) -> Scenario:
 
 
 def _is_own(value: object, module: str) -> bool:
-    """Tell whether a value is a scenario or a coroutine function, and not an imported one."""
+    """Return whether a value is a scenario or a coroutine function that this module defines."""
     function = value.function if isinstance(value, Scenario) else value
     return inspect.iscoroutinefunction(function) and function.__module__ == module
 

@@ -1,4 +1,4 @@
-"""The stages, where a scenario is played: in this process, over TCP, or at a URL."""
+"""The stages on which a scenario is played: in this process, over TCP, or at a URL."""
 
 import asyncio
 import os
@@ -15,7 +15,16 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import OUTSIDE, AnswerSent, Part, RequestSent, ServiceName, StoryEvent
+from x402sim.events import (
+    OUTSIDE,
+    AnswerSent,
+    End,
+    Outcome,
+    Part,
+    RequestSent,
+    ServiceName,
+    StoryEvent,
+)
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.http.exchange import OverTransport, Request, Response, Transport
 from x402sim.journal import Journal
@@ -32,7 +41,15 @@ from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, Cont
 from x402sim.world.control.messages import Sent, WorldInfo, network_of
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
-from x402sim.world.transport.link import Asgi, Link, PartClient, Watch, is_acting, linking
+from x402sim.world.transport.link import (
+    Asgi,
+    Link,
+    PartClient,
+    Watch,
+    cancel_all,
+    is_acting,
+    linking,
+)
 from x402sim.world.transport.strike import ABORT
 from x402sim.world.world import Deployment, InProcess, Tcp, World
 
@@ -47,7 +64,7 @@ Endpoint = tuple[Callable[[], Transport], str]
 
 
 class Stage(msgspec.Struct, kw_only=True):
-    """An open stage: the world, and what a scenario reaches it by."""
+    """An open stage: the world, and the endpoints, control API and links to it."""
 
     options: World
     """The world's options; at a URL, only those that concern the scenario itself."""
@@ -75,14 +92,14 @@ class Stage(msgspec.Struct, kw_only=True):
     Only in a world of our own.
     """
     watches: list[Watch] = msgspec.field(default_factory=list)
-    """What is shown each request of a world that runs in this process."""
+    """Called with each request of a world that runs in this process."""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
-    """The clients that were made, to be closed at the end, and what their latencies draw from."""
+    """The clients that were made, to be closed at the end, and the streams of their latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
-    """The parts that answer in this process: to make a client of one cannot fail, so a payer waits
-    with it until it sends."""
+    """The parts that answer in this process. To make a client of one cannot fail, so a payer makes
+    it when it first sends: those of a crowd that are still to come take little memory."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
@@ -125,18 +142,23 @@ class Stage(msgspec.Struct, kw_only=True):
 
     async def balance(self, address: str, network: str | None = None) -> int:
         """Return an address's balance on a network's chain, in base units; None for the first."""
-        (held,) = await self.ask(path_on("balances", network), {"accounts": [address]})
-        return int(held)
+        held = await self.ask(path_on("balances", network), {"accounts": [address]}, list[str])
+        return int(held[0])
 
     def network_of(self, service: ServiceName) -> Network:
         """Return the network that a service is on; the first one's in a world that is not ours."""
         deployed = self.parts.services.get(service) if self.parts else None
         return deployed.service.env.network if deployed else self.network
 
-    async def transact(self, sender: str, data: str) -> Sent:
-        """Send a call of the first network's token from any account."""
-        call = {"from": sender, "to": checksum(self.network.asset), "data": data}
-        sent: Sent = await self.ask("send", call, Sent)
+    def further(self, network: Network) -> str | None:
+        """Return the name of a further network; None for the first, as `path_on` takes it."""
+        return None if network == self.network else network.name
+
+    async def transact(self, sender: str, data: str, on: Network | None = None) -> Sent:
+        """Send a call of a network's token, by default the first one's, from any account."""
+        network = on or self.network
+        call = {"from": sender, "to": checksum(network.asset), "data": data}
+        sent: Sent = await self.ask(path_on("send", self.further(network)), call, Sent)
         return sent
 
     def client(self, caller: str, to: Part = "service") -> PartClient:
@@ -165,7 +187,7 @@ class Stage(msgspec.Struct, kw_only=True):
         return name
 
     def forget(self, client: PartClient) -> bool:
-        """Forget a client, unless a new one would not do the same; tell whether it is forgotten."""
+        """Forget a client if a new one would behave the same; return whether it is forgotten."""
         is_same = client.is_local and is_untouched(self.clients[client])
         if is_same:
             del self.clients[client]
@@ -180,6 +202,11 @@ class Stage(msgspec.Struct, kw_only=True):
         """Write an event of the scenario to the journal."""
         self.journal.record(self.clock.now_ms(), event)
 
+    def end(self, outcome: Outcome, reason: str) -> None:
+        """Write the last event to the journal."""
+        self.record(End(outcome=outcome, reason=reason))
+        self.journal.end()
+
     def wallet(self, name: str) -> Wallet:
         """Return the wallet of the payer with this name."""
         if self.funded is not None:
@@ -193,7 +220,11 @@ def path_on(path: str, network: str | None) -> str:
 
 
 class _Nonces:
-    """Draws a payer's nonces from a stream, made anew for the second: who pays once keeps none."""
+    """Draws a payer's nonces from a stream.
+
+    A stream takes 3 kB, and most payers of a crowd pay once: so it is dropped after the first
+    nonce, and a second one makes it again and skips the first.
+    """
 
     __slots__ = ("_is_first", "_payer", "_rng", "_stream")
 
@@ -213,21 +244,24 @@ class _Nonces:
 
 OpenEndpoint = Callable[[ASGIApp], Awaitable[Endpoint]]
 NEWEST = 1000
-"""The number of events of which an error tells the most common."""
-
-
-async def call(app: ASGIApp) -> Endpoint:
-    """Return the endpoint of an application in this process: requests are function calls."""
-    return lambda: Asgi(app), "http://service"
+"""How many of the newest events an error counts."""
 
 
 @asynccontextmanager
-async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncIterator[Stage]:
+async def in_process(
+    world: World, open_endpoint: OpenEndpoint | None = None
+) -> AsyncIterator[Stage]:
     """Build a world, run it until the scenario ends, and close it; raises `ChainError`.
 
-    Its clock is the loop's if that is virtual. Payers reach each service at the endpoint of its
-    application.
+    Its clock is the loop's if that is virtual. Payers reach each service at the endpoint that
+    `open_endpoint` opens for its application; by default their requests are function calls.
     """
+    in_flight = set[asyncio.Task[None]]()
+
+    async def call(app: ASGIApp) -> Endpoint:
+        return lambda: Asgi(app, in_flight), "http://service"
+
+    endpoint_of = open_endpoint or call
     blocks = world.block_time_s
     # the phases of all periodic work are drawn from the seed, so that nothing ticks in step by
     # accident; a server's user does not expect that
@@ -250,27 +284,32 @@ async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncI
         def wire(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
             is_first = caller == options.first
             stream = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
-            return link(caller, name, Asgi(app), options.latency_to(name), rng.stream(stream))
+            return link(
+                caller, name, Asgi(app, in_flight), options.latency_to(name), rng.stream(stream)
+            )
 
         parts = build(options, clock, wire, journal)
         async with running(parts):
             endpoints: dict[Part, Endpoint] = {
-                name: await open_endpoint(each.app) for name, each in parts.services.items()
+                name: await endpoint_of(each.app) for name, each in parts.services.items()
             }
             facilitator = parts.process.outside[options.first_facilitator]
-            endpoints["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
+            endpoints["facilitator"] = (
+                lambda: Asgi(facilitator, in_flight),
+                "http://facilitator.local",
+            )
 
             async def another_service(
                 shares_database: bool, settings: dict[str, Any]
             ) -> ServiceName:
                 name = parts.deploy_another(shares_database=shares_database, settings=settings)
-                endpoints[name] = await open_endpoint(parts.services[name].app)
+                endpoints[name] = await endpoint_of(parts.services[name].app)
                 return name
 
             # in virtual time a timeout would only cost events
             http = PartClient(Asgi(control_app(parts, None)), "http://control", None)
             virtual = {Need.VIRTUAL_TIME} if options.backend.is_virtual else set()
-            yield Stage(
+            stage = Stage(
                 options=options,
                 clock=clock,
                 rng=rng,
@@ -285,10 +324,14 @@ async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncI
                 another_service=another_service,
                 watches=watches,
             )
+            try:
+                yield stage
+            finally:
+                await cancel_all(in_flight)  # while the databases that they use are open
 
 
 def _newest(journal: Journal) -> str:
-    """Return a sentence about the newest events: who did what, and how often."""
+    """Return a sentence about the newest events: the most common ones, with their counts."""
     counts = Counter[str]()
     for event in (entry.event for entry in journal.since(journal.length - NEWEST)):
         match event:
@@ -307,7 +350,7 @@ TIMEOUT_S = 30.0
 
 
 def left_ahead(url: str, seconds: float) -> str:
-    """Return what it means that the clock of a server is left so far ahead, and what to do."""
+    """Return a warning about a server whose clock is left ahead of real time, and the remedy."""
     return (
         f"the clock of {url} is left {seconds:.0f} s ahead of real time, because time was advanced "
         "there. What a payer with a right clock signs has expired there, and is refused. To give "
@@ -328,7 +371,8 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         who: WorldInfo | None = None
         try:
             await control.who()
-            sent_s = Clock().now()  # again, to set our clock: this time the connection is open
+            # again, to set our clock by it: this time without the seconds that connecting takes
+            sent_s = Clock().now()
             who = await control.who()
             clock.skew_s = who.now / 1000 - (sent_s + Clock().now()) / 2
         except ControlError as error:
@@ -371,30 +415,31 @@ def _bounded(limits: Limits) -> BoundedTransport:
 _EXCHANGE = "x402sim-exchange"
 """The header with the exchange number."""
 _ACTING = "x402sim-acting"
-"""The header of what an observer's act sends."""
+"""The header of requests that an observer's `act` sends, which are not observed."""
 
 
 @asynccontextmanager
 async def over_tcp(world: World) -> AsyncIterator[Stage]:
     """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
-    servers: list[asyncio.Server] = []
+    servers: list[tuple[asyncio.Server, set[asyncio.Task[None]]]] = []
 
     async def endpoint(app: ASGIApp) -> Endpoint:
-        server, port = await _listen(app)
-        servers.append(server)
+        server, port, in_flight = await _listen(app)
+        servers.append((server, in_flight))
         return _Socket, f"http://127.0.0.1:{port}"
 
     async with in_process(world, endpoint) as stage:
         try:
             yield stage
         finally:
-            for server in servers:
+            for server, in_flight in servers:
                 server.close()
+                await cancel_all(in_flight)
                 await server.wait_closed()
 
 
-async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
-    """Serve an application on a free port; return the server and the port."""
+async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, set[asyncio.Task[None]]]:
+    """Serve an application on a free port; return server, port and the requests in flight."""
     # here, as few worlds need them: they come with uvicorn, which takes long to import
     from uvicorn.server import ServerState
 
@@ -405,10 +450,10 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
     state, shown = ServerState(), _tracked_by_loop(app, loop)
-    # no worker waits for the next request: a loop that waits for nothing but the time says so
+    # no worker waits for the next request: `Deadlock` finds a loop in which all tasks wait
     shared = Shared(Workers(most_idle=0), deadlines=None)
     server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
-    return server, sock.getsockname()[1]
+    return server, sock.getsockname()[1], state.tasks
 
 
 class _Socket(OverTransport):
@@ -434,7 +479,10 @@ class _Socket(OverTransport):
 
 
 def _tracked_by_loop(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
-    """Return `app`; it notifies the loop of each arriving request and each leaving answer."""
+    """Return `app`, which marks on the loop whether the bytes of an exchange are in transit.
+
+    Virtual time waits for them: a socket delivers them a moment of real time later.
+    """
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}

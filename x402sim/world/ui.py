@@ -1,10 +1,8 @@
-"""The live page of a world: its files, the payments and the scenarios that it plays, its routes.
+"""The live page of a world, at /_sim/ui: its routes, its event stream, and what its buttons do.
 
-Its static files are for everybody who can reach the control API; all else needs the control token,
-if there is one.
-
-What the page shows is a stream of server-sent events: the journal, the requests of a server, what
-was served, and the payments of a database.
+The page gets server-sent events: the journal, the requests of a server, marks of served payments,
+and the payments of the database. Its buttons pay and play scenarios. Its static files need no
+token; all else needs the control token, if there is one.
 """
 
 import asyncio
@@ -55,7 +53,7 @@ MOST = 2000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Payments as JSON, oldest first; so many `older` ones are left out."""
+    """Payments of a database as JSON, oldest first; `older` is how many are left out."""
 
     lines: Sequence[bytes] = ()
     older: int = 0
@@ -67,8 +65,8 @@ NOTHING = Stored()
 def stored(world: RunningWorld) -> Stored:
     """Return the newest payments of a world's file; nothing if it has none.
 
-    Of each the record that says what became of its id, its session, and whether it was served, if
-    the database knows: it does of those that are paid in one step, and if the reputation counts it.
+    Each has the record of its id, its session, and whether it was served. The database knows that
+    only of payments in one step, or if the reputation counts what was served.
     """
     if world.options.file is None:
         return NOTHING
@@ -116,7 +114,7 @@ BATCH = 2000
 """The entries of one message to a reader."""
 PAUSE_S = 0.2
 BEAT_S = 15.0
-"""Seconds after which a silent stream says that it lives."""
+"""Seconds after which a silent stream sends a comment, so that no proxy closes it."""
 _PAYMENT_ID = b"x-payment-id"
 _SAFE = "/:@!$&'()*+,;=~"
 """The characters that a path keeps unescaped."""
@@ -128,7 +126,7 @@ _SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")
 class PageFeed:
     """Streams a journal, and the requests of a server, to the readers of its page.
 
-    `stored` are the payments that its database had when it started.
+    `stored` are the payments that the database had when the server started.
     """
 
     def __init__(
@@ -184,10 +182,10 @@ class PageFeed:
     def hello(self) -> dict[str, Any]:
         """Return the first message to a page.
 
-        With another time of `started`, the numbers begin anew. Entries before `first` are no longer
-        kept, nor are so many requests as were `dropped`, and `older` payments of the database are
-        not sent. What was served is known after the entry `forgotten`; it is None if no requests
-        are recorded.
+        If `started` has changed, the server was restarted, and the numbers begin anew. Entries
+        before `first`, and as many requests as were `dropped`, are no longer kept; `older` payments
+        of the database are not sent. Marks of served payments are complete after the entry
+        `forgotten`; it is None if no requests are recorded.
         """
         return {
             "started": self._started_ms,
@@ -217,7 +215,7 @@ class PageFeed:
                 wake.clear()
                 waiting = waiting or self._journal.since(since)
                 entries, waiting = waiting[:BATCH], waiting[BATCH:]
-                # all of one moment: more may come while a message is written
+                # taken together, before any `yield`: more requests may end while a message is sent
                 exchanges = (
                     [] if waiting else [each for each in self._requests_kept if each[0] > after]
                 )
@@ -277,10 +275,11 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
 
 
 def exchange_of(number: int, request: LoggedRequest) -> dict[str, Any]:
-    """Return a request and its answer as the page reads it; no status is of a broken connection.
+    """Return a request and its answer as the page reads it.
 
-    `seen` are the numbers of the journal's entries that it caused. `target` is its path as it can
-    be sent again; what is `cut` is not all that was sent.
+    Without a `status` the connection was broken. `seen` are the numbers of the journal's entries
+    that it caused. `target` is its path, escaped so that it can be sent again. A `cut` body is only
+    the beginning.
     """
     query = f"?{request.query.decode('latin-1')}" if request.query else ""
     return {
@@ -328,7 +327,7 @@ _DEPOSIT = "0.10"
 
 
 class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A payment that the page requests: what to buy, from which account, with which mistake."""
+    """A payment that the page orders: what it buys, from which account, with which mistake."""
 
     account: Annotated[int, Meta(ge=0)] = 0
     buys: Literal["quote", "market", "session"] = "quote"
@@ -336,10 +335,10 @@ class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageAnswer(Wire, frozen=True):
-    """The outcome of a payment: the last answer's status, or None and why there is none.
+    """The outcome of a payment: the last answer's status and text, or None and why there is none.
 
-    `payment` is what its lane is found by: the payment id, or the nonce of its authorization in
-    hex; None if nothing was signed.
+    `payment` finds its lane: the payment id, or the nonce of its authorization in hex; None if
+    nothing was signed.
     """
 
     status: int | None
@@ -393,7 +392,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
             return await http.get(MARKET, auth=flow)
         return await http.post(QUOTE, json=ORDER, auth=flow)
 
-    # what answers there is this process, with a certificate of its own
+    # this process answers there, with a certificate that no authority has signed
     client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S, verify=False)  # noqa: S501
     async with client as http:
         try:
@@ -464,7 +463,7 @@ HEADERS = {
 
 
 class _Position(msgspec.Struct, frozen=True):
-    """What a reader of the stream has: the journal before this entry, exchanges to this number."""
+    """The position of a reader: its next entry of the journal, and its newest exchange."""
 
     since: Annotated[int, Meta(ge=0)] = 0
     after: Annotated[int, Meta(ge=0)] = 0
@@ -509,7 +508,7 @@ def _here(request: Request) -> str:
 def routes_of(
     feed: PageFeed, words: Callable[[], dict[str, Any]], allow: Callable[[Request], None]
 ) -> list[Route]:
-    """Return the routes of any page: what it shows is streamed by `watch`."""
+    """Return the routes that every page has: its files, its words, and the events of `feed`."""
 
     async def words_of_page(request: Request) -> Response:
         allow(request)
@@ -530,13 +529,13 @@ def routes_of(
 
 
 def journal_page(words: Callable[[], dict[str, Any]], feed: PageFeed) -> Starlette:
-    """Return the application of a page that steers nothing: of a run, or of what is watched."""
+    """Return the application of a page without controls: of a run, or of a watched deployment."""
     routes = routes_of(feed, words, lambda _: None)
     return web.Application([Route("/", _to_page), Mount("/_sim", routes=routes)])
 
 
 def one_page(page: str) -> Starlette:
-    """Return the application that shows a page with all that it needs, such as a part of a run."""
+    """Return the application of one complete HTML file, such as a part of a run."""
     headers = HEADERS | {"Content-Security-Policy": "frame-ancestors 'none'"}  # it has its own
 
     async def shown(_: Request) -> Response:
@@ -550,7 +549,7 @@ async def _to_page(_: Request) -> Response:
 
 
 async def home(request: Request) -> Response:
-    """GET / of a browser: the way to the page and to the documentation."""
+    """Answer GET / of a browser: links to the page and to the documentation."""
     return await _file("home.html", request)
 
 
@@ -559,7 +558,7 @@ async def _file(name: str, _: Request) -> Response:
 
 
 def of_world(world: RunningWorld) -> dict[str, Any]:
-    """Return the words for a world that runs."""
+    """Return the words of the page for a running world: names, units, faults, mistakes."""
     network = world.service.env.network
     return tables() | {
         "live": True,

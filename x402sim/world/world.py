@@ -107,7 +107,7 @@ TABLES: dict[str, Any] = {
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,39}")
 _FACILITATOR_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _TAKEN = {*OUTSIDE, "chain", "world", "visitor"}
-"""The names of other actors."""
+"""The names of other actors, which no service may have."""
 
 
 def _unchanged(part: Part_) -> Part_:
@@ -120,10 +120,10 @@ def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """A function for each part of a world that can be changed: it gets the part, and returns one.
+    """Functions that replace parts of a world: each gets a part, and returns the one to use.
 
-    `service` and `app` run at each start of the service, also after a crash, and lose what they
-    hold in memory. `app` wraps the ASGI application of the service.
+    `service` and `app` are called at each start of the service, also after a crash, and what they
+    hold in memory is lost. `app` wraps the ASGI application of the service.
     """
 
     setup: Callable[[Environment], Environment] = _unchanged
@@ -153,7 +153,7 @@ class World:
         that is started and stopped; extra `evm`), the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS), `Anvil(program)`, or `Node(url, token=..., deploy=...)`.
     latency
-        Duration in seconds of one message in one direction, by who receives the request:
+        Duration in seconds of one message in one direction, by the receiver of the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
         A number; (median, sigma) of a lognormal; `Exponential(mean_s=0.1)`; a list of measured
         seconds; a frozen distribution of scipy.stats, or anything with its `ppf` or `rvs`; or a
@@ -315,9 +315,9 @@ class World:
 
         In a notebook, where an event loop runs already, it is called in the same way. A run of more
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
-        Ctrl-C ends the scenario; the journal, if it is in a file, says where.
+        Ctrl-C ends the scenario; a journal in a file keeps what happened until then.
         """
-        from x402sim.world.play import play  # it plays what these options describe
+        from x402sim.world.play import play  # which imports this file: the one exception
 
         return play(self, scenario, progress=progress)
 
@@ -394,7 +394,7 @@ class World:
 
     @cached_property
     def latencies(self) -> dict[Part, Duration]:
-        """The latencies that are given, by who receives the messages."""
+        """The latencies that are given, by the receiver of the request."""
         parts = dict.fromkeys(("service", *OUTSIDE, *self.services, *self.facilitators))
         if not isinstance(self.latency, Mapping | None):
             raise ValueError(
@@ -425,7 +425,7 @@ class World:
 
     @cached_property
     def journal_file(self) -> Path | None:
-        """The file of the journal; raises `ValueError` if its name says something else."""
+        """The file of the journal; raises `ValueError` if its suffix is another format's."""
         file = None if self.journal is None else Path(self.journal)
         if file is not None and file.suffix in (".parquet", ".csv", ".json"):
             raise ValueError(
@@ -473,7 +473,7 @@ _OF_OUR_OWN = (
 def _by_name(
     option: str, given: PartSettings | Mapping[str, PartSettings] | None, default: PartSettings
 ) -> dict[str, PartSettings]:
-    """Return the settings of the parts of a kind by name, or of the one part by the option's."""
+    """Return the settings of a kind of parts by name; of a single part, by the option's name."""
     if not isinstance(given, Mapping):
         one = default if given is None else given
         require_kind(option, one, type(default))

@@ -85,12 +85,12 @@ def text_word(text: str) -> bytes:
 
 
 MULTICALL = Address(bytes.fromhex("ca11bde05977b3631167028862be2a173976ca11"))
-"""Where Multicall3 is on nearly every chain."""
+"""The address of Multicall3 on nearly every chain."""
 
 
 @cache
 def multicall_code() -> bytes:
-    """Return the code of our own contract with its functions."""
+    """Return the code of our own Multicall contract, which has Multicall3's functions."""
     return bytes.fromhex(artifact("Multicall").runtime[2:])
 
 
@@ -101,7 +101,7 @@ def wallet_code() -> bytes:
 
 
 def wallet_storage(owner: Address) -> dict[bytes, bytes]:
-    """Return the storage of a smart wallet: the account whose signatures are its own."""
+    """Return the storage of a smart wallet: its owner, whose signatures it accepts."""
     return {abi.word(artifact("SmartWallet").storage["_owner"]): abi.word(owner)}
 
 

@@ -1,11 +1,11 @@
-"""One running call of the token: its arguments, when it is refused, its state, events and gas.
+"""The execution of one call of the token: arguments, authorization rules, state, events and gas.
 
 The ledger runs no code. It knows one contract besides the token, the smart wallet of
 `chain/contract`, which an account has itself or by delegation (EIP-7702). Any other code reverts.
 
-When Circle's FiatToken v2.2 refuses an authorization is a table. The order of the rows is the order
-of its checks: the window and the nonce come before the signature. Both edges of the window are
-outside it. An experiment may leave a row out.
+A table lists when Circle's FiatToken v2.2 refuses an authorization, in the order of its checks: the
+window and the nonce come before the signature. Both edges of the window are outside it. An
+experiment may leave a row out.
 Clauses: 5/signature-proves, 5/nonce-once, 5/window.
 """
 
@@ -106,7 +106,7 @@ def call_other(state: LedgerState, account: Address, data: bytes) -> bytes:
 
 
 def contract_accepts(state: LedgerState, account: Address, digest: bytes, signature: bytes) -> bool:
-    """Whether an account's contract says that a signature is the account's (EIP-1271)."""
+    """Return whether an account's contract accepts a signature as the account's (EIP-1271)."""
     try:
         answer = call_other(state, account, abi.is_valid_signature(digest, signature))
     except Reverted:
@@ -130,7 +130,7 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
     def signature_fault(self) -> str:
         """Return why the signature does not prove the payer's consent; empty if it does.
 
-        A payer that is a contract is asked (EIP-1271), and nothing else counts.
+        If the payer is a contract, only the contract's answer counts (EIP-1271).
         """
         payer = self.authorization.from_
         if payer in self.state.codes:
@@ -202,7 +202,8 @@ CLAUSES = (
     *("token/minter-allowance", "token/supply", "token/largest-balance", "token/payer"),
     "token/balance",
 )
-"""What a scenario can cite: the rows here, and what `token.py` and `frame.py` demand of calls."""
+"""The clauses of the token that a scenario can cite: the rows of the tables, and the other checks
+of `token.py` and of this file."""
 
 
 def without_rows(left_out: Iterable[tuple[str, str]]) -> dict[str, Rules[Spend, str]]:
@@ -221,7 +222,7 @@ def without_rows(left_out: Iterable[tuple[str, str]]) -> dict[str, Rules[Spend, 
 Key = TypeVar("Key")
 OUT_OF_GAS = "out of gas"
 LARGEST_BALANCE = MAX_UINT256 >> 1
-"""A balance has 255 bits, as the last one of its word says whether the account is blacklisted."""
+"""A balance has 255 bits: the highest bit of its word blacklists the account."""
 TOO_LARGE = "FiatTokenV2_2: Balance exceeds (2^255 - 1)"
 TO_NOBODY = "ERC20: approve to the zero address"
 DELEGATED = 23
@@ -236,12 +237,13 @@ SIGNED = (
     *(abi.RECEIVE_WITH_AUTHORIZATION, abi.RECEIVE_WITH_AUTHORIZATION_BYTES),
     *(abi.PERMIT, abi.PERMIT_BYTES),
 )
-"""Sentences of these functions end with the length of the signature, which was in the memory."""
+"""The functions whose revert data, for a reason of `PADDED`, ends with the length of the signature:
+it is what the compiler's memory held there."""
 AT_ONCE = {
     *("Pausable: paused", "FiatTokenV2: permit is expired", "FiatToken: caller is not a minter"),
     *(f"token/{who}-not-blacklisted" for who in ("minter", "spender", "payer")),
 }
-"""Refusals before anything was read twice or written."""
+"""The refusals before the call writes anything or reads a slot twice: their gas never varies."""
 
 
 class Token:
@@ -297,13 +299,15 @@ class Frame(msgspec.Struct, gc=False):
         self.refuse(reason, rule.clause if rule.clause.endswith("blacklisted") else reason)
 
     def refuse_signature(self, case: Spend, reason: str) -> NoReturn:
-        """Raise `Reverted` after the signature was looked at; one of a wrong form costs less."""
-        is_asked = not reason.startswith("ECRecover: invalid signature ")
-        self.proved(case.authorization.from_, case.signature if is_asked else b"")
+        """Raise `Reverted` after the signature was checked; a malformed one is never recovered, and
+        costs less.
+        """
+        is_recovered = not reason.startswith("ECRecover: invalid signature ")
+        self.proved(case.authorization.from_, case.signature if is_recovered else b"")
         self.refuse(reason)
 
     def refuse(self, reason: str, row: str | None = None) -> NoReturn:
-        """Raise `Reverted`; `row` names the gas of it, where the reason does not."""
+        """Raise `Reverted`; `row` is the row of gas costs, where the reason is not its name."""
         self.broken = reason if row is None else row
         leaves_its_length = reason in PADDED and self.call.data[:4] in SIGNED
         raise Reverted(reason, 65 if leaves_its_length else 0)
@@ -318,12 +322,12 @@ class Frame(msgspec.Struct, gc=False):
         self.need(not self.state.switches.get("paused"), "Pausable: paused")
 
     def need_free(self, **accounts: Address) -> None:
-        """Raise `Reverted` for the first of these accounts that is blacklisted; the names say what
-        they are in the call.
+        """Raise `Reverted` for the first of these accounts that is blacklisted; the keywords are
+        their roles in the call, such as `payer`.
         """
-        for who, account in accounts.items():
+        for role, account in accounts.items():
             if self.state.blacklisted.get(account):
-                row = f"token/{who}-not-blacklisted"
+                row = f"token/{role}-not-blacklisted"
                 self.refuse("Blacklistable: account is blacklisted", row)
 
     def require_role(self, role: str, refusal: str) -> None:
@@ -336,7 +340,7 @@ class Frame(msgspec.Struct, gc=False):
         return self.token.prices.least(self.call.data, self.gas_used, self.last)
 
     def refused(self, reason: str, left: int) -> tuple[str, int]:
-        """Return why the call was refused, and its gas until then, with so much left for it."""
+        """Return why a call was refused and its gas; "out of gas" if more than is `left`."""
         prices, data = self.token.prices, self.call.data
         cost = prices.refused(data, self.broken, reason)
         if self.broken in AT_ONCE:
@@ -363,7 +367,7 @@ class Frame(msgspec.Struct, gc=False):
         """Charge what a valid signature costs more or less than the one in the table.
 
         Circle's code compares `v` with 27 first. A payer that sends its own transaction is an
-        account that the transaction has touched, and so is the zero address, which mines.
+        account that the transaction has touched already, and so is the zero address, the coinbase.
         """
         prices, code = self.token.prices, self.state.codes.get(payer)
         if code is not None:
@@ -408,6 +412,6 @@ class Frame(msgspec.Struct, gc=False):
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
     def use(self, event: bytes, authorizer: Address, nonce: bytes) -> None:
-        """Mark a nonce as used or cancelled, as the event says, permanently (5/nonce-once)."""
+        """Mark a nonce as used for ever (5/nonce-once); emit its use or its cancellation."""
         self.state.put(self.state.authorizations, (authorizer, nonce), True)
         self.emit(event, authorizer, nonce)

@@ -6,8 +6,8 @@ it is accepted, and when it is refused for each reason. The ledger adds what dep
 slots that are new, emptied or touched before, and accounts that the transaction has touched. A
 refusal without a row is charged as a payment refused for the same reason, else for its signature.
 
-What a node charges otherwise, as the ledger runs no code (`tests/evm/test_gas.py` has the rows
-of signatures and of delegations):
+Where a node charges more or less, because the ledger runs no code (`tests/evm/test_gas.py` tests
+the rows of signatures and of delegations):
 
 | call | difference |
 |---|---|
@@ -36,15 +36,15 @@ CALLDATA_ZERO = 4
 CALLDATA_NONZERO = 16
 """EIP-2028's prices of one byte."""
 KNOWN_ACCOUNT = 2_500
-"""EIP-2929: by how much it is cheaper to look at an account that the transaction has touched."""
+"""EIP-2929: the discount for an account that the transaction has touched already."""
 KNOWN_SLOT = 2_000
-"""EIP-2929: by how much it is cheaper to read a slot once more."""
+"""EIP-2929: the discount for a slot that the transaction has read already."""
 CLEARED, RESTORED = 4_800, 2_800
 """EIP-3529: what is refunded for an emptied slot, and for one that is as it was again."""
 REFUND_QUOTIENT = 5
 """EIP-3529: at most this part of the gas is refunded."""
 COPIED_WORD = 6
-"""What it costs to copy a word to new memory."""
+"""The gas of copying a word to new memory."""
 SENTRY = 2_301
 """EIP-2200: a write needs this much gas to be left, however little it costs."""
 FLOOR_ZERO = 10
@@ -57,7 +57,7 @@ DELEGATION, DELEGATION_OF_KNOWN = 25_000, 12_500
 GIVING_UP = 39
 """What the proxy uses to pass on that the code behind it ran out of gas."""
 LENT = 64
-"""EIP-150: a call can use all gas but one part of so many."""
+"""EIP-150: a call can use all gas but one part of 64."""
 SHORT, WITH_VALUE, NOT_SIGNED = "arguments cut off", "with value", "FiatTokenV2: invalid signature"
 
 
@@ -75,28 +75,33 @@ class Function(msgspec.Struct, frozen=True):
     accepted: int = 0
     """All of it, refunds not counted."""
     before: int = 0
-    """Of that, what the proxy uses up to the call of the code behind it."""
+    """The part of `accepted` that the proxy uses before it calls the code behind it."""
     after: int = 0
-    """Of that, what the proxy uses when the code behind it has returned."""
+    """The part of `accepted` that the proxy uses after the code behind it has returned."""
     tail: int = 0
-    """Of that, the gas from the last write of storage on; 0 without a write. It is less if that
-    write is in a call further in, so that `least` still returns what such a call needs.
+    """The part of `accepted` from the last write of storage on; 0 if the function writes nothing.
+
+    A write needs `SENTRY` gas to be left, so the call needs more than it uses (see `least`). Of a
+    write in an inner call, which is lent only 63/64 of the gas, `measure.py` stores less.
     """
     refused: dict[str, int] = {}
+    """The gas of a refusal, by the name of its row."""
 
 
 NOTHING = Function()
 
 
 class GasTable(msgspec.Struct, frozen=True):
-    """The committed table; the last two by the first selector from which on they are so."""
+    """The committed table. The keys of `unknown` and `with_value` are selectors in ascending order:
+    a cost holds up to the next one, because the contract's dispatcher searches in halves.
+    """
 
     flows: dict[str, Measured]
     functions: dict[str, Function]
     unknown: dict[str, int]
-    """What a selector costs that no function has."""
+    """The gas of a call whose selector no function has."""
     with_value: dict[str, int]
-    """What any call costs that carries native money."""
+    """The gas of a call that carries native currency."""
 
 
 class Prices:
@@ -145,11 +150,11 @@ class Prices:
         return cost + copied(data, 3 + (len(reason) + 31) // 32 if reason else 0)
 
     def _lent(self, data: bytes) -> int:
-        """Return what the proxy uses until it calls the code behind it."""
+        """Return the gas that the proxy uses before it calls the code behind it."""
         return self._functions.get(data[:4], NOTHING).before + copied(data)
 
     def wasted(self, data: bytes, left: int) -> int:
-        """Return what a call uses that runs out of gas, but for what the proxy has kept."""
+        """Return the gas of a call that runs out of it: all but the rest of what the proxy kept."""
         kept = max(0, left - self._lent(data)) // LENT
         return left - max(0, kept - GIVING_UP)
 
@@ -174,7 +179,7 @@ class Prices:
 
 
 def _by_selector(costs: dict[str, int], data: bytes) -> int:
-    """Return what is so from the last selector on that is not above the call's own."""
+    """Return the cost of the last selector that is not above the call's own."""
     own = data[:4].hex() if len(data) >= 4 else ""
     return [*costs.values()][bisect([*costs], own) - 1]
 
@@ -223,5 +228,5 @@ def intrinsic_of(signed: SignedTransaction) -> int:
 
 
 def of_lists(addresses: int, slots: int, delegations: int) -> int:
-    """Return the gas of so many entries of a transaction's lists."""
+    """Return the gas of a transaction's lists, given the number of their entries."""
     return LISTED_ADDRESS * addresses + LISTED_SLOT * slots + DELEGATION * delegations

@@ -36,7 +36,7 @@ from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
 
 FIRST_WEI = 5_000 * 10**9
-"""The base fee of a chain whose file names none: Cronos's, and every network's in older files."""
+"""The base fee of a chain whose file holds none: Cronos's, as in every older file."""
 PENDING: Final = "pending"
 Which = int | Literal["pending"] | None
 """A state: after a block, after the one that would be mined now, or None for the newest block."""
@@ -70,7 +70,7 @@ class LedgerChain:
         self.token = network.asset
         self.owner = owner
         self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
-        """What the file says first; without `accounts` where they are the usual ones."""
+        """What the file begins with; without `accounts` if they are the usual ones."""
         self._has_history = has_history
         self._base_fee_wei, self._at_block_time = network.base_fee_wei, calls_at_block_time
         self._gas_price = gas_price or (lambda: network.base_fee_wei)
@@ -166,7 +166,8 @@ class LedgerChain:
         """
         await self._follow_gas_price()
         fee_wei = self.machine.base_fee_wei
-        admit(self.machine.state, self.chain_id, signed_of(raw), fee_wei)  # none refused is logged
+        # before `_apply`, so that no refused transaction gets into the file: anybody can send them
+        admit(self.machine.state, self.chain_id, signed_of(raw), fee_wei)
         tx_hash: Hash = await self._apply("raw", raw)
         return tx_hash
 
@@ -209,8 +210,9 @@ class LedgerChain:
         return word_at(self.after(block), self.machine.token, account, slot)
 
     def answered(self, tx: Transaction, receipt: TxReceipt) -> bytes:
-        """Return what a mined transaction answered, or the data that it reverted with; raises
-        `ChainError` if the state before it is not kept.
+        """Return the output of a mined transaction, or its revert data, by running it again.
+
+        Raises `ChainError` if the state before it is not kept.
         """
         try:
             output = self.machine.run_again(tx)
@@ -273,6 +275,11 @@ class LedgerChain:
         """Mine each transaction immediately (on), or only when `mine` is called (off)."""
         await self._apply("automine", on)
 
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that `revert` can go back to."""
+        return self.machine.snapshots
+
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         snapshot: int = await self._apply("snapshot")
@@ -321,9 +328,11 @@ class LedgerChain:
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
-        automine = self.machine.automine
-        self.machine.close()
-        self.machine = self._begin()
+        old, automine = self.machine, self.machine.automine
+        self.machine = (
+            self._begin()
+        )  # first: on a full disk the old chain goes on, with its archive
+        old.close()
         if not automine:
             await self._apply("automine", False)
         await self._notify()
@@ -397,7 +406,10 @@ class LedgerChain:
         return result
 
     async def _notify(self) -> None:
-        """Call the watchers, then resolve the waits for receipts."""
+        """Call the watchers, then resolve the waits for receipts.
+
+        In this order the journal has a block's events before a facilitator answers for its receipt.
+        """
         for watcher in self.watchers:
             await watcher()
         receipts = self.machine.state.receipts

@@ -71,8 +71,8 @@ def _faults(
     rival: Transaction | None,
     others: Collection[Transaction],
 ) -> Iterator[str]:
-    """Yield what is wrong with a transaction, and the numbers that geth names after it; `others`
-    of its sender wait already.
+    """Yield geth's errors for a transaction, in the order of its checks; `others` are the waiting
+    transactions of its sender.
     """
     sender, size = signed.sender, len(signed.raw)
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
@@ -122,10 +122,10 @@ def _cost(signed: SignedTransaction) -> int:
 
 
 def delegate(state: LedgerState, chain_id: int, signed: SignedTransaction) -> int:
-    """Do what the delegations of a transaction say, before it runs; return the gas to refund.
+    """Apply the delegations of a transaction before it runs; return the gas to refund (EIP-7702).
 
-    One that does not fit is passed over: of another chain, of nobody, with another nonce than its
-    account has now, or of a contract.
+    Skipped are those for another chain, with an invalid signature, with another nonce than the
+    account's, and of an account with other code.
     """
     refund = 0
     for each in signed.delegations:
@@ -147,7 +147,7 @@ def delegate(state: LedgerState, chain_id: int, signed: SignedTransaction) -> in
 
 
 NO_CODE = b"\xfe"
-"""The code of its contracts: not empty, and the INVALID opcode, as the ledger runs none."""
+"""The code that its contracts have, so that they are contracts: the INVALID opcode, never run."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 Place = tuple[int, Hash, int]
@@ -250,6 +250,11 @@ class Machine:
             self._take_out(tx)
         return bool(dropped)
 
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that no reorganisation has deleted."""
+        return self._snapshots.keys()
+
     def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         self._last_snapshot += 1
@@ -259,7 +264,7 @@ class Machine:
     def revert(self, snapshot: int) -> None:
         """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
         if snapshot not in self._snapshots:
-            known = ", ".join(map(str, self._snapshots)) or "none"
+            known = ", ".join(map(str, self.snapshots)) or "none"
             raise ChainError(f"no snapshot {snapshot}; there are: {known}")
         self._undo_to(self._snapshots[snapshot])
         self._snapshots = {k: v for k, v in self._snapshots.items() if k < snapshot}
@@ -306,7 +311,7 @@ class Machine:
         return [*self._in_order_of_arrival(), *self.state.queued.values()]
 
     def pending(self, at_s: int) -> LedgerState:
-        """Return the state after the block that would be mined now, which is not."""
+        """Return the state after the block that would be mined now, without mining it."""
         block, forced = self.pending_block(at_s), self.forced_reverts
         then = self.state.after(self.state.head)
         for index, tx_hash in enumerate(block.tx_hashes):
@@ -357,7 +362,7 @@ class Machine:
         assert tx.block_number is not None
         block, forced = self.state.blocks[tx.block_number], self.forced_reverts
         earlier = [self.transaction(tx_hash) for tx_hash in block.tx_hashes[: tx.index]]
-        self.forced_reverts = ForcedReverts()
+        self.forced_reverts = ForcedReverts()  # those of now are not of this transaction
         try:
             then = self.at(block.number - 1)
             for index, each in enumerate(filter(None, earlier)):
@@ -398,8 +403,10 @@ class Machine:
         return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
 
     def _enqueue(self, tx: Transaction) -> None:
-        """Put a transaction into the mempool, and after it what waited for its nonce. One without
-        a signature waits for none: the chain chose its nonce; what it follows was dropped since.
+        """Put a transaction into the mempool, and after it those that waited for its nonce.
+
+        A transaction without a signature never waits: the chain chose its nonce, so a gap before it
+        means that the ones before it were dropped.
         """
         state, sender = self.state, tx.call.sender
         state.put(state.transactions, tx.hash, tx)
@@ -485,8 +492,8 @@ class Machine:
         self._forget_old_marks(number)
 
     def _forget_old_marks(self, number: int) -> None:
-        """In batches, delete undo data that no reorg or snapshot can reach any more, and move the
-        transactions of those blocks to the archive.
+        """Delete undo data that no reorganisation or snapshot can reach any more, and move the
+        transactions of those blocks to the archive; once in 1024 blocks, as it reads all marks.
         """
         state = self.state
         if number % KEPT_BLOCKS or self._snapshots:

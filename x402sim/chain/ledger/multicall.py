@@ -22,7 +22,7 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 FAILED = "Multicall3: call failed"
 NO_TRANSACTIONS = "Multicall3: the ledger answers its calls, and takes no transactions of it"
 MAX_BYTES = 128 * 1024
-"""The largest calldata; as its parts may overlap, it can say much more than that."""
+"""The largest calldata. Its parts may overlap, so it can ask for far more than its own size."""
 OLDEST_HASH = 256
 """How many blocks back a contract can know a hash."""
 CALLS, CALLS3, RESULTS = "(address,bytes)[]", "(address,bool,bytes)[]", "(bool,bytes)[]"
@@ -36,7 +36,7 @@ class Multicall(msgspec.Struct, frozen=True):
     state: LedgerState
     now_s: int
     is_inner: bool = False
-    """Whether it calls itself, for a balance or the block, as it may once."""
+    """Whether Multicall3 was called by itself, as it may be once, for a balance or the block."""
 
     def answer(self, data: bytes) -> bytes:
         """Return what it answers; raises `Reverted`."""

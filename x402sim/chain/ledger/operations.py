@@ -1,10 +1,9 @@
-"""What can be done to a ledger, and its file: a log of operations by their names, each written
-before it runs, which survives a kill -9.
+"""The operations of a ledger, and the log of them in its file: a write-ahead log that survives a
+kill -9.
 
-A database that belongs to the chain holds records of its transactions. It stores the number of
-each operation, after the operation is logged and before anything else can learn of it. So a
-database never knows more than its chain's file, wherever the process is killed; if it does, the
-file is an older copy.
+The service's database holds records of the chain's transactions. It stores the number of each
+operation, after the operation is logged and before it runs. So the database never has a higher
+number than the file, wherever the process is killed. If it has, the file is an older copy.
 """
 
 import sqlite3
@@ -132,17 +131,17 @@ class OperationLog:
         row = _row(at_s, name, arguments)
         with _explained():
             logged = self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
-        self._tell(logged.lastrowid or 0)
+        self._number_in_database(logged.lastrowid or 0)
 
     def begin(self, at_s: int, *arguments: Any) -> None:
         """Replace all operations by a genesis, in one transaction; raises `ChainUnavailable`."""
         row = _row(at_s, "genesis", arguments)
-        number = max(self._last(), self._numbered_in_database()) + 1
+        number = max(self._last(), self._last_in_database()) + 1
         with _explained(), self._db:
             self._db.execute("BEGIN")
             self._db.execute("DELETE FROM operations")
             self._db.execute("INSERT INTO operations VALUES (?, ?)", (number, row))
-        self._tell(number)
+        self._number_in_database(number)
 
     def read(self) -> list[Operation]:
         """Return all operations; raises `ChainError` if the file is damaged."""
@@ -154,7 +153,7 @@ class OperationLog:
 
     def require_as_new_as_database(self) -> None:
         """Raise `ChainError` if the database holds operations that this file lacks."""
-        last, latest = self._last(), self._numbered_in_database()
+        last, latest = self._last(), self._last_in_database()
         if last < latest:
             raise ChainError(
                 f"the chain file is older than its database: it ends at operation {last}, and the "
@@ -172,16 +171,17 @@ class OperationLog:
         (number,) = self._db.execute("SELECT max(seq) FROM operations").fetchone()
         return number or 0
 
-    def _numbered_in_database(self) -> int:
+    def _last_in_database(self) -> int:
         if self._database is None:
             return 0
         (number,) = self._database.execute("SELECT max(operations) FROM chain").fetchone()
         return number or 0
 
-    def _tell(self, number: int) -> None:
-        """Tell the database of an operation, which is logged already. If the database is locked or
-        its disk is full, it learns of the next one: until then an older file may pass, and none is
-        refused wrongly.
+    def _number_in_database(self, number: int) -> None:
+        """Store the number of a logged operation in the database.
+
+        If the database is locked or its disk is full, the next operation stores its own. Until
+        then, an older file may be taken for the right one; no right one is refused.
         """
         if self._database is None:
             return
@@ -193,7 +193,7 @@ class OperationLog:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Turn an error of the file into the one that callers of a chain expect."""
+    """Raise an error of SQLite as the error of a chain."""
     try:
         yield
     except sqlite3.OperationalError as error:

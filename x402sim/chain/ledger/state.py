@@ -2,13 +2,13 @@
 Undoing to a mark serves reverted calls, reorganised blocks and snapshots alike. The token's supply
 is a running total of the writes of balances, so that nobody has to add them up.
 
-The undo log of old blocks is forgotten, and no reorganisation reaches them. But what a value was
-before each block that changed it is kept for ever: the state after any block can be read, at the
-cost of a binary search a value, and not of undoing what came since.
+The undo log of old blocks is deleted, so that no reorganisation reaches them. But each value keeps
+the blocks that changed it and what it was before: the state after any block can be read with a
+binary search a value, without undoing what came since.
 
-To save memory, a transaction goes into a temporary file with its receipt when no reorganisation can
-reach its block any more. An index finds logs by their topics without reading every block, as a node
-does. The caller filters again: a block that a reorganisation has replaced may still be in it.
+To save memory, a transaction and its receipt go to a temporary file when no reorganisation can
+reach their block any more. An index finds logs by their topics without reading every block, as a
+node does. The caller filters again: the index may still have a block that was replaced.
 """
 
 from array import array
@@ -29,14 +29,14 @@ K = TypeVar("K")
 V = TypeVar("V")
 _ABSENT: Any = object()
 _WIDTHS = (8, 16, 33)
-"""The bytes that an integer may take in a past: an amount of the token, of wei, any other."""
+"""The widths of integers in `Changes`, in bytes: enough for token amounts, for wei, for any."""
 
 
 class Changes:
     """The blocks that changed a value, ascending, and what it was before each.
 
-    The merchant of a million payments has a million: integers from 0, which nearly all values are,
-    take eight bytes each, or as many as the largest needs, and the number of a block four.
+    A merchant of a million payments has a million of them. So integers from 0, which nearly all
+    values are, take eight bytes each, or as many as the largest needs, and a block's number four.
     """
 
     __slots__ = ("_blocks", "_olds", "_width")
@@ -89,8 +89,8 @@ class Changes:
 
 
 Past: TypeAlias = int | Changes
-"""What a value was before: only the number of the block that changed it where it is one and the
-value was absent before, as of a nonce.
+"""The changes of a value. If one block has changed it, and it was absent before, as for each nonce,
+only the number of the block.
 """
 
 
@@ -118,7 +118,7 @@ class LedgerState:
         """How many permits of each owner were used."""
         self.switches: dict[str, bool] = {}
         self.roles: dict[str, Address] = {}
-        """Who may do what at the token, by the name of the function that tells it."""
+        """The account of each role of the token, by the name of its getter, such as "pauser"."""
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}
         """How many transactions of each account are mined."""
@@ -169,8 +169,9 @@ class LedgerState:
         return then
 
     def record(self) -> None:
-        """Record what each value was before the newest block changed it. What changes between two
-        blocks, such as a balance that is set, is the older one's.
+        """Record what each value was before the newest block changed it.
+
+        What changes between two blocks, such as a balance that is set, counts for the older one.
         """
         block = self.height
         changes = self._undo[self._recorded - self._forgotten :] if block >= 0 else ()
@@ -202,7 +203,7 @@ class LedgerState:
         return self._forgotten + len(self._undo)
 
     def undo(self, mark: int) -> None:
-        """Go back to a moment."""
+        """Undo every write since a mark."""
         recorded = self._undo[mark - self._forgotten : self._recorded - self._forgotten]
         for _ in range(self.mark() - mark):
             self._set(*self._undo.pop())
@@ -215,7 +216,7 @@ class LedgerState:
         self._recorded, self._supply_was = mark, self.supply
 
     def forget(self, mark: int) -> None:
-        """Give up going back further than a moment."""
+        """Delete the undo log before a mark: `undo` goes back no further."""
         del self._undo[: mark - self._forgotten]
         self._forgotten = mark
 
@@ -320,7 +321,7 @@ class Archive:
 
     def put(self, mined: Mined) -> None:
         """Store a transaction and its receipt; raises `OSError`."""
-        if not self._is_at_end:  # to seek there would write what is buffered, each time
+        if not self._is_at_end:  # a seek flushes the buffer: one for each put would be slow
             self._file.seek(self._end)
             self._is_at_end = True
         self._at[mined[1].tx_hash] = self._end
@@ -409,7 +410,7 @@ def _size(spans: list[Span]) -> int:
 
 
 def passes(log: Log, wanted: LogFilter) -> bool:
-    """Tell whether a log is one that is wanted, but for its block."""
+    """Return whether a log passes a filter, whatever its block."""
     if wanted.addresses and log.address not in wanted.addresses:
         return False
     if len(wanted.topics) > len(log.topics):

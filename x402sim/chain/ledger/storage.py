@@ -1,9 +1,8 @@
-"""Storage slots of FiatToken v2.2, for eth_getStorageAt and those who set them; and the overrides
-of `eth_call`: what a call finds instead of the state.
+"""The storage slots of FiatToken v2.2, read and set by JSON-RPC; and the overrides of `eth_call`.
 
-The ledger has no storage: a slot is looked up among those of all values that it has, so that a
-read costs as much as there are values. Slots that the ledger has nothing for are zero. Setting a
-slot sets the value that would be there, of an account that the ledger knows or the caller names.
+The ledger has values and no storage. To read a slot, it computes the slot of each value until one
+matches, so a read takes as long as there are values; an unknown slot is zero. Setting a slot sets
+the value that would be there, of an account that the ledger knows or the caller names.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,11 +1,11 @@
 """The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause, blacklist
 and roles, by selector.
 
-It lives behind a proxy: the code at another address, and the proxy's administrator. The ledger has
-one implementation: nobody upgrades it. Its administrator cannot use the token.
+It is behind a proxy, which has an administrator and the address of the implementation. The ledger
+has one implementation, which nobody upgrades. The administrator cannot use the token.
 
-The tables of `frame.py` decide when an authorization is refused; this file and `Frame` say when
-other calls are, and apply what is accepted. A reverted call changes no state.
+The tables of `frame.py` decide when an authorization is refused. This file and `Frame` check all
+other calls, and apply the accepted ones. A reverted call changes no state.
 Clauses: 5/nonce-once.
 """
 
@@ -29,14 +29,14 @@ from x402sim.protocol.money import MAX_UINT256
 
 PROXY_ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
 IMPLEMENTATION = Address(keccak256(b"\xd6\x94" + PROXY_ADMIN + b"\x01")[12:])
-"""Where the second contract is that the administrator has created."""
+"""The address of the second contract that the administrator creates (CREATE, nonce 1)."""
 PROXY_SLOTS = {
     keccak256(b"org.zeppelinos.proxy.implementation"): abi.word(IMPLEMENTATION),
     keccak256(b"org.zeppelinos.proxy.admin"): abi.word(PROXY_ADMIN),
 }
-"""Where the proxy keeps them, in the token's own storage."""
+"""The proxy's own slots, in the token's storage."""
 PROXY_FUNCTIONS = tuple(map(abi.selector, ("implementation()", "admin()")))
-"""The functions that the proxy itself answers, whoever asks."""
+"""The functions that the proxy itself answers, to its administrator, too."""
 NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"
 
 
@@ -44,16 +44,16 @@ NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"
 
 Run = Callable[[Frame, Arguments], bytes]
 FIRST_ROLES = ("owner", "pauser", "blacklister", "masterMinter")
-"""What the token's owner is at first; nobody is its rescuer."""
+"""The roles that the token's owner has at first; nobody is the rescuer."""
 
 
-def teller(name: str) -> Run:
-    """Return the function that tells who has a role: one word."""
+def role_getter(name: str) -> Run:
+    """Return the function that returns the account of a role, as one word."""
     return lambda frame, _: frame.state.roles.get(name, ZERO_ADDRESS)
 
 
-def _giver(name: str, refusal: str, event: str) -> Run:
-    """Return the function by which the owner gives a role to somebody."""
+def _role_setter(name: str, refusal: str, event: str) -> Run:
+    """Return the function by which the owner gives a role to an account."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         account = arguments.address(0)
@@ -73,7 +73,7 @@ def _giver(name: str, refusal: str, event: str) -> Run:
 
 
 def _rescue(frame: Frame, arguments: Arguments) -> bytes:
-    """The rescuer moves what the token itself has of some token."""
+    """Let the rescuer move tokens that were sent to the token's own address."""
     token, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
     frame.require_role("rescuer", "Rescuable: caller is not the rescuer")
     if token not in frame.state.codes:
@@ -89,7 +89,10 @@ def _rescue(frame: Frame, arguments: Arguments) -> bytes:
 
 
 def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
-    """Return an initializer, which refuses, as it ran before; `texts` are of any length."""
+    """Return an initializer that refuses: it ran when the token was deployed.
+
+    It still decodes its arguments, `words` of them, those in `texts` of any length.
+    """
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         arguments.bytes32(words - 1)
@@ -110,15 +113,17 @@ _INITIALIZERS = {
 }
 ROLE_FUNCTIONS: dict[bytes, Run] = {
     **{abi.selector(signature): run for signature, run in _INITIALIZERS.items()},
-    abi.TRANSFER_OWNERSHIP: _giver("owner", "Ownable: new owner", ""),
-    abi.UPDATE_PAUSER: _giver("pauser", "Pausable: new pauser", "PauserChanged(address)"),
-    abi.UPDATE_BLACKLISTER: _giver(
+    abi.TRANSFER_OWNERSHIP: _role_setter("owner", "Ownable: new owner", ""),
+    abi.UPDATE_PAUSER: _role_setter("pauser", "Pausable: new pauser", "PauserChanged(address)"),
+    abi.UPDATE_BLACKLISTER: _role_setter(
         "blacklister", "Blacklistable: new blacklister", "BlacklisterChanged(address)"
     ),
-    abi.UPDATE_MASTER_MINTER: _giver(
+    abi.UPDATE_MASTER_MINTER: _role_setter(
         "masterMinter", "FiatToken: new masterMinter", "MasterMinterChanged(address)"
     ),
-    abi.UPDATE_RESCUER: _giver("rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"),
+    abi.UPDATE_RESCUER: _role_setter(
+        "rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"
+    ),
     abi.RESCUE: _rescue,
 }
 """The functions of the roles, by selector."""
@@ -333,7 +338,7 @@ def _blacklist(on: bool) -> Run:
 
 
 VIEWS: dict[str, Callable[[Frame, Arguments], int | bytes]] = {
-    **{f"{role}()": teller(role) for role in (*FIRST_ROLES, "rescuer")},
+    **{f"{role}()": role_getter(role) for role in (*FIRST_ROLES, "rescuer")},
     "decimals()": lambda f, _: f.token.network.decimals,
     "totalSupply()": lambda f, _: f.state.supply,
     "paused()": lambda f, _: int(f.state.switches.get("paused", False)),

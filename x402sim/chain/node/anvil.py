@@ -1,6 +1,7 @@
-"""Finds, starts, asks and stops anvil, Foundry's test node. The program is searched in
-X402SIM_ANVIL, on PATH, and in the npm package @foundry-rs/anvil. The node is killed when this
-process ends.
+"""Finds, starts and stops anvil, Foundry's test node.
+
+The program is searched in X402SIM_ANVIL, on PATH, and in the npm package @foundry-rs/anvil. The
+node is killed when this process ends.
 """
 
 import os
@@ -24,8 +25,8 @@ HARDFORK = "prague"
 BLOCK_GAS_LIMIT = 10**12
 """High enough for every waiting transaction to fit into one block."""
 BASE_FEE_WEI = 10**9
-"""The first base fee, or the network's if that is less; it sinks, as blocks are nearly empty.
-Libraries take a base fee of 0 for a chain without fees of EIP-1559."""
+"""The base fee of block 0, or the network's if that is less; it falls, as blocks are nearly empty.
+It is not 0, which libraries take for a chain without the fees of EIP-1559."""
 PORT_TRIES = 3
 START_TIMEOUT_S = 20
 TIMEOUT_S = 60
@@ -52,7 +53,7 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
 
 
 class AnvilNode:
-    """A running anvil on a free port of this machine: `url` is its JSON-RPC address, `rpc` asks it.
+    """A running anvil on a free port of this machine: `url` is its JSON-RPC, `rpc` a client of it.
 
     Another test node is a class like this one; `controls` uses the methods that only anvil has.
     """

@@ -1,4 +1,4 @@
-"""A JSON-RPC node as its clients see it, however they reach it."""
+"""The interface of a JSON-RPC node, over any transport; its results and errors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from x402sim.chain.base import ChainError, ChainUnavailable, Reverted
 from x402sim.protocol.rpc_values import Json, read_bytes, shown
 
 T = TypeVar("T")
-Question = tuple[Any, ...]
+RpcCall = tuple[Any, ...]
 """A JSON-RPC method and its parameters."""
 
 
@@ -24,14 +24,14 @@ class AnyNode(ABC):
     """
 
     name: str
-    """What it is called in errors."""
+    """The node's name in errors."""
 
     @abstractmethod
     async def ask(self, method: str, *parameters: Any) -> Any:
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
 
     @abstractmethod
-    async def ask_all(self, *questions: Question) -> list[Any]:
+    async def ask_all(self, *calls: RpcCall) -> list[Any]:
         """Return the results of several methods, all of the same node; raises as `ask`."""
 
     @abstractmethod
@@ -44,9 +44,9 @@ class AnyNode(ABC):
 
     async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
         """Return a method's result, parsed by `into`; raises `ChainError` if that fails."""
-        return self.understand(into, method, await self.ask(method, *parameters))
+        return self.parse(into, method, await self.ask(method, *parameters))
 
-    def understand(self, into: Callable[[Any], T], method: str, answer: Any) -> T:
+    def parse(self, into: Callable[[Any], T], method: str, answer: Any) -> T:
         """Return a result, parsed by `into`; raises `ChainError` if that fails."""
         try:
             return into(answer)

@@ -1,5 +1,7 @@
-"""Control over a test node: mining at the world's time, snapshots and reorganisations. The node
-forgets transactions that these remove, so that they are sent again, with the same hash.
+"""Control over a test node: mining at the world's time, snapshots and reorganisations.
+
+The node forgets the transactions that a revert or a reorganisation removes. So they are read
+before, and sent again with the same hash.
 """
 
 import asyncio
@@ -62,7 +64,7 @@ class Controls:
 
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
-        """Do in a `with` block what takes several requests, one such operation after the other."""
+        """Run an operation of several requests in a `with` block, one operation at a time."""
         async with self._turn:
             yield
         await self._notify()
@@ -80,6 +82,11 @@ class Controls:
         async with self.operation():
             self.automine = on
             await self.resume()
+
+    @property
+    def snapshots(self) -> Collection[int]:
+        """The ids of the snapshots that `revert` can go back to."""
+        return self._snapshots.keys()
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""

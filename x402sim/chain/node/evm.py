@@ -12,7 +12,7 @@ from web3 import HTTPProvider
 from web3.types import RPCEndpoint
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.node.any_node import AnyNode, NodeGone, Question, result_of
+from x402sim.chain.node.any_node import AnyNode, NodeGone, RpcCall, result_of
 from x402sim.protocol.rpc_values import shown
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class JsonRpcNode(AnyNode):
     def __init__(self, url: str, *, timeout_s: float = 20, parallel: int = 8) -> None:
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        """The node without path and password, which are often secret."""
+        """The URL without path and password, which are often secret."""
         self._url, self._session = url, requests.Session()
         self._session.trust_env = parts.hostname not in ("127.0.0.1", "localhost")  # no proxy
         self._provider = HTTPProvider(
@@ -42,12 +42,12 @@ class JsonRpcNode(AnyNode):
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
         return await self._in_thread(self.ask_now, method, *parameters)
 
-    async def ask_all(self, *questions: Question) -> list[Any]:
+    async def ask_all(self, *calls: RpcCall) -> list[Any]:
         """Return the results of several methods, sent in one batch; raises as `ask`.
 
         Behind a load balancer, one of its nodes answers all of them.
         """
-        batch = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
+        batch = [(RPCEndpoint(method), parameters) for method, *parameters in calls]
         send = partial(self._provider.make_batch_request, batch)
         answers = await self._in_thread(self._send, "a batch", send)
         if not isinstance(answers, list):

@@ -1,12 +1,12 @@
-"""A token on any JSON-RPC node: what it tells, what is sent, and the wait for a transaction.
+"""A chain on any JSON-RPC node: reads the token, signs and sends transactions, waits for receipts.
 
 Every wait has a limit. If the node did not answer when a transaction was sent, it may be mined or
 not: `wait` returns the receipt, or raises `TimeoutError` (not known yet) or `ChainError` (it can
 never be mined).
 
-A node mines nothing behind a gap in an account's nonces, so each nonce is used once and a
-transaction that the node drops is sent again. A send without an answer counts as sent, as it may
-have arrived; the wait for its receipt decides.
+A node mines nothing behind a gap in an account's nonces. So each nonce is used once, and a
+transaction that the node drops is sent again. A send without an answer counts as sent, because it
+may have arrived; the wait for its receipt decides.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
-from x402sim.chain.node.any_node import AnyNode, NodeGone, Question, result_of
+from x402sim.chain.node.any_node import AnyNode, NodeGone, RpcCall, result_of
 from x402sim.clock import Clock
 from x402sim.http.exchange import Headers, Request, Transport, Url, within
 from x402sim.protocol import abi
@@ -64,14 +64,15 @@ class _Sent:
     sender: Address
     nonce: int
     raw: str
-    seen_replaced: int = 0
+    replaced_answers: int = 0
+    """How often in a row the node has reported it as replaced."""
 
 
 class Sender:
     """The accounts whose keys we have, on one node, or on several at one address, which may lag.
 
-    Of one that `may_lag` the nonces are remembered; any other counts them itself, also when it is
-    set back.
+    If a node `may_lag`, the nonces are remembered here. Otherwise the node counts them, also after
+    a reorganisation or a reset.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Sender:
                 place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
                 signed = Account.sign_transaction({**request, **place}, self.keys[sender])
                 tx_hash, raw = Hash(bytes(signed.hash)), to_hex(signed.raw_transaction)
-                accepted = await self._offer(raw)
+                accepted = await self._submit(raw)
                 self._nonces[sender] = nonce + 1
                 if accepted:
                     self.sent[tx_hash] = _Sent(sender, nonce, raw)
@@ -118,15 +119,16 @@ class Sender:
         missing = [s for s in self.sent.values() if s.sender == sender and s.nonce >= known]
         for sent in missing:
             with suppress(ChainError):
-                await self._offer(sent.raw)
+                await self._submit(sent.raw)
         if not self._may_lag:
             return await self._count(sender, "pending") if missing else known
         return max(known, self._nonces.get(sender, 0))
 
-    async def _offer(self, raw: str) -> bool:
-        """Send a signed transaction to the node; False if its nonce is used already. A send
-        without an answer counts as accepted: it may have arrived, and `see_to` repeats it if not.
-        Raises `ChainError`.
+    async def _submit(self, raw: str) -> bool:
+        """Send a signed transaction to the node; False if its nonce is used already.
+
+        A send without an answer counts as accepted: it may have arrived, and if not,
+        `resend_if_dropped` repeats it. Raises `ChainError`.
         """
         try:
             await self._node.ask("eth_sendRawTransaction", raw)
@@ -143,31 +145,33 @@ class Sender:
         return True
 
     async def _has(self, raw: str) -> bool:
-        """Ask whether the node knows a transaction all the same: behind one address it may have
-        been passed on, and then something failed.
+        """Return whether the node knows a transaction that it has refused.
+
+        A load balancer may have passed it on to one node, and then have got an error from another.
         """
         with suppress(ChainError):
             tx_hash = to_hex(keccak256(bytes.fromhex(raw.removeprefix("0x"))))
             return await self._node.ask("eth_getTransactionByHash", tx_hash) is not None
         return False
 
-    async def see_to(self, tx_hash: Hash) -> None:
-        """Send an unmined transaction again, if the node has dropped it. Raises `Replaced` if it
-        was replaced, and `ChainError`. One answer does not prove that, as one address often serves
-        several nodes, and one may lag.
+    async def resend_if_dropped(self, tx_hash: Hash) -> None:
+        """Send an unmined transaction again, if the node has dropped it.
+
+        Raises `Replaced` if it was replaced, and `ChainError`. `REPLACED_AFTER` answers in a row
+        prove that, and not one: a load balancer may reach a node that lags.
         """
         sent = self.sent.get(tx_hash)
         if sent is None:
             return
         if await self._node.ask("eth_getTransactionByHash", to_hex(tx_hash)):
-            sent.seen_replaced = 0
+            sent.replaced_answers = 0
         elif await self._count(sent.sender, "latest") > sent.nonce:
-            sent.seen_replaced += 1
+            sent.replaced_answers += 1
         else:
-            sent.seen_replaced = 0
+            sent.replaced_answers = 0
             with suppress(ChainError):
-                await self._offer(sent.raw)
-        if sent.seen_replaced >= REPLACED_AFTER:
+                await self._submit(sent.raw)
+        if sent.replaced_answers >= REPLACED_AFTER:
             who = f"nonce {sent.nonce} of {checksum(sent.sender)}"
             raise Replaced(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
 
@@ -230,13 +234,13 @@ class EvmChain:
         )
         if found is None or tx is None:
             return None
-        read = self.node.understand(objects.transaction, "eth_getTransactionByHash", tx)
-        status = self.node.understand(
+        read = self.node.parse(objects.transaction, "eth_getTransactionByHash", tx)
+        status = self.node.parse(
             lambda given: given.get("status"), "eth_getTransactionReceipt", found
         )
         reason = None if status == "0x1" else await self._revert_reason(read)
         into = partial(objects.receipt, call=read.call, revert_reason=reason)
-        return self.node.understand(into, "eth_getTransactionReceipt", found)
+        return self.node.parse(into, "eth_getTransactionReceipt", found)
 
     async def _revert_reason(self, tx: Transaction) -> str:
         """Return why a mined transaction failed, by a trace or a call on the block before."""
@@ -322,15 +326,15 @@ class EvmChain:
         return receipt
 
     async def _find_receipt(self, tx_hash: Hash) -> TxReceipt | None:
-        """Return the receipt; None if there is none yet, or the node does not tell.
+        """Return the receipt; None if there is none yet, or the node answers with an error.
 
-        Whatever it says instead, such as that it is asked too often, the transaction was sent: only
-        one that is replaced can never be mined. Raises `Replaced`.
+        No error, such as that of a rate limit, means that the transaction failed: it was sent, and
+        only one that is replaced can never be mined. Raises `Replaced`.
         """
         try:
             receipt = await self.receipt(tx_hash)
             if receipt is None:
-                await self._sender.see_to(tx_hash)
+                await self._sender.resend_if_dropped(tx_hash)
         except Replaced:
             raise
         except ChainError:
@@ -377,17 +381,17 @@ def _error(trace: Json) -> str:
     return _error(calls[-1]) if calls else ""
 
 
-# --- at the other end of a link ---------------------------------------------------------
+# --- over a link --------------------------------------------------------------------------
 
 TIMEOUT_S = 10.0
 """Seconds that it waits for an answer, as viem does."""
 LINK_POLL_S = 2.0
-"""Seconds between two looks for a receipt: in the usual time of a block there is one."""
+"""Seconds between two polls for a receipt: one poll in the usual time of a block."""
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 
 
 class LinkedNode(AnyNode):
-    """A node that is asked over a transport."""
+    """A node behind a transport of a world, such as a link that faults strike."""
 
     def __init__(self, to: Transport, url: str) -> None:
         self.name, self._to, self._url = url, to, Url.of(httpx.URL(url))
@@ -403,9 +407,9 @@ class LinkedNode(AnyNode):
             raise NodeGone(f"{self.name} answered {method} with {text}") from None
         return result_of(answer)
 
-    async def ask_all(self, *questions: Question) -> list[Any]:
+    async def ask_all(self, *calls: RpcCall) -> list[Any]:
         """Return the results of several methods, one request each: there is one node only."""
-        return [await self.ask(*question) for question in questions]
+        return [await self.ask(*call) for call in calls]
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
@@ -434,7 +438,7 @@ class LinkedChain(EvmChain):
         self._sender = Sender(node, network.chain_id, [key], may_lag=False)
 
     def has_sent(self, tx_hash: Hash) -> bool:
-        """Tell whether a transaction is one of ours that is not known to be mined."""
+        """Return whether a transaction is one of ours that is not known to be mined."""
         return tx_hash in self._sender.sent
 
     async def _pause(self) -> None:

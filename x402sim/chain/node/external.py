@@ -1,6 +1,6 @@
 """A chain on an existing node, with our keys and no control over blocks or history.
 
-The token's contract says its name, version and decimals. Its EIP-712 domain must be the one
+Name, version and decimals are read from the token's contract. Its EIP-712 domain must be the one
 computed from them, or no signature would be valid.
 """
 
@@ -50,9 +50,9 @@ class ExternalChain(EvmChain):
         """Return the chain behind a URL, with the network's token on it. The first of the keys is
         that of the account that pays for gas.
 
-        With `deploy`, the first key deploys and owns a new token first. With `read`, the token is
-        what its contract says, else it must be what the network says. `chain.network` has the
-        token. Raises `ChainError` and `TimeoutError`.
+        With `deploy`, the first key deploys and owns a new token first. With `read`, the network's
+        token becomes that of the contract; without, the contract must match the network.
+        `chain.network` has the token. Raises `ChainError` and `TimeoutError`.
         """
         chain = cls(JsonRpcNode(url), network, clock, keys)
         try:
@@ -134,8 +134,8 @@ class ExternalChain(EvmChain):
     async def call(self, call: Call) -> bytes:
         """Run a call and discard its effects; raises `Reverted`.
 
-        What would change the token is tried in the block that is mined next, as the newest block's
-        time may be long ago; a node without a pending block tries it in the newest.
+        A call that would change the token runs in the pending block, because the newest block's
+        time may be long ago; on a node without a pending block it runs in the newest.
         """
         if call.data[:4] in abi.NAMES:
             with suppress(ChainError):
@@ -153,7 +153,7 @@ class ExternalChain(EvmChain):
         return receipt
 
 
-# --- what its token says ----------------------------------------------------------------
+# --- the token, as its contract describes it --------------------------------------------
 
 MOST_DECIMALS = 36
 """As in a file of networks."""
@@ -193,7 +193,7 @@ async def described(chain: Chain, where: str, network: Network, *, read: bool) -
 
 
 async def _check_domain(chain: Chain, network: Network) -> None:
-    """Raise `ChainError` for another EIP-712 domain; a token need not tell its own."""
+    """Raise `ChainError` for another EIP-712 domain; a token need not have DOMAIN_SEPARATOR()."""
     actual = await _answer(chain, abi.DOMAIN_SEPARATOR)
     wanted = separator(network.domain)
     if actual is not None and actual != wanted:

@@ -1,7 +1,7 @@
-"""A chain on a test node of the world's own, with full control over it.
+"""A chain on a test node that the world has started, with full control over it.
 
-It begins as a ledger does: block 0 holds the token and the balances. Each block has the time of
-the world's clock, and the node sends for any account without its key.
+As on the ledger, block 0 holds the token and the balances, and each block has the time of the
+world's clock. The node sends transactions of any account without its key.
 """
 
 import asyncio

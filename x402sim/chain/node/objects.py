@@ -1,4 +1,5 @@
-"""Parses a node's JSON-RPC objects, and writes calls and filters for it; all pure.
+"""Parses the JSON-RPC objects of a node, and writes calls and filters for it; all pure.
+
 `rpc/jsonrpc.py` is the other direction: it writes our own chain as JSON-RPC objects.
 """
 

@@ -40,7 +40,7 @@ def _named(module: ModuleType) -> dict[str, Method]:
 
 
 READS = _named(reading)
-"""The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
+"""The methods that neither send nor sign; a proxy to a node offers these to every caller."""
 METHODS = {**READS, **_named(sending)}
 """The methods by name: the functions that are named as they are."""
 MEANINGS = {
@@ -100,14 +100,14 @@ WITHOUT_EVM = {
     "eth_getProof": "a proof of a state in a trie",
     "eth_simulateV1": "several calls of several blocks, with any code",
 }
-"""The methods that are refused by name, and what would be needed; a proxy to a node has them."""
+"""The methods that are refused by name, and what each would need; a proxy to a node has them."""
 LATE = "the transaction is in the mempool and was not mined in time"
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000
-"""The answers of a batch are cut off after so many bytes, as geth does."""
+"""After so many bytes of answers the rest of a batch gets errors, as on geth."""
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
 DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
-"""How the names of methods begin that test nodes have for their developers."""
+"""The prefixes of the methods by which developers control a test node."""
 REFUSED, TOO_LARGE, REVERTED, NOT_MINED = -32000, -32003, 3, 4
 
 
@@ -150,7 +150,7 @@ def _counts(method: Method) -> range:
 
 
 class _Unknown(Exception):
-    """There is no such method."""
+    """No method has this name."""
 
 
 def _begun(context: RpcContext, name: str, params: Any) -> Awaitable[Any]:
@@ -182,22 +182,22 @@ def _id_of(request: Any) -> Any:
 
 async def _answer_one(context: RpcContext, request: Any) -> Json | None:
     """Return the answer to one request; None for a notification."""
-    seen_id = _id_of(request)
+    request_id = _id_of(request)
     if problem := why_invalid(request):
-        return error(seen_id, INVALID_REQUEST, problem)
+        return error(request_id, INVALID_REQUEST, problem)
     try:
-        reply = result(seen_id, await _begun(context, request["method"], request.get("params")))
+        reply = result(request_id, await _begun(context, request["method"], request.get("params")))
     except _Unknown as unknown:
-        reply = error(seen_id, UNKNOWN_METHOD, str(unknown))
+        reply = error(request_id, UNKNOWN_METHOD, str(unknown))
     except BadParams as wrong:
-        reply = error(seen_id, BAD_PARAMS, str(wrong))
+        reply = error(request_id, BAD_PARAMS, str(wrong))
     except sending.NotMined as late:
-        reply = error(seen_id, NOT_MINED, LATE, str(late))
+        reply = error(request_id, NOT_MINED, LATE, str(late))
     except ChainError as refused:
-        reply = error(seen_id, REFUSED, str(refused))
+        reply = error(request_id, REFUSED, str(refused))
     except Reverted as reverted:
         text = ": ".join(filter(None, ("execution reverted", str(reverted))))
-        reply = error(seen_id, REVERTED, text, to_hex(reverts.data_of(reverted)))
+        reply = error(request_id, REVERTED, text, to_hex(reverts.data_of(reverted)))
     return reply if "id" in request else None
 
 

@@ -1,7 +1,6 @@
-"""JSON-RPC 2.0: the envelopes of answers, the parameters that name blocks, calls and logs, and the
-chain as Ethereum's objects.
+"""JSON-RPC 2.0: envelopes, parameters of blocks, calls and logs, and the chain's objects.
 
-Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
+Fields of Ethereum's objects that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""A proxy to a node's own JSON-RPC. Requests and answers pass unchanged. Callers with read access
-may call the methods of `OFFERED`, and send what is signed; all others, some of which control a test
-node, need control of the world.
+"""A proxy to a node's own JSON-RPC, which passes requests and answers unchanged.
+
+Every caller may use the methods of `OFFERED`, and send signed transactions. All other methods need
+control of the world, because some of them control a test node.
 """
 
 from typing import Any
@@ -21,16 +22,16 @@ from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, read_hash, read_object, read_text, shown
 
 OFFERED = sorted((*app.READS, *app.WITHOUT_EVM))
-"""What anybody may read, if the node has it."""
+"""The methods that every caller may use, if the node has them."""
 SENDS = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
-"""What anybody may send: its sender has signed it, and pays for it."""
+"""The methods that every caller may send with: the transaction's sender has signed it, and pays."""
 SUBSCRIBE = ("eth_subscribe", "eth_unsubscribe")
 FILTERS = {
     "newHeads": "eth_newBlockFilter",
     "logs": "eth_newFilter",
     "newPendingTransactions": "eth_newPendingTransactionFilter",
 }
-"""The filter of a node that tells what a subscription does."""
+"""The filter that a node offers over HTTP, by the subscription that it replaces."""
 
 
 def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
@@ -79,7 +80,10 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
 
 
 async def _sent(chain: EvmChain, request: Json) -> bytes | Json:
-    """Send, and answer with the receipt: few nodes can, and one that waits answers nobody else."""
+    """Send a transaction, wait for its receipt here, and answer with it.
+
+    Few nodes have this method, and one that waits may answer no other request.
+    """
     number = request.get("id")
     try:
         raw, *wait = request.get("params") or [None]
@@ -112,7 +116,7 @@ async def _subscribed(subscriptions: Subscriptions, request: Json) -> Json:
 
 
 def _filters(chain: EvmChain) -> Make:
-    """Return what makes subscriptions by filters of the node: any node has them, at its HTTP."""
+    """Return what makes subscriptions by polling filters, which any node offers over HTTP."""
 
     async def make(kind: Any, wanted: Any) -> News:
         of = [read_object(wanted or {}, "a filter")] if kind == "logs" else []

@@ -1,11 +1,10 @@
-"""The methods that read: the chain, its fees, accounts, blocks, transactions and logs, calls, the
-mempool and traces; and what every method gets, the `RpcContext`.
+"""The JSON-RPC methods that read: chain, fees, accounts, blocks, transactions, logs, calls, mempool
+and traces; and the `RpcContext`, which every method gets.
 
-A function has the name of its method. Tips are what was bid above the base fee. The chain has the
-states of its newest blocks: a request for an older one is an error. Of the mempool, `pending` are
-the transactions that the next block takes, and `queued` those behind a gap in the nonces of their
-sender. A trace is the call from outside, as geth's callTracer tells it: the calls within it are
-those of code, which the ledger does not run.
+A function has the name of its method. A tip is what was bid above the base fee. Of the mempool,
+`pending` are the transactions that the next block takes, and `queued` those behind a gap in the
+nonces of their sender. A trace is geth's callTracer's, but for the inner calls: they are made by
+code, which the ledger does not run.
 """
 
 from bisect import bisect_left
@@ -40,7 +39,7 @@ from x402sim.protocol.rpc_values import (
 from x402sim.version import VERSION
 
 DEVELOP = "x402sim.develop"
-"""The key in the scope of a request that may control the world: how to, a `Develop`."""
+"""The key in the ASGI scope of a request that may control the world; its value is a `Develop`."""
 Develop = Callable[["RpcContext", str, list[Any]], Awaitable[Any]]
 
 
@@ -52,9 +51,9 @@ class RpcContext(msgspec.Struct, frozen=True):
     unlocked: bool
     filters: Filters = msgspec.field(default_factory=Filters)
     impersonated: set[Address] = msgspec.field(default_factory=set)
-    """The accounts that those send for without a key who may control the world."""
+    """The accounts that callers with control of the world send for without a key."""
     subscriptions: Subscriptions | None = None
-    """Those of the WebSocket on which this was asked."""
+    """The subscriptions of the WebSocket that the request came on; None over HTTP."""
     develop: Develop | None = None
     """Performs a development method for this request; None if it may not."""
 
@@ -65,7 +64,7 @@ async def number(rpc: RpcContext, which: Any) -> int:
 
 
 async def state(rpc: RpcContext, which: Any) -> Which:
-    """Return the block whose state is asked for: its number, None for the newest, or `PENDING`.
+    """Return the block whose state is requested: its number, None for the newest, or `PENDING`.
 
     `which` may be an EIP-1898 object. Raises `BadParams` and `ChainError`.
     """
@@ -101,7 +100,7 @@ OF_BLOCK = (
     *("coinbase", "feeRecipient", "random", "prevRandao", "baseFee", "baseFeePerGas"),
     *("blobBaseFee", "parentBeaconBlockRoot"),
 )
-"""All are taken, and only the time can matter to the token."""
+"""The fields that are accepted; only the time can matter to the token."""
 
 
 def read_overrides(accounts: Any, block: Any) -> Overrides | None:
@@ -135,8 +134,6 @@ def _fields(given: Any, what: str, names: tuple[str, ...]) -> Json:
         raise BadParams(f"{what}: expected {', '.join(names)}, got {min(unknown)}")
     return fields
 
-
-# --- the chain --------------------------------------------------------------------------
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100

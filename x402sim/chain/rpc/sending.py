@@ -1,5 +1,7 @@
-"""The methods that send and sign: a signed transaction of anybody, or what this server signs with
-the keys of the funded accounts, as anvil and Hardhat do. An account without a key gets an error.
+"""The JSON-RPC methods that send and sign.
+
+Anybody may send a signed transaction. For the funded accounts this server signs itself, as anvil
+and Hardhat do; any other account is an error.
 """
 
 from typing import Any
@@ -21,7 +23,7 @@ from x402sim.protocol.rpc_values import (
 )
 
 WAIT_S, MOST_WAIT_S = 20, 60
-"""How long a transaction is waited for that is to be mined before the answer, as on geth."""
+"""How many seconds eth_sendRawTransactionSync waits for the receipt, and at most, as on geth."""
 
 
 class NotMined(ChainError):

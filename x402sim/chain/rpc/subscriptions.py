@@ -1,4 +1,4 @@
-"""Filters of logs, blocks and arriving transactions: what is new since the client polled last.
+"""JSON-RPC filters and subscriptions: new logs, blocks and arriving transactions.
 
 A filter remembers the newest blocks that it has reported. When a reorganisation replaces them, it
 reports their logs once more, as removed, and then the new blocks.
@@ -6,9 +6,9 @@ reports their logs once more, as removed, and then the new blocks.
 At most `MAX_FILTERS` are kept: a new one replaces the one that was not polled for longest, and a
 filter ends when it was not polled for `MAX_AGE_S` seconds.
 
-Over WebSocket, `eth_subscribe` tells the same. Nothing is queued for a client that reads slowly:
-each subscription is a place in the chain, from which it goes on as soon as the client has taken
-what was sent.
+Over WebSocket, `eth_subscribe` notifies the same. Nothing is queued for a client that reads slowly:
+each subscription is a position in the chain, and goes on from there when the client has taken what
+was sent.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Filter(msgspec.Struct):
     wanted: LogFilter
     """Selects logs; a filter of blocks reports all that are mined from now on."""
     next_block: int
-    asked_s: float
+    polled_s: float
     reported: list[tuple[Block, list[Log]]] = msgspec.field(default_factory=list)
     """The newest blocks that it has passed, oldest first, each with the logs it reported."""
     waiting: set[Hash] = msgspec.field(default_factory=set)
@@ -71,7 +71,7 @@ class Filters:
         """Make a filter that reports what comes from now on; return its id."""
         filters = self._current()
         while len(filters) >= MAX_FILTERS:
-            del filters[min(filters, key=lambda name: filters[name].asked_s)]
+            del filters[min(filters, key=lambda name: filters[name].polled_s)]
         self._made += 1
         name = hex(self._made)
         filters[name] = made_now(chain, kind, wanted)
@@ -89,7 +89,7 @@ class Filters:
         return found.wanted
 
     async def changes(self, chain: LedgerChain, name: str) -> list[Json] | list[str]:
-        """Return what is new since a filter was asked last; raises `ChainError` without it."""
+        """Return what is new since a filter was polled last; raises `ChainError` without it."""
         found = self._find(name)
         blocks, news = await changes(found, chain)
         return [to_hex(block.hash) for block in blocks] if found.kind == "blocks" else news
@@ -98,20 +98,20 @@ class Filters:
         found = self._current().get(name)
         if found is None:
             raise ChainError("filter not found")
-        found.asked_s = _now_s()
+        found.polled_s = _now_s()
         return found
 
     def _current(self) -> dict[str, Filter]:
         """Forget the filters that were not polled lately; return the others."""
         since_s = _now_s() - MAX_AGE_S
-        self._filters = {key: it for key, it in self._filters.items() if it.asked_s >= since_s}
+        self._filters = {key: it for key, it in self._filters.items() if it.polled_s >= since_s}
         return self._filters
 
 
 def made_now(chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> Filter:
     """Return a filter of what comes from now on."""
     head, waiting = chain.machine.state.head, chain.machine.state.waiting
-    made = Filter(kind, wanted, next_block=head.number + 1, asked_s=_now_s())
+    made = Filter(kind, wanted, next_block=head.number + 1, polled_s=_now_s())
     made.reported, made.waiting = [(head, [])], set(waiting)
     return made
 
@@ -187,21 +187,26 @@ def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
 MAX_SUBSCRIPTIONS = 100
 """The most on one connection."""
 MAX_AT_ONCE = 8
-"""How many requests of a connection are answered at once; the others wait in its socket."""
+"""How many requests of a connection are answered at a time; the others stay in its socket, so that
+a client that sends and never reads takes no memory here."""
 KINDS: dict[Any, FilterType] = {
     "newHeads": "blocks",
     "logs": "logs",
     "newPendingTransactions": "transactions",
 }
 NO_HEADER = ("transactions", "uncles", "withdrawals", "size", "totalDifficulty")
-"""What is of a block and not of its header."""
+"""The fields of a block that its header lacks."""
 News = Callable[[], Awaitable[list[Any]]]
 """Returns what is new since it was called last; at first, since it was made."""
 Make = Callable[[Any, Any], Awaitable[News]]
 
 
 class Subscriptions(msgspec.Struct, frozen=True):
-    """The subscriptions of one connection, by id; those of a message begin once it is answered."""
+    """The subscriptions of one connection, by id.
+
+    The `fresh` ones of a request begin once it is answered: a client must know the id of a
+    subscription before its first notification.
+    """
 
     make: Make
     news: dict[str, News] = msgspec.field(default_factory=dict)
@@ -209,7 +214,7 @@ class Subscriptions(msgspec.Struct, frozen=True):
     fresh: dict[str, News] = msgspec.field(default_factory=dict)
 
     async def add(self, kind: Any, wanted: Any) -> str:
-        """Begin to tell of what comes from now on; return the id. Raises `ChainError`."""
+        """Begin a subscription to what is new from now on; return its id. Raises `ChainError`."""
         if read_text(kind, "a subscription") not in KINDS:
             raise BadParams(f"expected one of {', '.join(KINDS)}, got {shown(kind)}")
         if len(self.news) + len(self.fresh) >= MAX_SUBSCRIPTIONS:
@@ -292,7 +297,7 @@ async def converse(
                 async with asyncio.timeout(poll_s if subscriptions.news else None):
                     await changed.wait()
             changed.clear()
-            with suppress(ChainError):  # a node may not answer now; it is asked again
+            with suppress(ChainError):  # a node may not answer now; the next turn polls again
                 while await send_all():
                     pass
 
@@ -308,11 +313,11 @@ async def converse(
     watchers.append(wake)
     try:
         async with asyncio.TaskGroup() as tasks:
-            teller = tasks.create_task(notify())
+            notifier = tasks.create_task(notify())
             with suppress(WebSocketDisconnect):
                 while True:
                     await room.acquire()
                     tasks.create_task(reply(await socket.receive_bytes()))
-            teller.cancel()
+            notifier.cancel()
     finally:
         watchers.remove(wake)

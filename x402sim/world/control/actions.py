@@ -189,7 +189,7 @@ async def state(world: RunningWorld) -> State:
         unindexed_payments=world.service.store.payments.backlog(),
         agents=agents(world.service) if world.options.has_service else [],
         cached_entitlements=len(world.service.entitlements),
-        snapshots=sorted(world.snapshots),
+        snapshots=snapshots(world),
     )
 
 
@@ -331,16 +331,28 @@ async def snapshot(world: RunningWorld) -> SnapshotTaken:
     return SnapshotTaken(snapshot=number)
 
 
+def snapshots(world: RunningWorld) -> list[int]:
+    """Return the snapshots that every chain still has, as a reorganisation may delete some."""
+    return [
+        number
+        for number, saved in sorted(world.snapshots.items())
+        if all(
+            own in rewinding(each).snapshots
+            for each, own in zip(world.networks, saved.chains, strict=True)
+        )
+    ]
+
+
 async def revert(world: RunningWorld, snapshot: int) -> Reverted:
     """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.
 
     The clock is kept, as by `reset`; `clockAdvancedSeconds` is how far it is ahead.
     """
-    saved = world.snapshots.get(snapshot)
-    if saved is None:
-        known = ", ".join(map(str, sorted(world.snapshots))) or "none"
+    if snapshot not in (there := snapshots(world)):  # the database must not be reverted alone
+        known = ", ".join(map(str, there)) or "none"
         raise Refused(404, "Unknown snapshot", f"got {snapshot}, there are: {known}")
     chains, service = list(map(rewinding, world.networks)), world.service
+    saved = world.snapshots[snapshot]
     service.store.restore(saved.database)  # the part that may fail comes first
     for chain, number in zip(chains, saved.chains, strict=True):
         await chain.revert(number)
@@ -355,14 +367,14 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
 async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     """Reset to block 0, an empty database and the initial balances.
 
-    {"clock": true} also gives the clock back, which no other action does: the journal and clients
-    have seen its time. Else `clockAdvancedSeconds` is how far it is ahead of real time, and a payer
-    with a right clock is refused.
+    {"clock": true} also resets the clock to real time. No other action does, because the journal
+    and clients know its time already. Without it, `clockAdvancedSeconds` is how far the clock is
+    ahead, and a payer with a right clock is refused.
     """
     chains = list(map(rewinding, world.networks))
     if clock:
         world.clock.give_back()
-    world.service.store.clear()  # if the chain then fails, reset again
+    world.service.store.clear()  # first: if the chain then fails, a second reset mends it
     for chain in chains:
         await chain.reset()
     world.service.entitlements.clear()
@@ -389,7 +401,7 @@ async def advance(world: RunningWorld, seconds: Seconds) -> Now:
 
 
 async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> Now:
-    """Do the same, with a block or without."""
+    """Move the clock forward and run what is due; `mines` a block if the chain has automine."""
     if world.clock.now() + seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
     chains = list(map(mining, world.networks))
@@ -486,9 +498,10 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
     for name, facilitators in world.facilitators.items():
         for each in facilitators:
             each.settings = world.options.facilitators[name]
-    if controls := world.chain.controls:
-        await controls.force_revert(0)
-        await controls.set_automine(world.options.block_time_s is None)
+    for controls in (each.chain.controls for each in world.networks):
+        if controls is not None:
+            await controls.force_revert(0)
+            await controls.set_automine(world.options.block_time_s is None)
     return Standing(standing=len(world.faults.active()))
 
 

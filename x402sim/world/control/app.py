@@ -1,11 +1,11 @@
 """The control API, /_sim: accounts, money, time, blocks, faults, snapshots.
 
-It controls the whole world, so it accepts requests from programs on this machine only: no foreign
-Host, no foreign Origin, and with a token only requests that present it.
+It controls the whole world. So it accepts requests from programs on this machine only: no foreign
+Host, no foreign Origin; and if there is a token, only requests that present it.
 
-In its OpenAPI document an operation is a row of the table of actions. Its schemas are those of what
-the action takes and of what its signature says that it returns, so they cannot differ from what is
-read and sent.
+Each operation of its OpenAPI document is a row of the table of actions. The schemas come from the
+parameters and the return annotation of the action, so they cannot differ from what it reads and
+sends.
 """
 
 import hmac
@@ -33,7 +33,7 @@ Action = Callable[..., Awaitable[Any]]
 
 
 def _message(action: Action, *, is_strict: bool) -> Any:
-    """Return the kind of message that an action takes: its parameters, or a fault, in any JSON."""
+    """Return the type of an action's message: its parameters, or any JSON for a fault."""
     _, *taken = inspect.signature(action).parameters.values()
     if [each.name for each in taken] == ["fault"]:
         return Any
@@ -102,13 +102,13 @@ EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     "/revert": lambda snapshot: events.Note(name="reverted", data={"snapshot": snapshot}),
     "/reset": lambda clock: events.Note(name="reset", data={"clock": True} if clock else {}),
 }
-"""The event of an action that changes the world, by its path, of what it was given."""
+"""The event of an action that changes the world, by its path, made from the action's parameters."""
 
 
 class Recorder:
-    """Writes to the journal of a server what is done here, and each fault that strikes.
+    """Writes the actions of a server's control API to its journal, and each fault that strikes.
 
-    A scenario records its own actions itself.
+    A scenario records its actions itself.
     """
 
     def __init__(self, world: RunningWorld) -> None:
@@ -139,9 +139,8 @@ def control_app(
 ) -> Starlette:
     """Return the ASGI application of the control API; a `token` is required of every request.
 
-    `?network=NAME` acts on another network than the first. `recorder` writes to the journal what
-    was done here; a scenario does so itself. `pages` are more routes, which look at the token
-    themselves.
+    `?network=NAME` acts on another network than the first. `recorder` writes the actions to the
+    journal; a scenario writes its own. `pages` are more routes, which check the token themselves.
     """
 
     def route(method: str, path: str, action: Action, kind: Any) -> Route:

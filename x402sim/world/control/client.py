@@ -34,7 +34,7 @@ class ControlError(RuntimeError):
 
 
 class ControlClient:
-    """Asks the control API over an HTTP client with its base URL; raises `ControlError`.
+    """A client of the control API, over an HTTP client with its base URL; raises `ControlError`.
 
     An answer has at most `most` arrays and objects.
     """
@@ -100,7 +100,7 @@ class ControlClient:
             raise ControlError(f"the world's journal cannot be read: {error}", answer) from error
 
     async def page(self) -> str:
-        """Return what the page at /_sim/ui shows now, as one page of HTML that stands alone."""
+        """Return the page at /_sim/ui as it is now, as one HTML file that loads nothing."""
         return (await self._sent("GET", "ui/saved")).text
 
     async def advance(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
-"""The development methods of anvil and Hardhat on the ledger, by what `/_sim` does: so time passes
-for the whole world, and a snapshot holds the service's database, too.
+"""The development methods of anvil and Hardhat (evm_, anvil_, hardhat_) on the ledger.
 
-Who may use `/_sim` may use them, and nobody else. Their results are anvil's.
+They call the actions of `/_sim`: so time passes for the whole world, and a snapshot includes the
+service's database. Their results are anvil's. Only callers with access to `/_sim` may use them.
 """
 
 import inspect
@@ -24,7 +24,14 @@ from x402sim.protocol.rpc_values import (
     read_object,
     read_slot,
 )
-from x402sim.world.control.actions import LATEST_S, TEN_YEARS_S, mining, pass_time, rewinding
+from x402sim.world.control.actions import (
+    LATEST_S,
+    TEN_YEARS_S,
+    mining,
+    pass_time,
+    rewinding,
+    snapshots,
+)
 from x402sim.world.control.app import ACTIONS, Recorder
 from x402sim.world.running_world import RunningWorld
 
@@ -33,7 +40,7 @@ MOST_BLOCKS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Development:
-    """A world's control, for those who may use it."""
+    """The development methods of one world; the scope of an admitted request has `do`."""
 
     world: RunningWorld
     recorder: Recorder
@@ -68,7 +75,7 @@ async def _snapshot(dev: Development, _: RpcContext) -> Any:
 
 async def _revert(dev: Development, _: RpcContext, snapshot: Any) -> bool:
     number = read_number(snapshot, "a snapshot")
-    if number not in dev.world.snapshots:
+    if number not in snapshots(dev.world):
         return False
     await dev.act("/revert", snapshot=number)
     return True
@@ -88,7 +95,7 @@ async def _set_next_time(dev: Development, _: RpcContext, timestamp: Any) -> Non
 
 
 async def _advance(dev: Development, seconds: float) -> None:
-    """Move the world's clock without a block: the next one has the time."""
+    """Move the world's clock without mining: the next block has the new time."""
     if seconds > TEN_YEARS_S:
         raise BadParams(f"seconds: expected at most {TEN_YEARS_S}, got {seconds}")
     await pass_time(dev.world, seconds)
@@ -96,7 +103,7 @@ async def _advance(dev: Development, seconds: float) -> None:
 
 
 async def _mine(dev: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
-    """Mine blocks, so many seconds apart."""
+    """Mine `count` blocks, `interval` seconds apart."""
     apart_s = read_number(interval, "an interval", most=TEN_YEARS_S)
     number = read_number(count, "blocks", most=MOST_BLOCKS)
     for n in range(number if apart_s else 0):
@@ -154,7 +161,7 @@ async def _get_automine(dev: Development, _: RpcContext) -> bool:
 
 
 async def _evm_mine(dev: Development, rpc: RpcContext, options: Any = None) -> str:
-    """Mine a block, or as many as `options` say, the first at a time that may be given."""
+    """Mine one block, or `blocks` of the options; the first has their `timestamp`, if given."""
     fields = (
         read_object(options, "options") if isinstance(options, dict) else {"timestamp": options}
     )

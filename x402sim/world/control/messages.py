@@ -1,7 +1,6 @@
-"""The messages of the control API, and the ready message, field by field.
+"""The messages that the control API answers, and the ready message of `serve --json`.
 
-The actions beside this file write these messages; scenarios and deployments read them.
-Amounts are base units as decimal strings, hashes and addresses are 0x-hex.
+Amounts are base units as decimal strings; hashes and addresses are 0x-hex.
 """
 
 from typing import Annotated, Literal

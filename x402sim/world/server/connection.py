@@ -4,10 +4,10 @@ Requests on one connection are answered one after another, each by an `Exchange`
 Pipelined bytes stay unparsed while a request is answered, and reading pauses after one read:
 however much a client pipelines, its connection holds only what is in flight.
 
-The head of an answer is written together with the first part of its body. An answer that costs its
-client something (the application has called `is_closed`) is written only to a client that is still
-connected: the connection is checked before the head and again before the body, and `is_answered`
-says whether both were written.
+The head of an answer is written together with the first part of its body. If the application has
+called `is_closed`, the answer costs its client something: then the connection is checked before the
+head and again before the body, nothing is written to a client that has left, and `is_answered`
+reports whether both were written.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ class Wire:
         return self.is_lost or self.transport.is_closing()
 
     def has_ended(self) -> bool:
-        """Tell whether the client has closed its side, by polling the socket.
+        """Return whether the client has closed its side, by polling the socket.
 
-        The event loop may not have polled since, and does not poll while reading is paused.
+        The event loop may not have polled it since, and does not while reading is paused.
         """
         if self.is_closing:
             return True
@@ -92,7 +92,7 @@ class Wire:
 
 
 def _eof_poll(number: int) -> Any:
-    """Return the function that tells whether the peer of a socket has closed its side."""
+    """Return a function that polls whether the peer of a socket has closed its side."""
     if hasattr(select, "POLLRDHUP"):
         stream = select.poll()
         stream.register(number, select.POLLRDHUP)  # poll reports errors and resets always
@@ -179,12 +179,12 @@ class Exchange(web.Connection):
         await self._wire.drained()
 
     def is_closed(self) -> bool:
-        """Tell whether the client has hung up; from now on that is checked before its answer."""
+        """Return whether the client has hung up; its answer is checked from now on (see above)."""
         self._is_guarded = True
         return self.is_gone or self._wire.has_ended()
 
     def is_answered(self) -> bool:
-        """Tell whether the whole answer was written before the client hung up."""
+        """Return whether the whole answer was written before the client hung up."""
         return self.is_complete
 
     # --- calls of the connection --------------------------------------------------------
@@ -222,8 +222,8 @@ class Exchange(web.Connection):
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
-            # an application of ours logs what it raises and answers 500: twice would be once too
-            # often; the connection of one that had begun its answer is cut off below
+            # an application of ours has logged the error and answered 500: log it only if nothing
+            # was answered; if the answer had begun, the connection is cut off below
             if not self.is_started:
                 log.exception("an application raised, and had not answered")
         finally:
@@ -231,7 +231,7 @@ class Exchange(web.Connection):
                 await self._fail()
             elif not (self.is_complete or self.is_gone):
                 self._wire.transport.close()
-            del self.scope  # it refers to this object: only the collector would find the two
+            del self.scope  # it refers to this object: such a cycle waits for the garbage collector
 
     async def receive(self) -> Message:
         """Return the next part of the body; after it, "http.disconnect" once the client leaves."""
@@ -280,7 +280,7 @@ class Exchange(web.Connection):
             self._on_end()
 
     def _write_checked(self, data: bytes) -> bool:
-        """Write to a client that is still there; tell whether it was, as far as can be known.
+        """Write to a client that is still connected; return whether it was, as far as is known.
 
         A client that hangs up after the head is noticed before the body is written, and pays
         nothing. There is no check after the body: a client could read it, hang up at once, and
@@ -354,7 +354,7 @@ class _Form(NamedTuple):
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the body comes when it comes: its client gets the head before."""
+        """Whether the body has no known length: then the head is written before it."""
         return self.has_body and self.length_at is None
 
 
@@ -424,7 +424,7 @@ DEADLINES = Deadlines()
 class Workers:
     """A pool of tasks, each of which answers one request at a time; `most_idle` wait for more.
 
-    A new task for each request costs a 402 some 5 % of its speed (20 rounds, alternating).
+    A new task for each request would make a 402 some 5 % slower (20 alternating rounds).
     """
 
     def __init__(self, most_idle: int = 64) -> None:
@@ -488,7 +488,7 @@ class HttpConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._wire: Wire
         self._about: dict[str, Any] = {}
-        """What the scope of every request tells of the connection."""
+        """The keys of every request's scope that describe the connection."""
         self._exchange: Exchange | None = None
         """The newest request: none begins before the one before it is answered."""
         self._rest, self._at = b"", 0
@@ -510,7 +510,7 @@ class HttpConnection(asyncio.Protocol):
         self._upgrade: Callable[[bytes], Any] | None = None
         """What makes this connection a WebSocket, given the head of the request."""
 
-    # --- what the transport tells -----------------------------------------------------
+    # --- calls of the transport -------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first head."""
@@ -646,8 +646,8 @@ class HttpConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Have the request answered, while its body may still be on its way.
 
-        The ASGI scope tells of the connection, too, and has the function that breaks it, for
-        faults.
+        The ASGI scope also describes the connection, and has the function by which a fault breaks
+        it.
         """
         parser, url = self._parser, httptools.parse_url(self._url)
         path, version = url.path.decode("ascii"), parser.get_http_version()
@@ -698,7 +698,7 @@ class HttpConnection(asyncio.Protocol):
         self._exchange.end_of_body()
 
     def _websocket(self, scope: dict[str, Any]) -> Callable[[bytes], Any] | None:
-        """Return what makes this connection a WebSocket, if a request asks for it and can."""
+        """Return what makes this connection a WebSocket, if the request validly upgrades it."""
         names = [value.lower() for name, value in self._headers if name.lower() == b"upgrade"]
         if names != [b"websocket"] or not self._parser.should_upgrade():
             return None
@@ -734,7 +734,7 @@ class HttpConnection(asyncio.Protocol):
         self._parse()
 
     def _close_when_idle(self) -> None:
-        """Close a connection that has been idle for long enough; otherwise look again."""
+        """Close a connection that has been idle for long enough; otherwise set the timer again."""
         if self._shared.deadlines is None:
             return
         loop = asyncio.get_running_loop()

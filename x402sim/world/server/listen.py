@@ -1,7 +1,7 @@
-"""The address that a server listens on, its certificate, and who has access to it: which programs,
-web pages and browser extensions.
+"""The address that a server listens on, its certificate, and access control by Host and Origin.
 
-An origin is what browsers send as `Origin`; `--allow-origin` and `--rpc-origin` admit some.
+Programs of this machine have access; a web page or a browser extension only if `--allow-origin` or
+`--rpc-origin` names its origin, as browsers send it in `Origin`.
 """
 
 import errno
@@ -74,7 +74,7 @@ def own_programs_only(app: ASGIApp, origins: Sequence[str], *, is_local: bool) -
 
 
 def is_foreign(headers: dict[bytes, bytes], origins: Sequence[str], *, is_local: bool) -> bool:
-    """Tell whether a request comes from a web page of an origin that is not admitted."""
+    """Return whether a request comes from a web page of an origin that is not admitted."""
     origin, host = (headers.get(name, b"").decode("latin-1") for name in NAMED)
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     is_other = (
@@ -103,8 +103,8 @@ def rpc_origin(text: str) -> str:
 def origin(text: str, *, option: str = "--allow-origin") -> str:
     """Return a web origin as browsers send it; one slash at its end is dropped.
 
-    Raises `ValueError`, with the reason, for `null`, `*` and whatever else no `Origin` header
-    of one page can be.
+    Raises `ValueError`, with the reason, for `null`, `*` and any text that cannot be the `Origin`
+    of one page.
     """
     if text in _REASONS:
         raise ValueError(f"{option} {text!r} is refused: {_REASONS[text]}")
@@ -137,12 +137,12 @@ def _sent(url: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """The address to listen on, and who may use the control API."""
+    """The address to listen on, and the token and the origins that give access."""
 
     host: str = "127.0.0.1"
     port: int = 4020
     control_token: str | None = None
-    """What `Authorization: Bearer TOKEN` must hold; None asks for nothing, on loopback only."""
+    """The token of `Authorization: Bearer TOKEN`; None requires none, on loopback only."""
     allow_origins: tuple[str, ...] = ()
     """The origins of web pages that get full access, such as http://localhost:3000."""
 
@@ -157,7 +157,7 @@ class Listen:
         """Raise `ValueError` for a port, a token or an origin that cannot work."""
         if not 0 <= self.port <= MAX_PORT:
             raise ValueError(f"a port is a number from 0 to {MAX_PORT}, not {self.port}")
-        if (token := self.control_token) is not None:  # one that all know, or no header can hold
+        if (token := self.control_token) is not None:
             if not token:
                 raise ValueError(
                     "the control token is empty, so everybody would know it (is a shell variable "

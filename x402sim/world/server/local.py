@@ -67,9 +67,9 @@ class LocalServer:
     the facilitator settles on all.
     `parts` is the running world: read it only while no request is in flight.
 
-    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
-    happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if the
-    server refuses. In async code, `async with LocalServer() as server:` starts it, and
+    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` return
+    what happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if
+    the server refuses. In async code, `async with LocalServer() as server:` starts it, and
     `server.control` has them as coroutines.
     """
 
@@ -159,7 +159,7 @@ class LocalServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # --- what a test does to the world, and asks about it ------------------------------
+    # --- what a test changes in the world, and reads from it ---------------------------
 
     def fault(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence."""
@@ -189,7 +189,7 @@ class LocalServer:
 
     @property
     def journal(self) -> Journal:
-        """What has happened, as `list(journal)` tells; `x402sim events` describes every event."""
+        """The events until now; `x402sim events` describes every kind of event."""
         return self._ask(lambda control: control.journal())
 
     def show(self) -> Shown:
@@ -241,7 +241,7 @@ class LocalServer:
         try:
             self.parts, sock = open_world(self._world, self._listen, self.clock)
             run(serve(self.parts, self._listen, sock, on_start, self.log_form))
-        except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
+        except BaseException as failure:  # noqa: BLE001 - raised in the thread that calls us
             if ready.done():
                 self._failure = failure
             else:

@@ -1,9 +1,8 @@
-"""The log of a server: a line for each request as it ends, and below it what the request caused.
+"""The log of a server: a line for each request that ends, and below it the events that it caused.
 
-Lines are rendered in batches in the server's loop, and written by a thread, so that a slow or
-closed pipe delays no request. Batches, because the first line takes twenty times as long as the
-next ones (its code is in no processor cache); in the loop, because a thread has its data in another
-cache.
+A thread writes the lines, so that a slow or closed pipe delays no request. The server's loop
+renders them, in batches: the first line takes twenty times as long as the next ones, because its
+code is in no processor cache; and a thread would have to load the data into another cache.
 """
 
 import asyncio
@@ -131,7 +130,7 @@ OUTSIDE_REQUESTS: Mapping[type[events.Event], Describe] = {
     events.PaymentSettled: _payment,
     events.PaymentFailed: _payment,
 }
-"""Events that are logged outside of a request only: a request's own line has them anyway."""
+"""Events that are logged only outside of a request, whose own line would show them, too."""
 ALWAYS: Mapping[type[events.Event], Describe] = {
     events.Transfer: _transfer,
     events.TransactionMined: _mined,
@@ -213,7 +212,7 @@ def _end(proof: str | None) -> str:
 
 @lru_cache(maxsize=1024)  # the same accounts and paths again and again
 def _middle(who: str, method: str, path: str, status: int | None, colours: bool) -> str:
-    """Return what is between time and milliseconds: who asked for what, and the status."""
+    """Return the part of a line between time and milliseconds: client, request and status."""
     what, who = _cut(printable(f"{method} {path}"), 31), _cut(printable(who), 12)
     colour = ""
     if colours:
@@ -323,8 +322,8 @@ class ServerLog:
         self._used = {kind: use for kind, use in uses.items() if any(use)}
         """By type of event: what describes it, and its fields that name its payment or session."""
         self._payers, self._earlier = dict[str | None, str](), dict[str | None, str]()
-        """The name of who pays for which payment id, or holds which session: of the newest, and
-        of those before, which are forgotten all at once, as a dict drops its first key slowly."""
+        """The payer's name by payment or session id: of the newest ids, and of those before. The
+        latter are dropped all at once, because a dict drops its first key slowly."""
         self._waiting: list[LoggedRequest | _Alone] = []
         self._left_out = 0
         self._later = asyncio.get_running_loop().call_later
@@ -432,7 +431,7 @@ class ServerLog:
 
 
 def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
-    """Add what a request says it has paid; tell whether it pays, in one step."""
+    """Add the ids in a request's headers; return whether it pays, in one step."""
     is_paid = False
     for name, value in request.proofs:
         if name == b"x-payment-id":
@@ -448,16 +447,16 @@ def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
 
 def _read_answer(line: LogLine, answered: bytes) -> None:
     """Add the payment that an answer names, and why it refuses one, in the words of any dialect."""
-    only_asks = line.status == 402 and b'"reason"' not in answered
-    if only_asks and (asked := _OUR_402.match(answered)):  # without decoding it
-        line.payment_id = asked[1].decode()
+    is_unpaid = line.status == 402 and b'"reason"' not in answered
+    if is_unpaid and (ours := _OUR_402.match(answered)):  # without decoding it
+        line.payment_id = ours[1].decode()
         return
     try:
         body = _answer(answered)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no object, or cut off
         return
     line.payment_id = _text_of(body.payment_id) or line.payment_id
-    if line.status == 402 and not body.reason:  # it only asks for a payment
+    if line.status == 402 and not body.reason:  # the first 402, which refuses nothing
         return
     words = body.error_reason, body.invalid_reason, body.error
     reasons = body.error_message, body.invalid_message, body.reason
@@ -471,7 +470,7 @@ def _text_of(value: object) -> str | None:
 
 
 def _reads(kind: type[events.Event]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the fields of an event that name who pays, and what for."""
+    """Return the fields of an event that name the payer, and the payment or session."""
     fields = kind.__struct_fields__
     who = next((name for name in ("authorizer", "payer") if name in fields), None)
     return who, tuple(name for name in ("session_id", "payment_id") if name in fields)
@@ -492,7 +491,7 @@ def _second(at_s: int) -> tuple[str, str, str]:
 
 
 def _has_paid_before(request: LoggedRequest) -> bool:
-    """Tell whether a payment in one step caused nothing but an answer with its receipt."""
+    """Return whether a payment in one step was answered with a receipt, and caused no event."""
     if request.status != 200 or request.read:
         return False
     return not {name.lower() for name, _ in request.answer_headers}.isdisjoint(_RECEIPTS)
@@ -500,7 +499,7 @@ def _has_paid_before(request: LoggedRequest) -> bool:
 
 @lru_cache(maxsize=1024)
 def _least_shown(method: str, path: str) -> int:
-    """Return the least status that is shown: of polling, and of looks at a page, only errors."""
+    """Return the least status that is shown: of polling and of pages, only errors are."""
     first = path.split("/", 2)[1:2]
     if first in _SILENT or path in ("/healthz", "/_sim/who"):
         return 500

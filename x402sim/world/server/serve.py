@@ -61,8 +61,8 @@ GRACE_S = 5
 def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
     """Return `app`, with 400 for a request that has no Host header, or several (RFC 9112, 3.2).
 
-    Of a proxy at a `trusted` address, it believes for whom and by what scheme it asks. It answers
-    503 to requests that are unfinished when the server stops.
+    It takes client and scheme from the X-Forwarded headers of a proxy at a `trusted` address. It
+    answers 503 to requests that are unfinished when the server stops.
     """
     proxied: Any = ProxyHeadersMiddleware(cast(Any, app), trusted)
 
@@ -142,7 +142,7 @@ class Server(uvicorn.Server):
 
 
 def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
-    """Return the application that routes each path to its part; its page shows the `watch`."""
+    """Return the application that routes each path to its part; its page shows the `feed`."""
     feed = feed or PageFeed(world.journal)
     recorder, token = Recorder(world), listen.control_token
     control: ASGIApp
@@ -167,7 +167,7 @@ def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None)
         path: str = scope["path"]
         if path == "/" and listen.has_control:
             accepted = (value for name, value in scope["headers"] if name == b"accept")
-            if any(b"text/html" in value for value in accepted):  # programs take what comes
+            if any(b"text/html" in value for value in accepted):  # a browser; programs send */*
                 return first_page(scope, receive, send)
         first = "/" + path.split("/", 2)[1] if path.startswith("/") else ""
         part = mounted.get(first)
@@ -196,7 +196,7 @@ def _is_rpc(path: str) -> bool:
 
 
 def _websocket_at(path: str) -> Callable[..., Any] | None:
-    """Return what makes a connection a WebSocket: JSON-RPC is answered there, too."""
+    """Return what makes a connection a WebSocket: only that of JSON-RPC can be one."""
     if not _is_rpc(path):
         return None
     from x402sim.world.server.websocket import WebSocketConnection  # which takes a while
@@ -208,7 +208,7 @@ _HOME = web.Application([Route("/", home)])
 
 
 def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
-    """Return a network's JSON-RPC, by which those who may use /_sim control the world, too."""
+    """Return a network's JSON-RPC; requests with access to /_sim get the development methods."""
     rpc, development = world.rpc_app, Development(world, recorder)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

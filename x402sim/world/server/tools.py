@@ -1,9 +1,9 @@
-"""An MCP server at /mcp, whose paid tools are what the service sells over HTTP.
+"""An MCP server at /mcp, whose paid tools sell what the service sells over HTTP.
 
-A call of a tool becomes a request to the service, with the payment of `_meta` in its header, and
-its answer the result: so claim, settlement, reconciliation, log, page and faults are those of any
-payment. It speaks streamable HTTP without sessions. The answer is sent in the moment in which the
-service sends its own, because the service concludes from that what its client has got.
+A tool call becomes a request to the service, with the payment of `_meta` in its header; the
+service's answer becomes the result. So claim, settlement, reconciliation, log, page and faults are
+those of any payment. It speaks streamable HTTP without sessions. The result is sent inside the
+service's own `send`: when that returns, the service takes the answer for delivered.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +30,7 @@ _TOO_MUCH = frozenset(
         *x402.PAYMENT_HEADERS.values(),
     )
 )
-"""The headers of a message of MCP that its request to the service does not have."""
+"""The headers of an MCP message that are not passed on to the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Tool:
 
 
 Answered = Callable[[int, httpx.Headers, bytes], Awaitable[None]]
-"""Is called with an answer of the service, in the moment in which it is sent."""
+"""Called with an answer of the service, while the service sends it."""
 Ask = Callable[[Mapping[str, str], Answered], Awaitable[None]]
-"""Asks the service for what a tool sells, with the headers of a payment."""
+"""Requests what a tool sells from the service, with the headers of a payment."""
 TOOLS = {
     "market": Tool("A snapshot of the perpetual market, for a price", MARKET),
     "quote": Tool("A quote for a perpetual position, for a price", QUOTE, "POST", "QuoteRequest"),
@@ -61,8 +61,8 @@ def with_tools(app: ASGIApp, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
         try:
             await _answer(app, Request(scope, receive), send)
         except web.Refused as refused:
-            said = web.error(refused.status, refused.error, refused.reason)
-            await said(scope, receive, send)
+            response = web.error(refused.status, refused.error, refused.reason)
+            await response(scope, receive, send)
 
     guarded = guard(answer)
 
@@ -80,16 +80,16 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
         allowed = web.answer({"error": "POST a message of JSON-RPC"}, 405, {"Allow": "POST"})
         return await allowed(scope, receive, send)
     try:
-        asked = decoded(await web.read_body(request))
+        message = decoded(await web.read_body(request))
     except ClientDisconnect:
         return None
-    fields = asked if isinstance(asked, dict) else {}
+    fields = message if isinstance(message, dict) else {}
     number, method, given = fields.get("id"), fields.get("method"), fields.get("params")
     params: Mapping[str, Any] = given if isinstance(given, dict) else {}
 
-    async def say(status: int = 200, **said: Any) -> None:
-        message = {"jsonrpc": "2.0", "id": number, **said}
-        await web.answer(message, status)(scope, receive, send)
+    async def say(status: int = 200, **outcome: Any) -> None:
+        reply = {"jsonrpc": "2.0", "id": number, **outcome}
+        await web.answer(reply, status)(scope, receive, send)
 
     match method:
         case str() if number is None:  # a notification
@@ -110,8 +110,8 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
             return await _call(app, request, number, name, params, send)
         case "tools/call":
             unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
-            message = f"{unknown}{', '.join(TOOLS)}"
-            return await say(error={"code": mcp.INVALID_PARAMS, "message": message})
+            text = f"{unknown}{', '.join(TOOLS)}"
+            return await say(error={"code": mcp.INVALID_PARAMS, "message": text})
         case str():
             return await say(error={"code": mcp.NO_METHOD, "message": "Method not found"})
         case _:
@@ -160,7 +160,7 @@ async def _call(
 
 
 async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
-    """Return the result that asks for a payment, and says why."""
+    """Return the result that requires a payment, with the reason in its `error`."""
     offered: list[dict[str, Any]] = []
 
     async def answered(status: int, found: httpx.Headers, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A connection that its client has made a WebSocket (RFC 6455), on the library `websockets`.
+"""A WebSocket connection (RFC 6455) of the server, on the protocol of the library `websockets`.
 
 There is backpressure: nothing is read while a message waits for the application, or while the
 client does not read what was sent to it. A message is at most as long as the body of a request, and
@@ -21,7 +21,7 @@ from x402sim.http import web
 from x402sim.world.server.connection import Wire
 
 PIECE_BYTES = 4096
-"""How much is parsed at a time: the messages in it are what waits for the application."""
+"""How much is parsed at a time, which bounds the messages that wait for the application."""
 ALIVE_S = 20
 """Seconds of silence before a ping, and before the end of a connection that does not answer it."""
 log = logging.getLogger("x402sim")
@@ -30,7 +30,7 @@ log = logging.getLogger("x402sim")
 class WebSocketConnection(asyncio.Protocol):
     """One WebSocket: parses its frames, and has an ASGI application answer.
 
-    `head` is the request that asked for it, as it was sent, and `scope` what it says.
+    `head` is the bytes of the upgrade request, and `scope` its ASGI scope.
     """
 
     is_started = True
@@ -59,7 +59,7 @@ class WebSocketConnection(asyncio.Protocol):
     async def run(self, app: ASGIApp) -> None:
         """Have an application answer, then close."""
         try:
-            if self._answer.status_code != 101:  # as it is no handshake of this protocol
+            if self._answer.status_code != 101:  # the library refuses the handshake
                 self._respond(self._answer)
                 return
             await app(self.scope, self.receive, self.send)

@@ -1,1 +1,1 @@
-"""How messages travel between parts: links with latency, and faults."""
+"""The transport between parts: links with latency, faults, queues and a shared cache."""

@@ -1,17 +1,17 @@
 """A shared cache between the payers and a service: a CDN, or a company's proxy.
 
-It never revalidates: a stale answer, or one that must be revalidated, is requested anew. Other
-methods than GET are passed on; they neither store nor invalidate anything.
+It never revalidates: it requests a stale answer, or one that must be revalidated, anew. It passes
+on methods other than GET, which neither store nor invalidate anything.
 """
 
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
+from x402sim.http.exchange import date_s
 from x402sim.text.arguments import FromZero, explained
 
 HEURISTIC = frozenset({200, 203, 204, 300, 301, 404, 405, 410, 414, 501})
@@ -64,9 +64,8 @@ def storable_s(cache: SharedCache, request: Headers, status: int, headers: Heade
 def _until_it_expires(headers: Headers) -> float:
     """Return the seconds from Date to Expires; 0 if either is no date (RFC 9111, 5.3)."""
     try:
-        sent, ends = (parsedate_to_datetime(headers[name]) for name in ("date", "expires"))
-        return max(0, (ends - sent).total_seconds())
-    except (KeyError, TypeError, ValueError):  # also of two dates of which one has no zone
+        return max(0, date_s(headers["expires"]) - date_s(headers["date"]))
+    except (KeyError, ValueError, OverflowError):
         return 0
 
 
@@ -105,7 +104,7 @@ def cached(app: ASGIApp, cache: SharedCache, clock: Clock) -> ASGIApp:
         now_s = clock.now()
         kept = [each for each in found.get(place, ()) if now_s < each.at_s + each.fresh_s]
         hit = None
-        for each in kept:  # an answer is one to a request with these headers (RFC 9111, 4.1)
+        for each in kept:  # only for a request with the same headers of Vary (RFC 9111, 4.1)
             if all(sent.get(name) == value for name, value in each.varied.items()):
                 hit = each
                 break

@@ -1,8 +1,8 @@
-"""Faults as data, or as a function of a request, and the choice of the one that strikes.
+"""Faults: their fields and checks, periods of outages, and the choice of the one that strikes.
 
-A fault has a victim, a type and conditions, and perhaps periods in which it strikes.
-An unknown victim, type, field or path raises where the fault is made, and so does a field that the
-type does not use. `strike.py` does what a fault does.
+A fault has a victim, a type and conditions, and perhaps periods in which it strikes; or it is a
+function of a request. An unknown victim, type, field or path raises where the fault is made, and so
+does a field that the type does not use. `strike.py` carries faults out.
 """
 
 import math
@@ -25,7 +25,7 @@ from x402sim.text.words import described, unknown
 from x402sim.world.transport.requests import PROOFS
 
 Period = tuple[float, float]
-"""From when until when: the first second that is in it, and the first that no longer is."""
+"""The begin and the end of a period, in seconds; the end is not in it."""
 
 
 class Outages(
@@ -44,8 +44,8 @@ class Outages(
     when the fault is added; after a time that is long against both, it is available for a share of
     mtbf / (mtbf + mttr).
 
-    They are drawn from the world's seed, in a stream that nothing else uses: the same periods
-    whoever asks, and another `mttr_s` changes their lengths in proportion, and no up-time.
+    They are drawn from the world's seed, in a stream of their own: requests do not change them, and
+    another `mttr_s` changes only the down-times, in proportion.
 
     >>> Outages(mtbf_s=3600, mttr_s=60).availability
     0.9836065573770492
@@ -125,8 +125,8 @@ _WRITTEN_ANYWAY = {
     "transfer-encoding": "`body` is sent as it is",
     "connection": "the server decides when it closes one",
 }
-"""The headers that a fault cannot set, and why: the server writes them itself, and clients differ
-in which of two headers of one name they read."""
+"""The headers that a fault cannot set, and why: the server writes them itself, and of two
+equal headers one client reads the first, another the last."""
 
 
 def require_writable(status: int, body: str, content_type: str, headers: dict[str, str]) -> None:
@@ -175,13 +175,13 @@ DOES: dict[FaultType, str] = {
     "crash before": "the service dies before the work",
     "crash after": "the service dies after the work",
 }
-"""What a victim does, or what happens to it, by the kind of fault."""
+"""What happens at the victim, by the type of the fault, as the page shows it."""
 
 
 Caller = Literal["service", "facilitator"]
-"""Who sends a request: a facilitator, or anybody else."""
+"""The sender of a request: a facilitator, or anybody else."""
 Callers = Literal["service", "facilitator", "all"]
-"""Whose requests a fault strikes; the docstring of `Fault` explains them."""
+"""The senders whose requests a fault strikes; the docstring of `Fault` explains them."""
 
 
 class Fault(
@@ -198,8 +198,8 @@ class Fault(
     order in which they were added; the first that fits and has turns left strikes it.
 
     victim
-        Who is asked: "service", "facilitator", "explorer", "rpc" (the chain's node), or the name of
-        one service or facilitator of a market.
+        The receiver of the requests: "service", "facilitator", "explorer", "rpc" (the chain's
+        node), or the name of one service or facilitator of a market.
     does
         - "lose request": the connection breaks before the victim sees the request
         - "lose answer": the victim does the work, then the connection breaks
@@ -210,8 +210,8 @@ class Fault(
           before its Content-Length, or without the last chunk; an answer without a body is lost
         - "shorten": the work is done, and half of the answer's body arrives as a whole answer
         - "duplicate": the request arrives twice, and the second answer is the one that arrives
-        - "crash before", "crash after": the *service* that was asked, or that asks, dies as the
-          request reaches the victim, or when its answer is ready; it runs again on its database
+        - "crash before", "crash after": the *service* that receives or sends the request dies when
+          the request reaches the victim, or when the answer is ready; it runs again on its database
           1 second later, and refuses connections until then
     path
         The end of the request's path, such as "/settle"; default "", which is any. Of the service:
@@ -239,11 +239,11 @@ class Fault(
         a name, such as {"Location": url}, "Retry-After", "WWW-Authenticate", or "PAYMENT-REQUIRED"
         with a price that has changed.
     caller
-        Whose requests it strikes, for victim "rpc" only: "service" are those of services, payers
-        and all who ask the node by HTTP; "facilitator" are those of facilitators; or "all". Default
-        "service". While a fault stands for facilitators, they ask over a link, in JSON-RPC, such as
+        The senders whose requests it strikes, for victim "rpc" only: "service" are services, payers
+        and all other clients of the node's HTTP; "facilitator" are facilitators; or "all". Default
+        "service". While a fault for facilitators is active, they send JSON-RPC over a link, such as
         `eth_getCode`, `eth_call`, `eth_sendRawTransaction`, `eth_getTransactionReceipt`; otherwise
-        what they ask is not in the journal. No fault crashes them.
+        they call the chain directly, and the journal has none of it. No fault crashes them.
     when
         The periods in which it strikes: `Outages(mtbf_s=3600, mttr_s=60)` at random, or
         `Schedule([(600, 660)])` in seconds from when the fault is added, both of
@@ -319,7 +319,7 @@ DEFAULTS: dict[str, Any] = {
     "caller": "service",
     "when": None,
 }
-"""The defaults of the fields whose absence says so; with `when`, that of `times` is None."""
+"""The defaults of the fields that may be `UNSET`; with `when`, that of `times` is None."""
 _KINDS_WITH: dict[str, tuple[FaultType, ...]] = {
     "seconds": DELAYS,
     **dict.fromkeys((*ANSWERED, "work_done"), ("answer",)),
@@ -416,7 +416,7 @@ class Faults:
         self.require_there(fault)
         periods = None
         if fault.when is not UNSET:
-            # of a stream that is named by the victim: what else goes wrong does not change them
+            # a stream of the victim's own: other faults do not change the periods
             self._outages[fault.victim] += 1
             stream = self._streams(f"outages of {fault.victim} {self._outages[fault.victim]}")
             periods = fault.when.periods_from(self._now(), stream)
@@ -424,19 +424,19 @@ class Faults:
         self._note_callers()
 
     def require_there(self, fault: Fault) -> None:
-        """Raise `ValueError` unless the world has the victim, and this a path with that end."""
+        """Raise `ValueError` unless the world has the victim, and it a path with this end."""
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
         require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
 
-    def _look(self, each: "_ActiveFault", now_s: float) -> None:
-        """Tell of the fault's periods that have ended by now."""
+    def _end_past_periods(self, each: "_ActiveFault", now_s: float) -> None:
+        """Report the fault's periods that have ended by now."""
         while each.until_s <= now_s:
             self._end(each, each.until_s)
             each.next_period()
 
     def _end(self, each: "_ActiveFault", at_s: float) -> None:
-        """Tell of a fault's period that ends, unless it has not begun."""
+        """Report the end of a fault's period, unless the period has not begun."""
         if each.from_s >= at_s or each.from_s == -math.inf:
             return
         period = FaultPeriodEnded(
@@ -452,7 +452,7 @@ class Faults:
 
     def _remove(self, gone: Collection["_ActiveFault"]) -> None:
         for each in gone:
-            self._look(each, self._now())
+            self._end_past_periods(each, self._now())
             self._end(each, self._now())
         self._active = [each for each in self._active if each not in gone]
         self._note_callers()
@@ -514,13 +514,13 @@ class Faults:
         sent = b"".join(paid) + request
         for each in self._active:
             fault = each.fault
-            is_its = value_of(fault, "caller") in (caller, "all")
-            is_asked = is_its and fault.victim == victim and ends_with(path, fault)
-            if not is_asked or (fault.contains and not _contains(sent, fault.contains)):
+            is_for_caller = value_of(fault, "caller") in (caller, "all")
+            is_addressed = is_for_caller and fault.victim == victim and ends_with(path, fault)
+            if not is_addressed or (fault.contains and not _contains(sent, fault.contains)):
                 continue
             if fault.when is not UNSET:
                 now_s = self._now()
-                self._look(each, now_s)
+                self._end_past_periods(each, now_s)
                 if now_s < each.from_s:
                     continue
             each.matched += 1
@@ -535,11 +535,11 @@ class Faults:
 
     def _by_rule(self, victim: Part, path: str, request: bytes) -> Fault | None:
         """Return the fault of the first rule that has one; raises what a rule raises."""
-        asked = FaultedRequest(
+        faulted = FaultedRequest(
             victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng
         )
         for rule in self._rules:
-            fault = rule(asked)
+            fault = rule(faulted)
             if fault is None:
                 continue
             if not isinstance(cast(object, fault), Fault):
@@ -564,7 +564,7 @@ class _ActiveFault:
             self.next_period()
 
     def next_period(self) -> None:
-        """Wait for the next period; after the last one, for nothing."""
+        """Take the next period; after the last one, the fault never strikes again."""
         never = math.inf, math.inf
         self.from_s, self.until_s = never if self._periods is None else next(self._periods, never)
         self.strikes_before = self.strikes
@@ -576,7 +576,7 @@ _HEADER = re.compile(
 
 
 def _contains(request: bytes, wanted: str) -> bool:
-    """Tell whether a text is in a request, or in the decoded payment header, ignoring case.
+    """Return whether a text is in a request, or in the decoded payment header, ignoring case.
 
     Services choose the encoding of the header that they pass on, and the case of its addresses.
     """
@@ -591,7 +591,7 @@ def _contains(request: bytes, wanted: str) -> bool:
 
 
 def ends_with(path: str, fault: Fault) -> bool:
-    """Tell whether a path ends with a fault's; on one port the victim's name comes before it."""
+    """Return whether a path ends with a fault's; on one port the victim's name comes before it."""
     return path.endswith(fault.path) or f"/{fault.victim}{path}".endswith(fault.path)
 
 
@@ -606,7 +606,7 @@ def require_path(part: Part, end: str, paths: Sequence[str]) -> None:
 
 
 def _may_end_with(part: Part, route: str, end: str) -> bool:
-    """Tell whether a path of this route can end with this; `{name}` matches any segment.
+    """Return whether a path of this route can end with `end`; `{name}` matches any segment.
 
     At least one literal segment must match, or every misspelt path would.
     """

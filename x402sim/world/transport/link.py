@@ -7,7 +7,7 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 import asyncio
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
@@ -43,14 +43,15 @@ from x402sim.world.transport.strike import ABORT
 class Asgi(Transport):
     """An ASGI application as a transport that behaves like a server on a socket.
 
-    The application runs in its own task, which continues if the caller gives up.
+    The application runs in its own task, which continues if the caller gives up. `tasks` has it
+    until it ends, so that a world can cancel those that are left when it closes.
     """
 
     is_local = True
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, tasks: set[asyncio.Task[None]] | None = None) -> None:
         self._app = app
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = set() if tasks is None else tasks
 
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
@@ -63,6 +64,14 @@ class Asgi(Transport):
         return await exchange.answered
 
 
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and return when all have ended; what they raise is dropped."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
+
+
 class _Exchange(Connection):
     """One request and its answer, as the application sees them: the connection to its caller."""
 
@@ -73,11 +82,11 @@ class _Exchange(Connection):
         self._parts: list[bytes] = []
 
     def is_closed(self) -> bool:
-        """Tell whether the caller has given up."""
+        """Return whether the caller has given up."""
         return self.answered.done()
 
     def is_answered(self) -> bool:
-        """Tell whether the caller has the answer."""
+        """Return whether the caller has the answer."""
         return self.answered.done() and not self.answered.cancelled()
 
     async def served_by(self, app: ASGIApp) -> None:
@@ -149,7 +158,7 @@ class _Exchange(Connection):
     def _fail(self, error: httpx.TransportError) -> None:
         if not self.answered.done():
             self.answered.set_exception(error)
-            self.answered.exception()  # if the caller was cancelled, else asyncio logs it
+            self.answered.exception()  # read here: if the caller is gone, asyncio would log it
 
 
 Turn = Callable[[int], Awaitable[None]]
@@ -160,9 +169,9 @@ async def _at_once(_: int) -> None:
 
 
 Watch = Callable[[Part, Request], None]
-"""Is shown each request as it is sent, and to whom."""
-is_acting: ContextVar[bool] = ContextVar("what an observer does", default=False)
-"""Whether what is sent now is what an observer does about what it saw: that is not observed."""
+"""Called with each request as it is sent, and the part that receives it."""
+is_acting: ContextVar[bool] = ContextVar("an observer acts", default=False)
+"""Whether an observer's `act` sends what is sent now: that is not observed."""
 
 
 def linking(
@@ -285,7 +294,7 @@ def answer_event(caller: str, to: Part, response: Response, exchange: int) -> An
 
 
 class _Body(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a body that the journal records, whatever their types."""
+    """The fields of a body that the journal records, of any type."""
 
     method: Any = None
     payment_id: Any = None
@@ -313,7 +322,7 @@ def _recorded(headers: Headers) -> Mapping[str, str]:
 
 
 def _path(request: Request, to: str) -> str:
-    """Return the path of a request, and what it asks an explorer for."""
+    """Return the path of a request, with the action of an explorer's query."""
     path = clipped(request.url.path)
     action = _ACTION.search(request.url.query) if to == "explorer" else None
     return f"{path}?{unquote_plus(action[1].decode())}" if action else path
@@ -359,10 +368,11 @@ MOST_KNOWN = 256
 
 
 class PartClient(httpx.AsyncClient):
-    """An httpx client of a part, over a link or to the part itself; cheaper in one process.
+    """An httpx client of a part, over a link or to the part itself.
 
-    There a request is given to the transport itself, unless there is an `auth`, an event hook or
-    a redirect to follow: no cookies are kept.
+    In one process it skips httpx's layers, which take longer than the answer, and gives requests
+    directly to the transport, unless there is an `auth`, an event hook or a redirect to follow. So
+    it keeps no cookies.
     """
 
     def __init__(self, link: Transport, base_url: str, timeout_s: float | None) -> None:

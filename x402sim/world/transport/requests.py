@@ -1,7 +1,7 @@
-"""Records the requests of a server for its log and for the readers of its page.
+"""Records the requests of a server, for its log and for its page.
 
-One record of a request serves all of them. A request and all that it causes run in one context
-variable's scope, which says to which request an entry of the journal belongs.
+Both read the same record of a request. A context variable holds the request that runs: so an entry
+of the journal that it causes is added to its record.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -18,7 +18,7 @@ from x402sim.protocol.routes import PAY
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
-"""The events of an answer that was begun, and not sent, as its client has left."""
+"""The events of an answer that was begun and not written, because its client had left."""
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
 MAX_402_BODY = 256
@@ -34,10 +34,11 @@ _current: ContextVar["LoggedRequest | None"] = ContextVar("the request that runs
 class LoggedRequest(msgspec.Struct, gc=False):
     """A request, its answer, and the events that it caused.
 
-    `began` and `ended` are real time; `at_s` is the world's time, and 0 unless it `is_whole`. A
-    server keeps thousands: so it holds references to objects that exist anyway, needs no garbage
-    collection (`gc=False`: no cycle refers to it), and has few objects of its own, which would be
-    out of the processor's cache when the log reads them.
+    `began` and `ended` are real time; `at_s` is the world's time, recorded only if it `is_whole`.
+
+    A server keeps thousands. So a record refers to objects that exist anyway (headers, events), and
+    makes few of its own, which would be out of the processor's cache when the log reads them. With
+    `gc=False` the garbage collector does not visit it: nothing that it refers to refers to it.
     """
 
     method: str
@@ -52,17 +53,17 @@ class LoggedRequest(msgspec.Struct, gc=False):
     """None if the connection was broken."""
     answer_headers: Headers = ()
     sent: bytes = b""
-    """The body, if it is a payment, or whole."""
+    """The body, if the request is a payment or `is_whole`."""
     answered: bytes = b""
-    """The body, if it is an error, or whole."""
+    """The body of the answer, if it is an error or the request `is_whole`."""
     is_whole: bool = False
-    """Whether both bodies are kept."""
+    """Whether both bodies and heads are kept, whatever the answer."""
     proofs: Headers = ()
     """The headers that pay, or prove a payment."""
     entries: tuple[int, ...] = ()
-    """The numbers of the journal's entries that it caused, if it is whole."""
+    """The numbers of the journal's entries that it caused, if it `is_whole`."""
     read: tuple[Event, ...] = ()
-    """Those of their events that a subscriber reads (`Requests.subscribe`)."""
+    """The events that it caused and that a subscriber reads (`Requests.subscribe`)."""
 
 
 class Requests:
@@ -119,7 +120,7 @@ class Requests:
             if scope["type"] != "http":
                 return app(scope, receive, send)
             proofs: tuple[tuple[bytes, bytes], ...] = ()
-            for header in scope["headers"]:  # a comprehension would be one more call
+            for header in scope["headers"]:  # a generator would be a call more for each request
                 if header[0] in PROOFS:
                     proofs += (header,)
             is_payment = self._wants_payments and (bool(proofs) or settles(scope["path"]))
@@ -168,8 +169,8 @@ class Requests:
                     request.answer_headers = message["headers"]
             elif (request.status or 0) >= least and len(request.answered) < MAX_BODY:
                 body = message.get("body", b"")
-                asks = request.status == 402 and not is_whole and b'"reason"' not in body
-                request.answered += body[: MAX_402_BODY if asks else MAX_BODY]
+                is_unpaid = request.status == 402 and not is_whole and b'"reason"' not in body
+                request.answered += body[: MAX_402_BODY if is_unpaid else MAX_BODY]
             return send(message)
 
         token = _current.set(request)
@@ -184,5 +185,5 @@ class Requests:
 
 @lru_cache(maxsize=1024)
 def settles(path: str) -> bool:
-    """Tell whether the body of a request to a path may be a payment."""
+    """Return whether the body of a request to a path may be a payment."""
     return path == PAY or path.startswith("/facilitator")

@@ -1,12 +1,12 @@
-"""What a fault does to the request that it strikes: over ASGI, and through a proxy.
+"""The middleware of a part: it strikes requests with faults, queues them, and records answers.
 
-The middleware `faulty` wraps each part, in one process and over TCP, and records its answers.
+`faulty` wraps each part, in one process and over TCP; `strike` also serves the recording proxy.
 Requests that are cut off, or longer than any part reads, pass without faults.
 
-A queue before a part's servers serves so many requests at a time, first in, first out.
-A request takes a server for its service time and then for the part's own work, until it is
-answered. Faults act before a request queues and after it is answered. A client that gives up stays
-in the queue, and is served in its turn: a server seldom knows that it is gone.
+A `Queue` lets a part's `servers` serve one request each at a time, first in, first out. A request
+takes a server for its service time and then for the part's own work, until it is answered. Faults
+act before a request queues and after it is answered. A client that gives up stays in the queue and
+is served in its turn, because a server seldom knows that it is gone.
 """
 
 import asyncio
@@ -95,17 +95,17 @@ def faulty(
 
 @dataclass(frozen=True, slots=True)
 class _Buffered(Connection):
-    """The connection that a victim sees while a fault buffers its answer."""
+    """The connection that a victim gets while a fault buffers its answer."""
 
     is_received: bool
 
     def is_answered(self) -> bool:
-        """Tell whether the client gets the whole answer."""
+        """Return whether the client will get the whole answer."""
         return self.is_received
 
 
 def cannot_crash() -> None:
-    """Stand for the crash of what no fault may crash."""
+    """Stand in for the crash of a caller that no fault may crash, such as a facilitator."""
     raise AssertionError("no fault of these requests can be a crash")
 
 
@@ -128,7 +128,7 @@ class Struck(Protocol):
 
 
 class _Request:
-    """A request over ASGI. If its client will not get all of the answer, the victim sees so."""
+    """A request over ASGI, whose connection reports whether the client will get the answer."""
 
     def __init__(
         self, app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send
@@ -186,7 +186,6 @@ async def strike(
         case "crash before" | "crash after":
             if fault.does == "crash after":
                 await request.work(is_received=False)
-            await asyncio.sleep(0)  # noqa: TID251 - the caller must wait already when it crashes
             crash()
             await request.abort("lost")
         case _ as unknown_kind:
@@ -282,7 +281,7 @@ _full = web.error(503, "Queue full", "as many requests wait as can; try again la
 
 
 class Queue:
-    """The servers of one part, and who waits for them; `numbers` numbers requests of all parts.
+    """The servers of one part and its waiting requests; `numbers` numbers requests of all parts.
 
     Raises `ValueError` for the time of a path that the part lacks.
     """
@@ -321,7 +320,7 @@ class Queue:
             times = (each for end, each in self._times.items() if path and path.endswith(end))
             if (duration := next(times, None)) is None:  # it takes no server
                 await app(scope, receive, send)
-            else:  # a whole request has arrived: no bytes of it are on their way while it waits
+            else:  # read it whole first: bytes in transit would stop virtual time while it waits
                 messages, _ = await read_request(receive)
                 whole = replay(messages, receive)
                 await self._serve(app, duration(self._stream), scope, whole, send)
@@ -337,7 +336,7 @@ class Queue:
     async def _serve(
         self, app: ASGIApp, service_s: float, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        # drawn on arrival: more servers give the same requests the same times
+        # `service_s` is drawn on arrival: with more servers the same requests take the same times
         request, ahead = next(self._numbers), len(self._inside)
         self._record(RequestArrived(self._part, request, clipped(scope["path"]), ahead))
         if ahead >= self._most:
@@ -361,10 +360,8 @@ class Queue:
         if request not in self._inside:
             return  # lost
         self._inside.discard(request)
-        task = asyncio.current_task()
-        if not (task and task.cancelling()):  # else the world ends: its journal has ended, too
-            is_answered = connection.is_answered()
-            self._record(RequestEnded(self._part, request, "served" if is_answered else "left"))
+        is_answered = connection.is_answered()
+        self._record(RequestEnded(self._part, request, "served" if is_answered else "left"))
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # its task may have been cancelled
