@@ -818,13 +818,26 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
         browser.run(
             "await new Promise((done) => setTimeout(done, 1500))"
         )  # drawn anew, by any machine
-        # in one step of the page, which may replace the part it is about at any moment
-        browser.run("await page.evaluate(() => document.querySelector('#detail summary').click())")
+        # The click on the chosen lane draws the details anew before the browser's event `toggle`.
+        click = "const click = (what) => document.querySelector(what).click();"
+        both = "click('#detail summary'); click('.lane[aria-selected=\"true\"]');"
+        is_open = "return document.querySelector('#detail details').open;"
+        for expected in (True, False, True):
+            found = browser.run(f"return page.evaluate(() => {{ {click} {both} {is_open} }})")
+            assert found is expected
         browser.do("focus", "#moment")
         browser.run("for (let n = 0; n < 3; n++) await page.keyboard.press('ArrowLeft')")
         size = run.journal.length
         browser.sees("#at", f"{size - 3} of {size}")
         assert browser.run("return page.$eval('#detail details', (it) => it.open)"), "it stays open"
+        # A click between a move of the slider and the next drawing chooses the lane of the new moment.
+        back = "const it = document.querySelector('#moment'); it.value = +it.value - 1;"
+        back += "it.dispatchEvent(new Event('input')); await new Promise(requestAnimationFrame);"
+        chosen = browser.run(
+            f"return page.evaluate(async () => {{ {click} {back} click('.lane[aria-selected]');"
+            "return document.querySelector('#detail').innerText; })"
+        )
+        assert "In the journal: " in chosen
         drag = "const { x, y, width } = await (await page.$('#moment')).boundingBox();"
         drag += "await page.mouse.move(x + width - 9, y + 9); await page.mouse.down();"
         drag += "await page.mouse.move(x + width / 2, y + 9, { steps: 5 }); await page.mouse.up();"

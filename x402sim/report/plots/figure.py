@@ -44,6 +44,8 @@ _COLOURS, _NEARLY_WHITE = 64, 252
 _STYLE: Any = {
     "text.parse_math": False,
     "axes.linewidth": 0.6,
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
     "figure.facecolor": "white",
     "axes.facecolor": "white",
     "savefig.facecolor": "white",
@@ -296,6 +298,12 @@ def transparent(image: bytes) -> bytes:
     file = io.BytesIO()
     drawn.save(file, "png", transparency=bytes(alpha.ravel().tolist()), dpi=(DPI, DPI))
     return file.getvalue()
+
+
+def keep_layout(figure: Any) -> None:
+    """Keep the layout of a figure that was drawn: drawing it again does not compute it anew."""
+    with mpl.rc_context(_STYLE):
+        figure.set_layout_engine(None)
 
 
 def vectors(figure: Any, form: str) -> bytes:

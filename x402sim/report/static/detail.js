@@ -4,12 +4,14 @@ import { curl, har, python, scenario, test, viem, visible } from "./copies.js";
 import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
 import { left, stagesOf, status, step, untimely, why } from "./model.js";
 
-let wasOpen = new Set();
+let unfolded = new Set(); // the parts that the reader has opened
 
 export function showDetail(lane, model, close) {
   const box = byId("detail");
   box.hidden = !lane;
-  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) wasOpen = new Set();
+  // Read from the page: the browser sends `toggle` only after a redraw that follows the click at once.
+  for (const { open, dataset } of box.querySelectorAll("details")) if (open) unfolded.add(dataset.part); else unfolded.delete(dataset.part);
+  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) unfolded = new Set();
   showDetail.keys = lane?.keys;
   if (!lane) return;
   if (close) showDetail.close = close;
@@ -69,7 +71,7 @@ function burnDown({ steps, deposited_base: all }) {
   return drawn;
 }
 
-const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) }, el("summary", {}, title), inside);
+const folded = (id, title, ...inside) => el("details", { open: unfolded.has(id), "data-part": id }, el("summary", {}, title), inside);
 
 const rowsOf = ({ required: wanted, signed: got }) => {
   if (!wanted || !got) return [];
