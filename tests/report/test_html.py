@@ -108,6 +108,8 @@ def test_the_overview_counts_outcomes_and_checks(page: Reader) -> None:
     assert "✓ 2 passed, ✗ 1 failed, \N{EN DASH} 1 skipped; 5 of 7 checks held." in page.words
     opened = ["open" in details for details in page.all("details")]
     assert opened == [False, True, False, False], "only what failed"
+    (alone,) = Reader(html.page([run("replayed")])).all("details")
+    assert "open" in alone, "of one run, there is nothing to choose"
     links = [str(link["href"]) for link in page.all("a")]
     assert links == 2 * ["#replayed", "#failing", "#sessions", "#elsewhere"]
     assert {link[1:] for link in links} <= {each.get("id") for _, each in page.elements}

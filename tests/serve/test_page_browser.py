@@ -116,6 +116,26 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     assert server.account(4).transfers == 0
 
 
+def test_a_second_attempt_is_noted_once_and_when_it_came(browser: Browser, server: Server) -> None:
+    """Both the journal and the exchange tell of it."""
+    payer = server.account(2)
+    asked = payer.ask()
+    header = payer.sign(asked["paymentRequirements"])
+    assert payer.pay(asked, header).status_code == 200
+    browser.sees(".badge.paid", "paid")
+    sleep(1.1)
+    began = datetime.now(UTC)
+    assert payer.pay(asked, header).json()["error"] == "Payment already settled"
+    browser.sees(".lane .why", "Payment already settled")
+    browser.do("click", ".lane")
+    browser.sees("#detail .note", "Payment already settled")
+    notes = browser.run(
+        "return page.$$eval('#detail .note', (all) => all.map((it) => it.innerText))"
+    )
+    (note,) = [each for each in notes if "already settled" in each]
+    assert note.split()[0] >= f"{began:%H:%M:%S}"
+
+
 def test_the_advice_is_that_of_the_command_line(browser: Browser, server: Server) -> None:
     for name in MISTAKES:
         server.http.post("/_sim/ui/pay", json={"wrong": name})

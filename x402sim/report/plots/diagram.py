@@ -505,7 +505,7 @@ class _Diagram:
             *(line_sample(name, c, (0, (3, 2))) for c, name in _ANSWERS.items() if c in colours),
             *([mark_sample("no answer", "x", VERMILLION, VERMILLION)] if "lost" in kinds else []),
             *([line_sample("↔ request and answer", GREY, "-")] if is_whole else []),
-            *([mark_sample("what a party did", "D", BLACK, BLACK)] if "action" in kinds else []),
+            *([mark_sample("event at one party", "D", BLACK, BLACK)] if "action" in kinds else []),
         ]
         if samples:
             figure.legend(self._ax, samples, loc="upper left", bbox_to_anchor=(0, 0))

@@ -12,7 +12,17 @@ from x402sim.report import frames
 from x402sim.report.frames import queues
 from x402sim.report.money import payments
 from x402sim.report.plots import figure
-from x402sim.report.plots.figure import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILLION, Labels, styled
+from x402sim.report.plots.figure import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT,
+    PURPLE,
+    VERMILLION,
+    Labels,
+    styled,
+)
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
@@ -41,6 +51,10 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
         name = f"{figure.plain(to)}: {figure.plain(what)}"
         _draw_row(ax, y, name, group, _colour(to), (scale, unit))
     _latency_axis(ax, table["latency_s"].to_numpy() * scale)
+    # Between rows, else the marks of one look as if they belonged to the text below them.
+    ends = ax.get_xlim()
+    ax.hlines(np.arange(1, len(groups)) - 0.475, *ends, colors=LIGHT, lw=0.6, zorder=0)
+    ax.set_xlim(ends)
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
@@ -150,7 +164,8 @@ def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = Non
 
 
 _MANY_RUNS = 100
-_WAITING, _ALL, _SOME = "payments", "indexer run: all that it took", "indexer run: not all"
+_WAITING = "payments"
+_WHOLE, _PART = "indexer run: batch complete", "indexer run: batch incomplete"
 
 
 @styled
@@ -176,7 +191,7 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=figure.plain(_WAITING))
     is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
     at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
-    for these, face, name in (is_done, BLACK, _ALL), (~is_done, "white", _SOME):
+    for these, face, name in (is_done, BLACK, _WHOLE), (~is_done, "white", _PART):
         if these.any():
             ax.plot(
                 at[these], left[these], "o", mfc=face, mec=BLACK, clip_on=False, zorder=3,

@@ -43,7 +43,7 @@ const sessions = (lane, model) => lane.sessions.map((id) => session(model.sessio
 const requests = (lane, model) => [
   el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
   lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
-    : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages.")];
+    : el("p", { class: "quiet" }, words.live ? "The server no longer has them." : "A run's journal names each request, without its headers and body.")];
 
 const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario], ["fetch with viem", viem]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
 
