@@ -1,4 +1,4 @@
-"""The request of `pay` and `doctor`: its options, its sending, what to do without an answer."""
+"""The request of `pay` and `doctor`: its options, sending it, and errors when nobody answers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,19 +15,19 @@ from x402sim.world.server.listen import LOOPBACK
 
 
 def url(variable: str | None = None) -> Any:
-    """Return the argument that is the URL; a variable of the environment may stand in for it."""
+    """Return the argument URL; an environment variable may replace it."""
     help_ = "URL of the request, with http:// or https://."
-    return typer.Argument(help=help_, envvar=variable)
+    return typer.Argument(help=help_, metavar="URL", envvar=variable)
 
 
 def method(variable: str | None = None) -> Any:
-    """Return the option that is the method."""
+    """Return the option --method."""
     help_ = "HTTP method. [default: GET, or POST with --data]"
-    return typer.Option("--method", "-X", help=help_, envvar=variable)
+    return typer.Option("--method", "-X", help=help_, metavar="METHOD", envvar=variable)
 
 
 def data(variable: str | None = None) -> Any:
-    """Return the option that is the body."""
+    """Return the option --data, the body."""
     help_ = "Body, or @FILE; JSON gets its Content-Type."
     return typer.Option("--data", "-d", help=help_, metavar="TEXT", envvar=variable)
 
@@ -39,7 +39,7 @@ Headers = Annotated[
 
 
 def client() -> httpx.Client:
-    """Return a client for any URL, and for tools of MCP: SSL_CERT_FILE counts, and no proxy."""
+    """Return a client for any URL and for MCP tools; it honours SSL_CERT_FILE and uses no proxy."""
     carrier = httpx.HTTPTransport(verify=httpx.create_ssl_context(), trust_env=False)
     return httpx.Client(transport=ToolTransport(carrier), trust_env=False, timeout=30)
 
