@@ -16,7 +16,7 @@ from x402sim import LiveWorld, World
 from x402sim.journal import Journal
 from x402sim.report import html
 from x402sim.report.page import of_run
-from x402sim.report.summary import checks_of, held_of
+from x402sim.report.reading import checks_of, held_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.templates import render
 
@@ -169,7 +169,7 @@ DRAWN = "from x402sim import Journal; from x402sim.report import plots; plots.ba
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        ("import x402sim.report.conformance_reports", HEAVY),
+        ("import x402sim.report.conformance", HEAVY),
         ("import x402sim.commands.run, x402sim.report.trace", HEAVY),
         (DRAWN, ("matplotlib.pyplot",)),
     ],
@@ -206,4 +206,4 @@ def test_the_page_of_a_run_says_what_it_came_to_as_its_summary_does() -> None:
     assert "test_html.py:" in head, "where it broke off"
     assert "no checks" in World().play(unchecked).show().page
     part = Journal.load(b"".join(run("replayed").journal.ndjson().splitlines(keepends=True)[:-1]))
-    assert "it has no end, so this is a part" in of_run(part, "part")
+    assert "the journal has no end: this is a part of the run" in of_run(part, "part")

@@ -20,7 +20,7 @@ from x402sim.journal import Journal, Maker
 from x402sim.report import plots, save
 from x402sim.report.frames import TABLES
 from x402sim.report.plots import PLOTS
-from x402sim.report.summary import Summary
+from x402sim.report.reading import Summary
 
 
 def contents(folder: Path) -> dict[str, bytes]:

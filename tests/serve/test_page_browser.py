@@ -30,7 +30,7 @@ from x402sim.events import (
 from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report import conformance_reports, html
+from x402sim.report import conformance, html
 from x402sim.report.results import Outcome, Result
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
@@ -313,7 +313,7 @@ def test_what_is_folded_is_printed(browser: Browser, server: Server, tmp_path: P
                     title="t")  # fmt: skip
     reports = {
         "run": html.page([run], stories={"replay": "A folded story."}),
-        "conformance": conformance_reports.as_html("http://x", "now", [result, passed]),
+        "conformance": conformance.as_html("http://x", "now", [result, passed]),
     }
     for name, text in reports.items():
         (tmp_path / f"{name}.html").write_text(text)

@@ -28,7 +28,7 @@ from x402sim.report.trace import CHAIN, LANES
 
 _MOST_ROWS = 12
 _ENOUGH = 5
-"""Answers needed to draw quartiles."""
+"""Least number of answers for quartiles."""
 _COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, CHAIN: PURPLE}
 
 
@@ -74,7 +74,7 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
 
 
 def _colour(part: str) -> str:
-    """Return the colour of a part; of a part that is none of ours, black."""
+    """Return the colour of a part; of an unknown one, black."""
     return _COLOURS.get(part, BLACK)
 
 
@@ -104,7 +104,7 @@ def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
         facts.append(f"{len(group) - len(took)} unanswered")
     if len(took):
         facts.append(f"median {np.median(took):.3g} {scale[1]}")
-        # each answer as a tick, and median and quartiles if there are enough answers
+        # a tick for each answer; quartiles only of enough answers
         ticks, at = np.unique(took), y + 0.25
         alpha = max(0.08, min(0.6, 30 / len(ticks)))
         ax.plot(
@@ -138,9 +138,9 @@ def _latency_axis(ax: Axes, took: Any) -> None:
 
 @styled
 def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
-    """Draw how many requests wait at each part with servers, or are served there, over time.
+    """Draw how many requests wait or are being served at each part with `servers`, over time.
 
-    `labels` are words for the names of parts.
+    `labels` rename parts.
     """
     journal = journal_of(source)
     table, last_s = queues(journal), reading_of(journal).length_s
@@ -172,8 +172,8 @@ _WHOLE, _PART = "indexer run: batch complete", "indexer run: batch incomplete"
 def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
     """Draw how many settled payments have no block number yet, over time.
 
-    Dot: an indexer run that found every record of its batch; ring: a run that did not. `labels`
-    are other words for those of the legend and the axes.
+    Dot: a run of the indexer that found every record of its batch; ring: a run that did not.
+    `labels` rename texts of the legend and the axes.
     """
     journal = journal_of(source)
     reading, runs, paid = reading_of(journal), frames.backlog(journal), payments(journal)
