@@ -17,8 +17,8 @@ import msgspec
 from tests.interop import programs
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
-from x402sim.spec.markdown import table
 from x402sim.suite.row import PlayedCase
+from x402sim.text.templates import markdown_table
 
 ROOT = Path(__file__).parents[1]
 SHOWN = 400
@@ -108,7 +108,7 @@ def plays(
                     cells.append(" ".join(dict.fromkeys(documents[f"{section}/{row.slug}-{way}"])))
             demands = "<br>".join(each.title for each in row.demands)
             lines.append([row.slug, *cells, demands])
-        yield from table(["row", *names, "demands"], lines).splitlines()
+        yield from markdown_table(["row", *names, "demands"], lines).splitlines()
         if reasons:
             yield ""
             yield from (f"({number}) {why}" + "  " for why, number in reasons.items())
@@ -125,9 +125,11 @@ def problems(about: Mapping[str, Any], cases: Iterable[PlayedCase]) -> Iterator[
             name = each.strip().split(":")[0].split(" ")[0]
             assert "/" not in name or name in named, name
     pains = ([each["row"], each["what"], each["ids"]] for each in about["pains"])
-    found = table(["row", "what people report", "the ids that catch it"], pains).splitlines()
+    found = markdown_table(
+        ["row", "what people report", "the ids that catch it"], pains
+    ).splitlines()
     yield from ("", "## Problems of the field", "", *found)
-    none = table(["what", "why"], ([each["what"], each["why"]] for each in about["none"]))
+    none = markdown_table(["what", "why"], ([each["what"], each["why"]] for each in about["none"]))
     yield from ("", "## What no case is about", "", *none.splitlines())
 
 
@@ -143,7 +145,7 @@ def verdicts(what: str, kept: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         shown = f"`{it['transaction']}`"
         about = [it["about"], f"{it['version']}, {it['day']}", ", ".join(it["dialects"])]
         lines.append([*about, *map(str, numbers), shown])
-    yield from table(names, lines).splitlines()
+    yield from markdown_table(names, lines).splitlines()
 
 
 def cell(text: str, most: int = 260) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from x402sim.clock import Clock, stopwatch
-from x402sim.report.conformance_reports import About
+from x402sim.report.conformance import About
 from x402sim.report.results import Result
 from x402sim.report.verdict import Verdict as Verdict
 from x402sim.suite.case import select

@@ -20,7 +20,7 @@ from tests.serve.driver import command
 from x402sim import LocalServer, World
 from x402sim.backends import ExplorerSettings
 from x402sim.commands import run as playing
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import checks_of
 from x402sim.world.scenario import shipped_names
 
 run = partial(runner.run, "run")

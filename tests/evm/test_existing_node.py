@@ -22,7 +22,7 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address, to_hex
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import checks_of
 from x402sim.world.chains import KEYS
 
 OWNER = Wallet("0x" + "51" * 32)

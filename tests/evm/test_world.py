@@ -24,8 +24,8 @@ from x402sim.chain.node.anvil import VARIABLE
 from x402sim.events import TransactionMined, name_of
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.report.reading import checks_of
 from x402sim.report.run import Run
-from x402sim.report.summary import checks_of
 from x402sim.world.running_world import build
 from x402sim.world.scenario import Scenario, shipped
 

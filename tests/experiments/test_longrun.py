@@ -9,7 +9,7 @@ import pytest
 
 from x402sim import World, sweep
 from x402sim.experiments import steady
-from x402sim.experiments.longrun import mser
+from x402sim.experiments.summary import mser
 from x402sim.population import Buy, Poisson
 from x402sim.report.plots import bands
 

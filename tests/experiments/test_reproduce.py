@@ -233,7 +233,7 @@ def test_what_nobody_can_repeat_is_refused_before_anything_is_written(tmp_path: 
         [sys.executable, "-"], cwd=tmp_path, check=False, text=True, capture_output=True,
         input="from x402sim import World\nWorld().play('replay').save('out', bundle=True)",
     )  # fmt: skip
-    assert "typed at Python's prompt, or read from standard input, has no source" in done.stderr
+    assert "code typed at Python's prompt, or read from stdin, has no source file" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

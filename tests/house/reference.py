@@ -24,8 +24,8 @@ from x402sim.report import frames
 from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.markdown import table
 from x402sim.suite.service.engine import all_checks
+from x402sim.text.templates import markdown_table
 from x402sim.world.control.app import ACTIONS, TABLE, openapi, unindented, usage
 from x402sim.world.control.messages import Ready
 from x402sim.world.scenario import shipped
@@ -46,11 +46,14 @@ def commands() -> str:
         (f"[{name}](#x402sim-{name.replace(' ', '-')})", command.help.splitlines()[0])
         for name, command in known
     ]
-    return f"# Commands\n\n{about}\n\n{table(('command', 'what it does'), rows)}" + "".join(
-        f"\n## x402sim {name}\n\n{_prose(command.help)}\n"
-        + (f"\n{_table(command.params)}" if command.params else "")
-        + (f"\n{_prose(command.epilog)}\n" if command.epilog else "")
-        for name, command in known
+    return (
+        f"# Commands\n\n{about}\n\n{markdown_table(('command', 'what it does'), rows)}"
+        + "".join(
+            f"\n## x402sim {name}\n\n{_prose(command.help)}\n"
+            + (f"\n{_table(command.params)}" if command.params else "")
+            + (f"\n{_prose(command.epilog)}\n" if command.epilog else "")
+            for name, command in known
+        )
     )
 
 
@@ -85,7 +88,7 @@ def _table(params: Any) -> str:
         variable = f" (or `{'` or `'.join(variables)}`)" if variables else ""
         meaning = f"{each.help or ''}{shown}{variable}"
         rows.append((name + value, meaning.replace("*", "\\*")))
-    return table(("argument or option", "meaning"), rows)
+    return markdown_table(("argument or option", "meaning"), rows)
 
 
 def control() -> str:
@@ -97,7 +100,9 @@ def control() -> str:
     about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list, and one of `/_sim/openapi.json` the
 OpenAPI document of it, with the schemas of what each takes and answers. A POST takes JSON, and a GET takes its fields in
 the query. It has clients: in Python `LocalServer`, in TypeScript [`sim.ts`](typescript.md)."""
-    return f"# Control API\n\n{about}\n\n{table(('action', 'what it does', 'takes'), rows)}"
+    return (
+        f"# Control API\n\n{about}\n\n{markdown_table(('action', 'what it does', 'takes'), rows)}"
+    )
 
 
 def _taken(method: str, kind: Any) -> str:
@@ -133,7 +138,7 @@ def clauses() -> str:
         for c in CLAUSES
     ]  # fmt: skip
     titles = ("clause", "level", "text", "ground", "kept by")
-    return f"# Clauses\n\n{about}\n\n{table(titles, rows)}"
+    return f"# Clauses\n\n{about}\n\n{markdown_table(titles, rows)}"
 
 
 def decisions() -> str:
@@ -156,10 +161,10 @@ Where the specification is silent, we decided. The number in front of an id is i
 Each is a field of `x402sim.Decisions`, as in `Settings(decisions=Decisions({switched[0][1].strip("`")}=...))`, so
 that an experiment can take the alternative.
 
-{table(("id", "field", *titles[1:]), switched)}
+{markdown_table(("id", "field", *titles[1:]), switched)}
 ## Those that are fixed
 
-{table(titles, fixed)}"""
+{markdown_table(titles, fixed)}"""
 
 
 def columns() -> str:
@@ -178,7 +183,7 @@ def python() -> str:
     parts = [
         "# Python\n",
         "`import x402sim` offers these names; `help(x402sim.World)` shows one in full.\n",
-        table(("name", "what it is"), about),
+        markdown_table(("name", "what it is"), about),
     ]
     return "\n".join(parts)
 

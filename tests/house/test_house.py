@@ -69,7 +69,7 @@ READS = {
     "protocol/recognize.py": "a message that somebody pastes",
     "protocol/rpc_values.py": "numbers",
     "protocol/seal.py": "ids of payments",
-    "report/conformance_reports.py": "marks of Markdown in texts of other parties",
+    "report/conformance.py": "marks of Markdown in texts of other parties",
     "report/bundle.py": "a user's program: its files that read data, a notebook's cells, what it imports",
     "report/html.py": "names of runs, as anchors",
     "service/environment.py": "URLs",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from x402sim.spec.markdown import table
+from x402sim.text.templates import markdown_table
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
@@ -93,11 +93,11 @@ def markdown(places: Iterable[tuple[Row, str]]) -> str:
         chains.setdefault(row, set()).add(chain)
     works = ((row, ["yes" if each in on else "" for each in CHAINS]) for row, on in chains.items())
     rows = ((row.package, row.role, row.speaks, *on) for row, on in sorted(works))
-    return table(TITLES, rows)
+    return markdown_table(TITLES, rows)
 
 
 def replaced(page: str, new: str) -> str:
     """Return the page with this table in the place of its old one."""
-    before, _, rest = page.partition(table(TITLES, ()))
+    before, _, rest = page.partition(markdown_table(TITLES, ()))
     _, _, after = rest.partition("\n\n")
     return f"{before}{new}\n{after}"

@@ -16,7 +16,7 @@ from x402sim import LiveWorld, World
 from x402sim.journal import Journal
 from x402sim.report import html
 from x402sim.report.page import of_run
-from x402sim.report.summary import checks_of, held_of
+from x402sim.report.reading import checks_of, held_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.templates import render
 
@@ -108,6 +108,8 @@ def test_the_overview_counts_outcomes_and_checks(page: Reader) -> None:
     assert "✓ 2 passed, ✗ 1 failed, \N{EN DASH} 1 skipped; 5 of 7 checks held." in page.words
     opened = ["open" in details for details in page.all("details")]
     assert opened == [False, True, False, False], "only what failed"
+    (alone,) = Reader(html.page([run("replayed")])).all("details")
+    assert "open" in alone, "of one run, there is nothing to choose"
     links = [str(link["href"]) for link in page.all("a")]
     assert links == 2 * ["#replayed", "#failing", "#sessions", "#elsewhere"]
     assert {link[1:] for link in links} <= {each.get("id") for _, each in page.elements}
@@ -167,7 +169,7 @@ DRAWN = "from x402sim import Journal; from x402sim.report import plots; plots.ba
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        ("import x402sim.report.conformance_reports", HEAVY),
+        ("import x402sim.report.conformance", HEAVY),
         ("import x402sim.commands.run, x402sim.report.trace", HEAVY),
         (DRAWN, ("matplotlib.pyplot",)),
     ],
@@ -204,4 +206,4 @@ def test_the_page_of_a_run_says_what_it_came_to_as_its_summary_does() -> None:
     assert "test_html.py:" in head, "where it broke off"
     assert "no checks" in World().play(unchecked).show().page
     part = Journal.load(b"".join(run("replayed").journal.ndjson().splitlines(keepends=True)[:-1]))
-    assert "it has no end, so this is a part" in of_run(part, "part")
+    assert "the journal has no end: this is a part of the run" in of_run(part, "part")

@@ -30,8 +30,7 @@ from x402sim.report import plots
 from x402sim.report.plots import figure
 from x402sim.report.plots.diagram import rows
 from x402sim.report.plots.figure import BLACK, BLUE, GREY, LIGHT, ORANGE, VERMILLION
-from x402sim.report.reading import Reading
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import Reading, checks_of
 from x402sim.version import VERSION, citation
 
 PLOTS: list[Callable[..., Axes]] = [getattr(plots, each.name) for each in plots.PLOTS]

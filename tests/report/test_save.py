@@ -3,10 +3,13 @@
 import sys
 from pathlib import Path
 
+import matplotlib as mpl
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from pandas.testing import assert_frame_equal
 
 from tests.report.stories import journal_of, run, skipped
@@ -17,7 +20,7 @@ from x402sim.journal import Journal, Maker
 from x402sim.report import plots, save
 from x402sim.report.frames import TABLES
 from x402sim.report.plots import PLOTS
-from x402sim.report.summary import Summary
+from x402sim.report.reading import Summary
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -60,6 +63,21 @@ def test_a_saved_run_keeps_the_versions_that_made_it(
 def test_the_same_run_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
     loaded = Run.load(saved / "journal.ndjson")
     assert contents(loaded.save(tmp_path)) == contents(saved)
+
+
+def test_a_figure_is_laid_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For PNG; SVG and PDF have the same layout, whatever the user's settings are."""
+    laid_out = []
+    execute = ConstrainedLayoutEngine.execute
+
+    def counted(engine: ConstrainedLayoutEngine, figure: Figure) -> object:
+        laid_out.append(figure)
+        return execute(engine, figure)
+
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", counted)
+    with mpl.rc_context({"figure.constrained_layout.use": True}):
+        run("lost").save(tmp_path)
+    assert len(laid_out) == len([*tmp_path.glob("*.svg")]) > 1
 
 
 @pytest.fixture(scope="module")

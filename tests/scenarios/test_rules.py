@@ -3,7 +3,7 @@
 import pytest
 
 from x402sim import World
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import checks_of
 from x402sim.world.world import TABLES
 
 SCENARIO_THAT_FAILS_WITHOUT = {

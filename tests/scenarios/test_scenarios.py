@@ -12,7 +12,7 @@ import pytest
 import x402sim
 from tests.scenarios.golden import SIX
 from x402sim import Run, World
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import checks_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.world.scenario import shipped
 from x402sim.world.world import TABLES

@@ -30,7 +30,7 @@ from x402sim.events import (
 from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report import conformance_reports, html
+from x402sim.report import conformance, html
 from x402sim.report.results import Outcome, Result
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
@@ -114,6 +114,26 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     browser.do("click", "#detail details summary")
     browser.sees("#detail details", "paymentRequirements")
     assert server.account(4).transfers == 0
+
+
+def test_a_second_attempt_is_noted_once_and_when_it_came(browser: Browser, server: Server) -> None:
+    """Both the journal and the exchange tell of it."""
+    payer = server.account(2)
+    asked = payer.ask()
+    header = payer.sign(asked["paymentRequirements"])
+    assert payer.pay(asked, header).status_code == 200
+    browser.sees(".badge.paid", "paid")
+    sleep(1.1)
+    began = datetime.now(UTC)
+    assert payer.pay(asked, header).json()["error"] == "Payment already settled"
+    browser.sees(".lane .why", "Payment already settled")
+    browser.do("click", ".lane")
+    browser.sees("#detail .note", "Payment already settled")
+    notes = browser.run(
+        "return page.$$eval('#detail .note', (all) => all.map((it) => it.innerText))"
+    )
+    (note,) = [each for each in notes if "already settled" in each]
+    assert note.split()[0] >= f"{began:%H:%M:%S}"
 
 
 def test_the_advice_is_that_of_the_command_line(browser: Browser, server: Server) -> None:
@@ -293,7 +313,7 @@ def test_what_is_folded_is_printed(browser: Browser, server: Server, tmp_path: P
                     title="t")  # fmt: skip
     reports = {
         "run": html.page([run], stories={"replay": "A folded story."}),
-        "conformance": conformance_reports.as_html("http://x", "now", [result, passed]),
+        "conformance": conformance.as_html("http://x", "now", [result, passed]),
     }
     for name, text in reports.items():
         (tmp_path / f"{name}.html").write_text(text)
@@ -818,13 +838,26 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
         browser.run(
             "await new Promise((done) => setTimeout(done, 1500))"
         )  # drawn anew, by any machine
-        # in one step of the page, which may replace the part it is about at any moment
-        browser.run("await page.evaluate(() => document.querySelector('#detail summary').click())")
+        # The click on the chosen lane draws the details anew before the browser's event `toggle`.
+        click = "const click = (what) => document.querySelector(what).click();"
+        both = "click('#detail summary'); click('.lane[aria-selected=\"true\"]');"
+        is_open = "return document.querySelector('#detail details').open;"
+        for expected in (True, False, True):
+            found = browser.run(f"return page.evaluate(() => {{ {click} {both} {is_open} }})")
+            assert found is expected
         browser.do("focus", "#moment")
         browser.run("for (let n = 0; n < 3; n++) await page.keyboard.press('ArrowLeft')")
         size = run.journal.length
         browser.sees("#at", f"{size - 3} of {size}")
         assert browser.run("return page.$eval('#detail details', (it) => it.open)"), "it stays open"
+        # A click between a move of the slider and the next drawing chooses the lane of the new moment.
+        back = "const it = document.querySelector('#moment'); it.value = +it.value - 1;"
+        back += "it.dispatchEvent(new Event('input')); await new Promise(requestAnimationFrame);"
+        chosen = browser.run(
+            f"return page.evaluate(async () => {{ {click} {back} click('.lane[aria-selected]');"
+            "return document.querySelector('#detail').innerText; })"
+        )
+        assert "In the journal: " in chosen
         drag = "const { x, y, width } = await (await page.$('#moment')).boundingBox();"
         drag += "await page.mouse.move(x + width - 9, y + 9); await page.mouse.down();"
         drag += "await page.mouse.move(x + width / 2, y + 9, { steps: 5 }); await page.mouse.up();"

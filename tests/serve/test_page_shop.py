@@ -111,5 +111,5 @@ def test_its_payments_stay_after_a_reload_though_their_requests_are_forgotten(
             assert browser.run(STEPS)[-2:] == ["served", "indexed"]
             return
         browser.press("#lanes", "End")
-        browser.sees("#detail", "0.01 USDC", "They are no longer kept", "Copy link")
+        browser.sees("#detail", "0.01 USDC", "The server no longer has them", "Copy link")
         browser.do("goto", "about:blank")

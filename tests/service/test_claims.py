@@ -16,7 +16,7 @@ from x402sim import Fault, LiveWorld, Payer, Settings, World, events
 from x402sim.policies import ServicePolicy, SettleAgain
 from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import checks_of
 from x402sim.service.store import Store
 from x402sim.service.store.database import Database
 

@@ -26,7 +26,7 @@ from x402sim.policies import (
     SkipVerify,
 )
 from x402sim.protocol.refusals import ChainFinding, RequestError
-from x402sim.report.summary import checks_of, raised_in
+from x402sim.report.reading import checks_of, raised_in
 from x402sim.world.invariants import ORDER_ONCE, SERVED_IF_PAID
 from x402sim.world.payer import ORDER
 

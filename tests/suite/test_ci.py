@@ -27,7 +27,7 @@ from tests.suite.deployment import conformance, refused
 from tests.suite.hostile import NASTY, assert_harmless, challenge, serving
 from tests.suite_payer.test_judging import command as payer
 from x402sim.report import conformance as report
-from x402sim.report.conformance_reports import About, unready, written
+from x402sim.report.conformance import About, unready, written
 from x402sim.report.results import Loss, Outcome, Result
 from x402sim.suite.started import end_group, free_port
 from x402sim.suite.subject import SUBJECTS, subject as subject_of

@@ -15,7 +15,7 @@ from tests.suite.deployment import command, conformance, refused
 from tests.suite.test_reports import NASTY, STARTED, URL, result
 from x402sim.commands.conformance import judging
 from x402sim.report import conformance as report
-from x402sim.report.conformance_reports import as_html as html, as_markdown as markdown
+from x402sim.report.conformance import as_html as html, as_markdown as markdown
 from x402sim.report.results import CaseResult, Loss, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours

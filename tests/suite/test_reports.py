@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from x402sim import World
 from x402sim.report import conformance as report
-from x402sim.report.conformance_reports import as_html, as_markdown as markdown
+from x402sim.report.conformance import as_html, as_markdown as markdown
 from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result
 from x402sim.spec.ground import Ground, GroundType, sentence
 from x402sim.suite.command import conclude

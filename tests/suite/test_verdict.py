@@ -10,7 +10,7 @@ import pytest
 from tests.suite_payer.payer import Payer
 from x402sim import LocalServer
 from x402sim.judging import NotReady, Verdict, judge
-from x402sim.report.conformance_reports import About
+from x402sim.report.conformance import About
 from x402sim.report.results import CaseResult, Loss, Outcome, Result
 from x402sim.suite.payer.play import Task
 

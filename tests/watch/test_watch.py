@@ -76,7 +76,7 @@ def recording(server: Server, tmp_path_factory) -> tuple[Path, str, dict[str, st
 def test_its_recording_is_a_run(recording):
     run = Run.load(recording[0])
     (begin,), (end,) = run.journal.events(Begin), run.journal.events(End)
-    assert (begin.upstream, end.outcome) == (begin.title.removeprefix("What passed to "), "passed")
+    assert (begin.upstream, end.outcome) == (begin.title.removeprefix("Recording of "), "passed")
     (settled,) = run.journal.events(PaymentSettled)
     (used,), (moved,) = run.journal.events(AuthorizationConsumed), run.journal.events(Transfer)
     assert settled.tx_hash == used.tx_hash == moved.tx_hash
@@ -120,7 +120,7 @@ def test_the_program_of_the_guide_reads_it(recording, tmp_path):
 def test_a_recording_is_not_overwritten(recording):
     file, before = recording[0], recording[0].read_bytes()
     done = command("watch", "--upstream", "http://x", "--out", file, *NO_PORTS)
-    assert_misuse(done, "it exists, and may be a recording")
+    assert_misuse(done, "the file exists, perhaps a recording")
     assert file.read_bytes() == before
 
 
@@ -150,13 +150,13 @@ def test_a_fault_strikes_between_a_payer_and_its_shop(server):
 
 BAD = {
     ("--upstream", "ftp://x"): "a URL is wanted",
-    (): "--upstream URL or --facilitator URL",
+    (): "nothing to record: give --upstream URL",
     ("--upstream", "http://x", "--fault", "{}"): "a fault needs 'victim'",
     ("--upstream", "http://x", "--fault", '{"victim":"facilitator","does":"refuse"}'): (
-        "nothing stands before 'facilitator'"
+        "watch does not record 'facilitator'"
     ),
     ("--upstream", "http://x", "--fault", '{"victim":"service","does":"crash before"}'): (
-        "ends a process, and watch runs none"
+        "stops a process, and watch has none to stop"
     ),
     ("--upstream", "http://x", "--out", "/nowhere/x.ndjson"): "--out /nowhere/x.ndjson: No such",
 }

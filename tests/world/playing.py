@@ -9,7 +9,7 @@ from x402sim import Answer, LiveWorld, Run, World
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.x402 import RequirementsV1, encode_payment
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import checks_of
 
 Story = Callable[[LiveWorld], Awaitable[None]]
 

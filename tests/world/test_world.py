@@ -25,7 +25,7 @@ from x402sim.durations import duration_of
 from x402sim.http.exchange import Request, Url
 from x402sim.payer.core import PaymentFailed
 from x402sim.protocol import abi
-from x402sim.report.summary import checks_of
+from x402sim.report.reading import checks_of
 from x402sim.rng import Rng
 from x402sim.service import claims
 from x402sim.service.store.payment_records import Attempt, PaymentRecords

@@ -22,8 +22,8 @@ from x402sim.commands.common import (
 from x402sim.journal import HEADER
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES, Clause
-from x402sim.spec.markdown import table
 from x402sim.text.console import WIDTH
+from x402sim.text.templates import markdown_table
 
 Row = tuple[str, ...]
 Groups = Mapping[str, Sequence[type[declared.Event]]]
@@ -109,7 +109,7 @@ def _print_book(titles: Row, rows: Sequence[Row], *, markdown: bool, as_json: bo
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
         return
     if markdown:
-        typer.echo(table(titles, rows), nl=False)
+        typer.echo(markdown_table(titles, rows), nl=False)
         return
     for row in rows:
         typer.secho(row[0], bold=True)
@@ -149,7 +149,7 @@ def as_markdown(groups: Groups) -> str:
         for kind in kinds:
             fields = [(f"`{name}`", json_type) for name, json_type in fields_of(kind)]
             text = f"\n### {declared.name_of(kind)}\n\n{_meaning(kind)}\n\n"
-            parts.append(text + table(("field", "JSON"), fields))
+            parts.append(text + markdown_table(("field", "JSON"), fields))
     return "".join(parts)
 
 

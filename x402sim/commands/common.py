@@ -89,8 +89,8 @@ Chain = Annotated[
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Token contract on the node, if not the network's own; its name, version and decimals "
-        "are read there. Needs `--chain URL`.",
+        help="Token contract on the node, if not the network's own; the contract tells its name, "
+        "version and decimals. Needs `--chain URL`.",
         metavar="ADDRESS",
     ),
 ]
@@ -108,7 +108,7 @@ NetworkName = Annotated[
 NetworkFile = Annotated[
     Path | None,
     typer.Option(
-        help="TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
+        help="TOML file with more networks, one table `[[network]]` each: name, chain_id, asset, "
         "token_name, token_symbol, token_version, decimals, base_fee_gwei (default 1).",
         metavar="FILE",
     ),
@@ -122,7 +122,7 @@ BlockTime = Annotated[
         show_default=False,
     ),
 ]
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Host = Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")]
 
 
 def port(what: str, variable: str | None = None) -> Any:
@@ -139,8 +139,8 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Log all requests, with headers and bodies; without it, calls of /rpc and /explorer, "
-        "health checks and pages are left out, unless they fail or change something.",
+        help="Log all requests, with headers and bodies. Without it, the log leaves out calls of "
+        "/rpc and /explorer, health checks and pages, unless they fail or change something.",
     ),
 ]
 LogForm = Annotated[
@@ -155,16 +155,16 @@ LogForm = Annotated[
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 Beginnings = Annotated[
     list[str] | None,
-    typer.Argument(metavar="BEGINNING", help="Only those whose ids or names begin with one."),
+    typer.Argument(metavar="BEGINNING", help="Show only names that begin with one of these."),
 ]
 NOT_ALL_HELD = 1
-"""The exit code of a command that ran and found a failure."""
+"""Exit code of a command that ran and found a failure."""
 
 
 class Misuse(typer.BadParameter):
-    """A command cannot start; the text says what was seen, what is wanted, and what to do.
+    """A command cannot start; the text says what was given, what is wanted, and what to do.
 
-    The command line prints it in one line, and ends with exit code 2.
+    The command line prints the text as one line and exits with 2.
     """
 
     def __init__(self, problem: object) -> None:
@@ -228,7 +228,7 @@ def stop_on_signals(server: Any) -> None:
 
 
 def stop_with_stdin(server: Any) -> None:
-    """Let the end of stdin stop a server, also when whoever held its other end was killed."""
+    """Stop a server when stdin ends, also when the process at the other end was killed."""
 
     def read_to_its_end() -> None:
         with suppress(OSError):
@@ -251,7 +251,7 @@ def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "F
 
 
 def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list[str]:
-    """Return the names that begin with a wanted text, all without one; exits if one has none."""
+    """Return the names that begin with a wanted text, all without one; `Misuse` if none does."""
     for each in wanted or []:
         if not any(name.startswith(each) for name in names):
             possible = "Without an argument, all are shown"
@@ -260,13 +260,13 @@ def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list
 
 
 def require_one_form(*, markdown: bool, as_json: bool) -> None:
-    """Exit if Markdown and JSON are both wanted."""
+    """Raise `Misuse` if the user wants both Markdown and JSON."""
     if markdown and as_json:
         raise Misuse("--markdown and --json: give one of them")
 
 
 def filled(text: str, indent: int = 0) -> str:
-    """Return a text in 80 columns, its further lines two columns further in."""
+    """Wrap a text at 80 columns; lines after the first are indented by two more."""
     return fill(text.replace("\n", " "), " " * indent)
 
 
@@ -278,7 +278,7 @@ def log_to_stderr() -> None:
 
 
 def _escape(record: logging.LogRecord) -> bool:
-    """Escape the message and the trace of a record, in which other parties may be quoted."""
+    """Escape the message and the trace of a record: both may quote other parties."""
     record.msg, record.args = printable(record.getMessage()), None
     if record.exc_info and not record.exc_text:
         trace = printable_lines(logging.Formatter().formatException(record.exc_info))
@@ -301,9 +301,9 @@ def quiet() -> Iterator[None]:
 # --- steps, facts and findings ----------------------------------------------------------
 
 NAME_WIDTH, MOST_NAME_WIDTH = 14, 18
-"""The columns of a name: more if one is longer."""
+"""Width of the column of names: at least, and at most if a name is longer."""
 MOST_SHOWN = 2000
-"""The characters of a value that are shown."""
+"""Characters of a value that are printed; the rest is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +326,9 @@ def print_step(number: int, step: Step, *, err: bool = False) -> None:
 
 
 def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
-    """Print names and values in two columns, of other parties escaped.
+    """Print names and values in two columns, with the text of other parties escaped.
 
-    They fit in 80 columns, but for ids and hashes that are longer, which stay whole to be copied.
+    Lines fit in 80 columns, except for longer ids and hashes: these stay whole, to be copied.
     """
     names = [printable(name) for name in facts]
     column = min(max([NAME_WIDTH, *map(len, names)]), MOST_NAME_WIDTH)
@@ -344,7 +344,7 @@ def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """Return a fact as text: JSON as JSON, a value of `protocol.values` in its words."""
+    """Return a fact as text: a list joined by commas, JSON as JSON, anything else by `str`."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return ("; " if any("," in each for each in value) else ", ").join(value)
     is_json = value is None or isinstance(value, dict | list | bool)
@@ -352,7 +352,7 @@ def _as_text(value: Any) -> str:
 
 
 def print_findings(findings: Iterable["Finding"]) -> None:
-    """Print what is wrong: what was seen, what is wanted, and what to do."""
+    """Print each finding: what was observed, what is wanted, and what to do."""
     for each in findings:
         mark = typer.style(each.mark, fg="red" if each.stops else "yellow")
         typer.echo(f"{mark}: {printable(each.about)}")

@@ -9,9 +9,8 @@ import httpx
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands import common, request as asking
-from x402sim.commands.purchase import local_server
-from x402sim.commands.request import answer_to
+from x402sim.commands import common, purchase as buying
+from x402sim.commands.purchase import answer_to, local_server
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
@@ -33,17 +32,17 @@ COLUMNS = (
 
 
 def doctor(
-    url: Annotated[str, asking.url()],
-    method: Annotated[str | None, asking.method()] = None,
-    data: Annotated[str | None, asking.data()] = None,
-    header: asking.Headers = None,
+    url: Annotated[str, buying.url_argument()],
+    method: Annotated[str | None, buying.method_option()] = None,
+    data: Annotated[str | None, buying.data_option()] = None,
+    header: buying.Headers = None,
     network_file: common.NetworkFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Say who could pay a URL, and what would stop them."""
-    with asking.client() as http:
+    with buying.client() as http:
         with common.as_misuse():
-            request = asking.request_to(url, method, data, header)
+            request = buying.request_to(url, method, data, header)
             known = known_networks(network_file)
         try:
             response = answer_to(http, request)
@@ -52,7 +51,7 @@ def doctor(
             if any(way.dialect is Dialect.TWO_STEPS for way in ways):
                 pay_status = answer_to(http, post(request, PAY_PATH, {})).status_code
         except httpx.HTTPError as error:
-            raise common.Misuse(asking.no_answer(request.url, error)) from error
+            raise common.Misuse(buying.no_answer(request.url, error)) from error
         known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:

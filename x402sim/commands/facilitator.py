@@ -1,4 +1,4 @@
-"""`facilitator`: the facilitator only, on a node of yours, with a key of yours."""
+"""`facilitator`: the facilitator only, on your node, with your key."""
 
 import os
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.serve import Server, run
 
 KEYS = ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY")
-"""The variables that may hold the relayer's key, the first that is set."""
+"""Environment variables for the relayer's key; the first one that is set counts."""
 RPCS = ("X402SIM_RPC_URL", "RPC_URL", "EVM_RPC_URL")
 NETWORK = "X402SIM_NETWORK_NAME"
 RECEIPT_S = 10.0
-"""Seconds after which it says that a settlement is pending: its callers wait for an answer."""
+"""Seconds until the facilitator answers "pending": its callers wait for the answer."""
 
 
 def facilitator(
@@ -40,22 +40,22 @@ def facilitator(
         list[str] | None,
         typer.Option(
             "--facilitator",
-            help="Setting, repeatable: receipt_timeout_s=SECONDS (10) until it says that a "
-            "settlement is pending, simulates=false, simulates_verify=false.",
+            help="Setting, repeatable: receipt_timeout_s=SECONDS (10) until a settlement that is "
+            "not mined counts as pending, simulates=false, simulates_verify=false.",
             metavar="NAME=VALUE",
         ),
     ] = None,
 ) -> None:
-    """Start the facilitator only, on a node of yours."""
+    """Start the facilitator only, on your node."""
     with common.starting(None):
         url = rpc or _first(os.environ, RPCS)
         if not url:
-            raise ValueError(f"--rpc URL (or {RPCS[0]}) is the JSON-RPC of the chain's node")
+            raise ValueError(f"give --rpc URL, or set {RPCS[0]}: the JSON-RPC of the chain's node")
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"--rpc: a node's URL is http://HOST:PORT, not {url!r}")
         key = _first(os.environ, KEYS)
         if not key:
-            raise ValueError(f"{KEYS[0]} is the key of the account that sends and pays the gas")
+            raise ValueError(f"set {KEYS[0]}: the key of the account that settles and pays the gas")
         secret = parse_key(key)
         chosen = choose_network(network or os.environ.get(NETWORK) or None, network_file)
         given = [f"receipt_timeout_s={RECEIPT_S:g}", *(setting or ())]

@@ -1,11 +1,12 @@
-"""The text of `--help` of each command, in the order of the list. No command is imported for it."""
+"""The `--help` of each command, in the order of the list. Kept here so that the list imports no
+command.
+"""
 
 HELP = {
     "serve": """Start a local mock server: a whole world on one port.
 
 Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's JSON-RPC at
-`/rpc`, the control API at `/_sim`. Ten accounts are funded, those that users of anvil and
-Hardhat know. Ctrl-C stops the server. The log goes to stderr.
+`/rpc`, the control API at `/_sim`. It funds the ten accounts of anvil and Hardhat. Ctrl-C stops the server. The log goes to stderr.
 
 With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
 for gas, and a minter's key, if listed, mints for payers.
@@ -13,8 +14,8 @@ for gas, and a minter's key, if listed, mints for payers.
     "demo": "Pay for a quote through every component, and print each step.",
     "pay": """Pay for a request: a curl that answers a 402.
 
-It sends the request, signs what the 402 demands, pays, and prints the answer's body to stdout,
-and each step before it to stderr. Without --key it pays from account 0 of `serve`.
+It sends the request, signs what the 402 demands, and pays. It prints the answer's body to stdout
+and each step to stderr. Without --key it pays from account 0 of `serve`.
 
 \b
 Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
@@ -22,61 +23,60 @@ Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
 
 `--wrong amount` shows what a server answers to that mistake, and what to do about it.
 
-It pays the first offer that it can pay, and says why it left out those before. The last line
-names the transaction of the receipt; or it says that the payment was signed and not confirmed,
-and until when it can be used.
+It pays the first offer that it can pay, and prints why it skipped the offers before. The last
+line names the transaction of the receipt. If no receipt confirms the payment, the last line says
+until when the signed payment can still be used.
 
-With --state-dir you may end it at any time, and start it again: it sends the signed payment
-again, and signs no other. What is free then counts as bought.
+With --state-dir you may stop `pay` at any time and start it again: it sends the same signed
+payment again and signs no other. A request that costs nothing then counts as bought.
 
-Exit code: 0 if it was signed and served (with --wrong: refused); 1 if not; 2 if nothing was
-signed.
+Exit codes: 0, the payment was signed and the request served (with --wrong: refused); 1, signed
+and not served; 2, nothing was signed.
 """,
     "decode": """Decode any message of a payment, and say what is wrong in it.
 
-It reads payments, 402s, payment requirements and receipts, of our two steps (which are
-Cronos') and of the x402 standard, versions 1 and 2; requests and answers of a facilitator
-(verify, settle, supported, discovery); and these inside messages of MCP and A2A. They may be
-JSON, base64 or 0x-hex, a header line, or a whole HTTP answer. It recovers the signer of a
-payment, and compares the payment with the requirements beside it.
+It reads 402s, payment requirements, payments and receipts, in two steps (as Cronos has them) and
+of the x402 standard, versions 1 and 2. It reads requests to a facilitator and their answers
+(verify, settle, supported, discovery), and all of these inside messages of MCP and A2A. The text
+may be JSON, base64, 0x-hex, a header line, or a whole HTTP answer. `decode` recovers the signer of
+a payment, and compares the payment with the requirements beside it.
 
 It ignores offers for other payers (another chain, scheme or token).
 
 Example: curl -si URL | x402sim decode -
 
-Exit code: 0 if nothing is wrong; 1 if something is, or a receipt says that nothing was paid; 2 if
-it cannot be read.
+Exit codes: 0, nothing is wrong; 1, something is wrong, or a receipt says that nothing was paid;
+2, the text cannot be read.
 """,
     "doctor": """Say who could pay a URL, and what would stop them.
 
-It pays nothing. It sends one request and reads the 402: each offer, what is wrong with it, and
-whether a payer in two steps, the public clients of the x402 standard and `PaymentAuth` would
-pay with their defaults: the tokens and networks that they know, and what they spend at most.
-It ignores offers for other payers (another chain, scheme or token). If the 402 offers two steps,
-it sends an empty object to POST /api/pay, to find out whether that exists.
+It pays nothing. It sends one request, and lists each offer of the 402 and what is wrong with it.
+Then it says whether a two-step payer, the public clients of the x402 standard and `PaymentAuth`
+would pay with their defaults: their networks, tokens and spending limits. It ignores offers for
+other payers (another chain, scheme or token). If the 402 offers two steps, `doctor` also sends an
+empty object to POST /api/pay, to see whether that path exists.
 
 Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
-Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
+Exit codes: 0, somebody could pay; 1, nobody could; 2, the server did not answer.
 """,
     "watch": """Record the payments that pass to a service or a facilitator.
 
-A reverse proxy: requests and answers pass unchanged, but for `Host`. Each payment is a lane of
-the page, and a line of the log: what was offered, signed, settled and served, and what is wrong
-in it by the rules of `decode` and `doctor`.
+It is a reverse proxy: requests and answers pass unchanged, except for `Host`. The page and the log
+show each payment: what was offered, signed, settled and served, and what is wrong in it by the
+rules of `decode` and `doctor`.
 
 Example: x402sim watch --upstream http://127.0.0.1:8000, and pay at http://127.0.0.1:4030
 
-Give the shop `--facilitator`'s URL, and verify and settle are seen, too. Payments of real money
-are hidden without --allow-mainnet, and their signatures are never kept. Faults strike once an offer or
-a payment has shown that the shop is on a test network.
+With --facilitator, configure the shop to use the printed URL, to record verify and settle, too.
+Without --allow-mainnet, payments of real money are hidden; signatures of real payments are never
+stored. Faults strike only after an offer or a payment has named a test network.
 """,
     "list": """List the scenarios, or show some in full.
 
-Each scenario has a title, the clauses of the specification that it covers (see
-`clauses`), and needs: what the stage must offer, such as control of the clock. The
-stages in-process and tcp offer everything; a service behind a URL offers what its
-control API `/_sim` does, and nothing without one. With a NAME, the output has the
+A scenario covers clauses of the specification (see `clauses`), and has needs: what the stage must
+offer, such as control of the clock. The stages in-process and tcp meet all needs. A service behind
+a URL meets those of its control API `/_sim`, and none without one. With a NAME, the output has the
 description, the clauses, the needs and the file.
 """,
     "run": """Play scenarios, and check them against the specification.
@@ -86,15 +86,14 @@ passes, and the money is counted on the chain. In-process and over tcp, time is 
 passes in moments), and the same seed gives the same journal, byte for byte. A scenario is
 skipped if the stage or the chain lacks what it needs.
 
-Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
-the expected and the actual value, and the command that repeats it, or a scenario has no
-checks; 2, wrong usage, or no scenario ran. `--json` prints seed, combined_sha256, clock_ahead_s
-and scenarios, each with its journal_sha256; combined_sha256 is the SHA-256 of the list of these
-hashes, one per line.
+Exit codes: 0, every check held; 1, a check failed, or a scenario made no check; 2, wrong usage, or
+no scenario ran. For a failed check, the output shows its clause, the expected and the actual value,
+and the command that repeats it. `--json` prints seed, combined_sha256, clock_ahead_s and scenarios,
+each with its journal_sha256; combined_sha256 is the SHA-256 of these hashes, one per line.
 
-At a URL, scenarios that take time advance the server's clock, and it stays ahead: payers with a
-right clock are refused there afterwards. clock_ahead_s says by how much, and a reset with
-{"clock": true} gives the time back.
+At a URL, scenarios that take time advance the server's clock, and leave it ahead by clock_ahead_s:
+afterwards the server refuses payers whose clock is right. A reset with {"clock": true} sets the
+clock back.
 
 With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
 pays for gas, and a minter's key, if listed, mints for payers.
@@ -106,20 +105,21 @@ Examples:
   x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5
   x402sim run mine.py:story --on http://127.0.0.1:4020
 """,
-    "open": """Show a saved run in a browser: its payments, sessions and transactions.
+    "open": """Show a saved run in a browser.
 
-It serves the page that `serve` has at /_sim/ui, on this machine only, until Ctrl-C, and prints
-its URL. `run --out DIR` saves runs, one folder for each scenario.
+It serves the page that `serve` has at /_sim/ui (payments, sessions and transactions) on this
+machine only, until Ctrl-C, and prints its URL. `run --out DIR` saves runs, one folder for each
+scenario.
 
 \b
 Example: x402sim open out/replay
 """,
     "diff": """Show the first event in which two journals differ.
 
-`run --out DIR` writes `DIR/NAME/journal.ndjson` for each scenario; with the same seed
-and the same code two journals are equal, byte for byte. If they differ, start at the
-first event that differs: later differences follow from it. The output shows the events
-before it, and every field that differs.
+`run --out DIR` writes `DIR/NAME/journal.ndjson` for each scenario. The same seed and the same code
+give equal journals, byte for byte. If two journals differ, look at the first event that differs:
+later differences follow from it. The output shows the events before it, and every field that
+differs.
 
 Exit codes: 0, the journals are equal; 1, they differ; 2, a file is not a journal.
 """,
@@ -129,20 +129,20 @@ Example: x402sim events payment "session opened"
 """,
     "sweep": """Play an experiment for every combination of values and seeds.
 
-It summarizes the results. An experiment is a plain function of its parameters and `seed`,
-which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
-Values are numbers, true, false, null or texts. All cells play the same seeds (common random
-numbers). The summary has means with 95 % confidence intervals: a bootstrap, or Wilson's for
-results that are true or false. It counts seeds, as rows of one seed may depend on each other; if
-you know that they do not, give --unit row.
+An experiment is a plain function of its parameters and `seed`. It returns a number, a dict of
+numbers, or a DataFrame (see `help(x402sim.sweep)`). Values are numbers, true, false, null or
+texts. All cells play the same seeds (common random numbers).
 
-With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
-same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
-summary.csv summarizes them; the printed table has the values of this call. If anything has
-changed that results depend on, such as a global variable, the command refuses and names it;
---fresh begins anew.
+The printed summary has means with 95 % confidence intervals: a bootstrap, or Wilson's for results
+that are true or false. The intervals count seeds, as rows of one seed may depend on each other; if
+you know that rows are independent, give --unit row.
 
-Exit code 1: at least one point failed; the output has its error, and the line that replays it.
+With --out, DIR keeps one Parquet file per task, and the same command resumes an interrupted
+sweep. Later calls may add values and seeds: results.parquet has all rows in DIR, summary.csv
+their summary, and the printed table only the values of this call. If something changed that
+results depend on, such as a global variable, the command names it and stops; --fresh starts over.
+
+Exit code 1: at least one point failed; the output has its error and the command that replays it.
 
 \b
 Examples:
@@ -151,47 +151,46 @@ Examples:
 """,
     "reproduce": """Repeat a saved run or sweep, and compare it hash by hash.
 
-FOLDER is that of `run.save(folder, bundle=True)`, or of a sweep (`out=`, `--out`). Its program
-runs again, in a copy of its sources, to the call that saved the result: THIS RUNS CODE FROM THE
-FOLDER, with your rights, as a stranger's notebook does. Read `sources/` first.
+FOLDER is that of `run.save(folder, bundle=True)`, or of a sweep (`out=`, `--out`). The saved
+program runs again, in a copy of its sources, up to the call that saved the result. THIS RUNS CODE
+FROM THE FOLDER, with your rights, as a stranger's notebook does: read `sources/` first.
 
-It compares the journal and each frame of a run, and of a sweep the results and the journals of
-each point, or of some that are drawn. It names what differs, and where; other versions of Python,
-x402sim and libraries are notes, not failures.
+Of a run, it compares the journal and each frame; of a sweep, the results and journals of each
+point (or of --points). It prints what differs, and where. Other versions of Python, x402sim and
+libraries are notes, not failures.
 
-Exit code: 0 if all is the same; 1 if something differs; 2 if it cannot be repeated, with what
-to do.
+Exit codes: 0, all is the same; 1, something differs; 2, the result cannot be repeated: the output
+says what to do.
 """,
     "conformance": """Check a running service against the specification.
 
-With the URL alone, the suite tests statuses, message shapes and payment checks, and pays
-nothing. With `--payer-key`, it also checks payments, bindings, replays and sessions; it
-prints its plan first, leaves out what does not fit `--budget`, and never exceeds it. With
-`--world`, it also injects faults and counts money on the ledger; the world
-(`x402sim serve --no-service`) is then the service's facilitator, explorer and chain, and
-mints what payers need. A service with other paths or other messages needs a target file:
-`x402sim target init URL` writes it.
+With the URL alone, the suite tests statuses, message shapes and payment checks, and pays nothing.
+With `--payer-key`, it also tests payments, bindings, replays and sessions. It prints its plan
+first, leaves out what does not fit `--budget`, and never exceeds it. With `--world`, it also
+injects faults and counts money on the ledger: the world (`x402sim serve --no-service`) is then the
+service's facilitator, explorer and chain, and mints tokens for payers. A service with other paths
+or other messages needs a target file, which `x402sim target init URL` writes.
 """,
     "service": """Start the service only, against an external world.
 
-The world is a facilitator, an explorer and a node. Environment variables configure it:
-PRIVATE_KEY (the server wallet, which receives deposits and pays refunds), FACILITATOR_URL,
-EXPLORER_URL and RPC_URL are required; NETWORK (--network replaces it), MERCHANT_ADDRESS,
-TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a reorganisation is not
-expected: 12) have defaults.
-`serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
-The log goes to stderr.
+The world is a facilitator, an explorer and a node. Environment variables configure the service.
+Required: PRIVATE_KEY (the server wallet, which receives deposits and pays refunds),
+FACILITATOR_URL, EXPLORER_URL and RPC_URL. With defaults: NETWORK (--network replaces it),
+MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (a payment is final under so many blocks: 12).
+`serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service. The log
+goes to stderr.
 """,
-    "facilitator": """Start the facilitator only, on a node of yours.
+    "facilitator": """Start the facilitator only, on your node.
 
-It speaks the x402 standard, versions 1 and 2, and the dialect of Cronos, verifies and settles
-on the network's token, and pays the gas. X402SIM_PRIVATE_KEY (or PRIVATE_KEY, EVM_PRIVATE_KEY)
-is the key of its account; X402SIM_RPC_URL (or RPC_URL, EVM_RPC_URL), PORT and
-X402SIM_NETWORK_NAME stand in for --rpc, --port and --network. If a transaction is not mined in
-time, the answer is pending, with its hash. Ctrl-C stops it.
+It speaks the x402 standard, versions 1 and 2, and the dialect of Cronos. It verifies and settles
+payments in the network's token, and pays the gas from the account of X402SIM_PRIVATE_KEY (or
+PRIVATE_KEY, EVM_PRIVATE_KEY). X402SIM_RPC_URL (or RPC_URL, EVM_RPC_URL), PORT and
+X402SIM_NETWORK_NAME replace --rpc, --port and --network. If a transaction is not mined in time,
+the facilitator answers "pending" with its hash. Ctrl-C stops it.
 
-Example: X402SIM_PRIVATE_KEY=0x... x402sim facilitator --rpc http://127.0.0.1:8545
-  --network base-sepolia
+\b
+Example: X402SIM_PRIVATE_KEY=0x... x402sim facilitator
+  --rpc http://127.0.0.1:8545 --network base-sepolia
 """,
     "decisions": """List our decisions where the specification is silent.
 
@@ -202,11 +201,12 @@ Example: x402sim decisions 4.1 7/final
 Example: x402sim clauses 5 7/nonce
 """,
     "target": "Write a target file, for a service that differs from ours.",
-    "target init": """Examine a service without paying it, and write how it differs to a target file.
+    "target init": """Write a target file for a service, without paying it.
 
-Each key says how its value was found; keys that only a payment would show are comments. A
-server of the x402 standard needs no target file: the output is then the command that judges it.
+It examines the service. In the file, each key says how its value was found; keys that only a
+payment would show are comments. A server of the x402 standard needs no target file: for one,
+the output is the command that judges it.
 """,
 }
-"""The help of each command: its first sentence is that of the list. A backspace (`\\b`) begins a
-paragraph that is shown as it is."""
+"""The help of each command; the list shows its first sentence. A backspace (`\\b`) keeps the lines
+of a paragraph as they are."""

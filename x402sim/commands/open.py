@@ -25,9 +25,9 @@ Every = Annotated[
 
 
 def open_run(run: Saved = ".", port: Port = 0, every: Every = False) -> None:
-    """Show a saved run in a browser: its payments, sessions and transactions.
+    """Show a saved run in a browser.
 
-    Of a run with more than 500 payments it shows the newest, and says how many are left out.
+    The page has the newest 500 payments, and says how many older ones it leaves out.
     """
     if run.startswith(("http://", "https://")):
         raise Misuse(f"{run} is a URL; a running server shows its page at {PATH}: use a browser")
@@ -64,5 +64,5 @@ def _journal_in(run: Path) -> Path:
     if len(found) == 1:
         return found[0]
     some = ", ".join(str(file.parent) for file in found[:5])
-    several = f"{run} has {len(found)} runs; name one: {some}"
+    several = f"{run} has {len(found)} runs; name one: {some}{', …' * (len(found) > 5)}"
     raise Misuse(several if found else f"{run} has no {NAME}; {SAVES}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from x402sim.commands import common, purchase as buying, request as asking
+from x402sim.commands import common, purchase as buying
 from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
@@ -118,10 +118,10 @@ class _Printer:
 
 
 def pay(
-    url: Annotated[str, asking.url("X402SIM_URL")],
-    method: Annotated[str | None, asking.method("X402SIM_METHOD")] = None,
-    data: Annotated[str | None, asking.data("X402SIM_BODY")] = None,
-    header: asking.Headers = None,
+    url: Annotated[str, buying.url_argument("X402SIM_URL")],
+    method: Annotated[str | None, buying.method_option("X402SIM_METHOD")] = None,
+    data: Annotated[str | None, buying.data_option("X402SIM_BODY")] = None,
+    header: buying.Headers = None,
     tool: Tool = None,
     arguments: Arguments = None,
     key: Key = None,
@@ -137,7 +137,7 @@ def pay(
 ) -> None:
     """Pay for a request, or a tool: a curl that answers a 402."""
     printer = _Printer(as_json)
-    with asking.client() as http:
+    with buying.client() as http:
         with common.as_misuse():
             if wrong is not None and session:
                 raise ValueError("--wrong and --session: give one of them")
@@ -153,7 +153,7 @@ def pay(
                     raise ValueError("--tool: a tool is paid in one step; omit --session, --steps")
             elif arguments is not None:
                 raise ValueError("--arguments: they are a tool's; name it with --tool")
-            request = asking.request_to(url, method, data, header, tool, arguments)
+            request = buying.request_to(url, method, data, header, tool, arguments)
             local = buying.local_server(http, request.url, known_networks(network_file))
             if network is not None:
                 local = replace(local, known=_only(local.known, network))
@@ -184,7 +184,7 @@ def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
             raise common.Misuse(problem) from failed
-        raise common.Misuse(asking.no_answer(purchase.request.url, failed)) from failed
+        raise common.Misuse(buying.no_answer(purchase.request.url, failed)) from failed
     if purchase.sent is None:
         if purchase.kept is not None and answer.is_success:  # what is free is bought, too
             _end(printer, "", answer, ok=True)

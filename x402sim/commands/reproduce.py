@@ -1,4 +1,4 @@
-"""`reproduce`: repeat what somebody saved, and say whether it is the same."""
+"""`reproduce`: repeat a saved result, and compare."""
 
 import json
 from pathlib import Path
@@ -19,10 +19,12 @@ _Points = Annotated[
     typer.Option(
         metavar="N",
         parser=common.within(1, 1 << 62),
-        help="Of a sweep, repeat N points, drawn by --seed.",
+        help="Repeat only N points of a sweep, drawn by --seed.",
     ),
 ]
-_Seed = Annotated[int, typer.Option(metavar="N", parser=common.whole, help="Draws the points.")]
+_Seed = Annotated[
+    int, typer.Option(metavar="N", parser=common.whole, help="Random seed that draws --points.")
+]
 _Workers = Annotated[
     int | None,
     typer.Option(
@@ -30,7 +32,7 @@ _Workers = Annotated[
         "-j",
         metavar="N",
         parser=common.within(0, 256),
-        help="Processes; 0 plays in this one.  [default: one a CPU]",
+        help="Number of processes; 0 plays in this one. [default: one per CPU]",
     ),
 ]
 

@@ -26,9 +26,8 @@ from x402sim.explorer.index import ExplorerSettings
 from x402sim.protocol.networks import choose_network
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
-from x402sim.report.reading import reading_of
+from x402sim.report.reading import OUTCOMES, checks_of, reading_of, why_failed
 from x402sim.report.run import Run
-from x402sim.report.summary import OUTCOMES, checks_of, why_failed
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.console import WIDTH, console as new_console

@@ -38,8 +38,8 @@ ReadyFile = Annotated[
     Path | None,
     typer.Option(
         "--ready-file",
-        help="Write what --json prints to FILE when ready, for its owner only, as it has keys; "
-        "it is removed when the server stops.",
+        help="When ready, write the JSON of --json to FILE, readable by its owner only, as it has "
+        "keys. The server removes the file when it stops.",
         metavar="FILE",
     ),
 ]
@@ -47,10 +47,10 @@ ReadyFile = Annotated[
 
 @contextmanager
 def ready_file(file: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield what writes a text to a file, whole or not at all; in the end, the file is removed.
+    """Yield a function that writes a text to a file, whole or not at all; then remove the file.
 
-    It is written under another name from the start, so that a folder that takes no file is found
-    before the server is. A file of a server that was killed is removed. Raises `Misuse`.
+    The file is created under another name at once, so that a folder that takes no file is an error
+    before the server listens. Removes the file of a server that was killed. Raises `Misuse`.
     """
     if file is None:
         yield lambda text: None
@@ -78,7 +78,7 @@ def ready_file(file: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def _remove_old(file: Path) -> None:
-    """Remove what another server has left there; raises `Misuse` for whatever else is there."""
+    """Remove the file of an earlier server; raises `Misuse` for any other file."""
     if not os.path.lexists(file):
         return
     old = decoded(_text(file).encode()) if file.is_file() else None
@@ -149,8 +149,8 @@ ControlToken = Annotated[
 Tls = Annotated[
     Path | None,
     typer.Option(
-        help="Serve https with a certificate made for this run, and write the authority for "
-        "clients to trust into this file; needs the extra `tls`.",
+        help="Serve https with a new certificate, and write the authority that clients must trust "
+        "to FILE. Needs the extra `tls`.",
         metavar="FILE",
     ),
 ]
@@ -159,8 +159,8 @@ Flow = Annotated[
     typer.Option(
         "--payment-flow",
         parser=common.one_of("flow", "authorization", "upfront"),
-        help="When the service settles a payment in one step, stated in its 402: authorization, "
-        "after the endpoint has worked, or upfront, before.",
+        help="When the service settles a one-step payment: authorization (after the endpoint) or "
+        "upfront (before it). The 402 states it.",
         metavar="FLOW",
         show_default=False,
     ),
@@ -169,10 +169,10 @@ FacilitatorSetting = Annotated[
     list[str] | None,
     typer.Option(
         "--facilitator",
-        help="Setting of the facilitator, repeatable: receipt_timeout_s=SECONDS that it waits for "
-        "a block before it says that a settlement is pending, simulates=false, "
-        "simulates_verify=false, native=COINS that it has for gas, servers=N requests at a time, "
-        "service_time_s=SECONDS that each takes, queue_length=N that can wait.",
+        help="Setting of the facilitator, repeatable: receipt_timeout_s=SECONDS until a settlement "
+        "that is not mined counts as pending, simulates=false, simulates_verify=false, "
+        "native=COINS for gas, servers=N requests at a time, service_time_s=SECONDS for each, "
+        "queue_length=N waiting requests at most.",
         metavar="NAME=VALUE",
     ),
 ]
@@ -187,7 +187,8 @@ AtBlockTime = Annotated[
     bool,
     typer.Option(
         "--calls-at-block-time",
-        help="Judge eth_call at the newest block's timestamp, as an idle node does, and not now.",
+        help="Run eth_call at the newest block's timestamp, as an idle node does, not at the "
+        "current time.",
     ),
 ]
 Deploy = Annotated[
@@ -218,8 +219,8 @@ StopWithStdin = Annotated[
     bool,
     typer.Option(
         "--stop-with-stdin",
-        help="Stop when stdin ends: give it a pipe, and the server ends with the program that "
-        "started it, however that ends.",
+        help="Stop when stdin ends. With a pipe as stdin, the server stops when the program that "
+        "started it stops or is killed.",
     ),
 ]
 AsJson = Annotated[
@@ -261,7 +262,7 @@ def serve(
         backend = parse_chain(chain, token=token, deploy=deploy)
     write_ready = context.with_resource(ready_file(to_file))
     with common.starting(db, None if backend == DEFAULT_CHAIN else backend.name):
-        # Typer takes an empty variable for one that is not set, but an empty token must be refused
+        # Typer treats an empty variable as not set; but an empty token is an error
         by_variable = os.environ.get(TOKEN_VARIABLE)
         listen = Listen(
             host=host,
@@ -296,10 +297,10 @@ def serve(
             typer.echo(line)
         else:
             show(ready, db)
-        write_ready(f"{line}\n")  # last: who waits for it may read what is printed
+        write_ready(f"{line}\n")  # last: whoever waits for the file may then read stdout
 
     gc.collect()
-    gc.freeze()  # the collector need not walk through all that is loaded, again and again
+    gc.freeze()  # so that no later collection walks through all modules again
     form = common.log_form(log, verbose=verbose, quiet=quiet)
     server.run(server.serve(parts, listen, sock, on_start, form))
     if not as_json:
@@ -307,7 +308,7 @@ def serve(
 
 
 def facilitator_settings(given: list[str] | None) -> FacilitatorSettings:
-    """Return the settings that are given as NAME=VALUE; raises `ValueError`."""
+    """Parse settings in the form NAME=VALUE; raises `ValueError`."""
     known = [each.name for each in fields(FacilitatorSettings)]
     values: dict[str, Any] = {}
     for each in given or ():
@@ -325,7 +326,7 @@ def facilitator_settings(given: list[str] | None) -> FacilitatorSettings:
 
 CRONOS_PATH = "/v2/x402"
 OFF = "off: on this host it needs --control-token"
-"""What is shown for a control API that there is not."""
+"""Printed in place of the URL if the control API is disabled."""
 
 
 def show(ready: Ready, db: Path | None) -> None:
@@ -422,7 +423,7 @@ def quick_start(ready: Ready) -> list[str]:
 
 
 def _network(ready: Ready) -> tuple[list[str], list[str], str]:
-    """Return what a program imports, does and passes on to pay on this network."""
+    """Return a program's imports, first lines and argument `network`, for this network."""
     named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
     if ready.network == TESTNET.name:
         return [], [], ""

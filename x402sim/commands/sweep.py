@@ -35,26 +35,25 @@ _Experiment = Annotated[
 ]
 _Values = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=A,B,C", help="Values of a parameter; give it for each parameter."
-    ),
+    typer.Option("--set", metavar="KEY=A,B,C", help="Values of one parameter; repeatable."),
 ]
 _Seeds = Annotated[
     str,
-    typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is the seed A."),
+    typer.Option(metavar="N", help="N: seeds 0 to N - 1; A:B: seeds A to B - 1; A: seed A only."),
 ]
 _Until = Annotated[
     str | None,
     typer.Option(
         "--until",
         metavar="WIDTH",
-        help="Play seeds until intervals are so narrow: 5%, 0.01, waited_s=5%; N is the most.",
+        help="Play seeds until each interval is this narrow: 5%, 0.01, waited_s=5%. --seeds is the "
+        "maximum.",
     ),
 ]
 _Workers = Annotated[
     int | None,
     typer.Option(
-        help="Processes; 0 plays in this one.  [default: one a CPU]",
+        help="Number of processes; 0 plays in this one. [default: one per CPU]",
         parser=within(0, 256),
         metavar="N",
     ),
@@ -64,7 +63,7 @@ _Dask = Annotated[
     typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
 ]
 _Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there.")
+    Path | None, typer.Option(metavar="DIR", help="Keep results in DIR, and resume a sweep there.")
 ]
 
 
@@ -73,7 +72,7 @@ _Unit = Annotated[
     typer.Option(
         metavar="UNIT",
         parser=one_of("unit", *UNITS),
-        help="What is independent, and counts in intervals: seed, or row.",
+        help="What the confidence intervals count as independent: seed, or row.",
     ),
 ]
 
@@ -90,7 +89,7 @@ def sweep(
         bool, typer.Option("--fresh", help="Delete the results in DIR, and begin anew.")
     ] = False,
     independent: Annotated[
-        bool, typer.Option("--independent", help="Give each cell seeds of its own.")
+        bool, typer.Option("--independent", help="Draw other seeds for each cell.")
     ] = False,
     unit: _Unit = "seed",
     as_json: AsJson = False,

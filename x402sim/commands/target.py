@@ -1,4 +1,4 @@
-"""`target init`: look at a service, and write a target file for `conformance`."""
+"""`target init`: examine a service, and write a target file for `conformance`."""
 
 import asyncio
 from pathlib import Path
@@ -29,14 +29,16 @@ def target() -> None:
 @app.command(help=HELP["target init"])
 @takes([each for each in flags_of(Options) if each.name in _FLAGS])
 def init(
-    url: Annotated[str, typer.Argument(help="Base URL of a service, or a protected endpoint.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Base URL of a service, or a protected endpoint.")
+    ],
     output: Annotated[
         str, typer.Option("--out", "-o", metavar="FILE", help="The file; - for stdout.")
     ] = "target.toml",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     **given: Any,
 ) -> None:
-    """Look at a service without paying it, and write what was found out into a target file."""
+    """Write a target file for a service, without paying it."""
     file = Path(output)
     with as_misuse(ValueError, NotReady):
         require_places({"out": file})

@@ -27,14 +27,15 @@ from x402sim.world.transport.faults import Fault, read_fault
 from x402sim.world.ui import PATH, PageFeed, journal_page
 
 MOST_ENTRIES = 4_000
-"""The events that are kept without --out: of about 500 payments."""
+"""Events kept without --out: those of about 500 payments."""
 _Upstream = Annotated[
-    str | None, typer.Option(help="Service to stand before: its base URL.", metavar="URL")
+    str | None, typer.Option(help="Base URL of the service to record.", metavar="URL")
 ]
 _Facilitator = Annotated[
     str | None,
     typer.Option(
-        help="Facilitator to stand before; give your shop the URL that is printed.", metavar="URL"
+        help="Base URL of the facilitator to record; give your shop the printed URL instead.",
+        metavar="URL",
     ),
 ]
 _FacilitatorPort = Annotated[int, common.port("Port of the facilitator's proxy")]
@@ -42,21 +43,22 @@ _PagePort = Annotated[int, common.port("Port of the live page, on 127.0.0.1")]
 _Out = Annotated[
     Path | None,
     typer.Option(
-        help="Record into this file, a journal: `open`, `diff` and `Run.load` read it. "
-        f"Without it the newest {MOST_ENTRIES} events are kept.",
+        help="Write the recording to FILE, a journal for `open`, `diff` and `Run.load`. "
+        f"Without it, only the newest {MOST_ENTRIES} events are kept.",
         metavar="FILE",
     ),
 ]
 _Rpc = Annotated[
     str | None,
     typer.Option(
-        help="JSON-RPC of the chain's node: record the transaction of each receipt.", metavar="URL"
+        help="JSON-RPC of the chain's node: also record the transaction of each receipt.",
+        metavar="URL",
     ),
 ]
 _NetworkName = Annotated[
     str | None,
     typer.Option(
-        help="Network whose token's units the recording states. [default: 6 decimals]",
+        help="Network that sets the token's name and decimals. [default: 6 decimals]",
         metavar="NAME",
         show_default=False,
     ),
@@ -65,7 +67,7 @@ _AllowMainnet = Annotated[
     bool,
     typer.Option(
         "--allow-mainnet",
-        help="Record payments on main networks, too, without their signatures.",
+        help="Also record payments on main networks, without their signatures.",
     ),
 ]
 _Faults = Annotated[
@@ -77,13 +79,14 @@ _Faults = Annotated[
     ),
 ]
 _KeepHost = Annotated[
-    bool, typer.Option("--keep-host", help="Pass `Host` on as it came, and not the upstream's.")
+    bool,
+    typer.Option("--keep-host", help="Forward the client's `Host` header, not the upstream's."),
 ]
 _AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object with the URLs when ready.")
 ]
 _Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Log requests without payments, too.")
+    bool, typer.Option("--verbose", "-v", help="Also log requests without payments.")
 ]
 
 
@@ -111,11 +114,11 @@ def watch(
     sides = {"service": (upstream, port), "facilitator": (facilitator, facilitator_port)}
     with common.starting(None), ExitStack() as opened:
         if not upstream and not facilitator:
-            raise ValueError("--upstream URL or --facilitator URL is what to stand before")
+            raise ValueError("nothing to record: give --upstream URL, --facilitator URL, or both")
         faults = tuple(map(_fault, fault or ()))
         for each in faults:
             if not (sides.get(each.victim) or ("", 0))[0]:
-                raise ValueError(f"--fault: nothing stands before {each.victim!r} here")
+                raise ValueError(f"--fault: watch does not record {each.victim!r} here")
         known, chosen = known_networks(network_file), choose_network(network, network_file)
         upstreams = {part: Upstream.at(url) for part, (url, _) in sides.items() if url}
         places = {part: (host, sides[part][1]) for part in upstreams}
@@ -126,7 +129,7 @@ def watch(
             socks[part] = opened.enter_context(listening_socket(listen))
             urls[part] = base_url(listen, socks[part])
         journal = _journal(out)
-        opened.pop_all()  # they stay open: the servers close them
+        opened.pop_all()  # keeps the sockets open: the servers close them
     first, to = next(iter(upstreams.items()))
     begin = _begin(to.url, chosen, named=network is not None)
     journal.record(begin.start_ms, begin)
@@ -191,16 +194,16 @@ def watch(
 
 
 def _fault(text: str) -> Fault:
-    """Return a fault that is given as JSON; raises `ValueError`."""
+    """Parse a fault in JSON; raises `ValueError`."""
     found = read_fault(decoded(text.encode()))
     if found.does.startswith("crash"):
-        raise ValueError(f"--fault: {found.does!r} ends a process, and watch runs none")
+        raise ValueError(f"--fault: {found.does!r} stops a process, and watch has none to stop")
     return found
 
 
 def _journal(out: Path | None) -> Journal:
     if out is not None and out.exists():
-        raise ValueError(f"--out {out}: it exists, and may be a recording; give another name")
+        raise ValueError(f"--out {out}: the file exists, perhaps a recording; give another name")
     try:
         return Journal(file=out) if out else Journal(MOST_ENTRIES)
     except OSError as error:
@@ -208,10 +211,10 @@ def _journal(out: Path | None) -> Journal:
 
 
 def _begin(upstream: str, network: Network, *, named: bool) -> events.Begin:
-    """Return the first event; of a network that nobody named, only the units are said."""
+    """Return the first event; without --network, it states only the token's decimals."""
     return events.Begin(
         scenario="watch",
-        title=f"What passed to {upstream}",
+        title=f"Recording of {upstream}",
         seed=0,
         start_ms=Clock().now_ms(),
         network=network.name if named else "",

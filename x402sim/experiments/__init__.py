@@ -8,7 +8,6 @@ For users: `steady(run.orders, "waiting_s")` is the mean of one long run's stead
 what came out.
 """
 
-from x402sim.experiments.longrun import steady
-from x402sim.experiments.summary import Until
+from x402sim.experiments.summary import Until, steady
 
 __all__ = ["Until", "steady"]

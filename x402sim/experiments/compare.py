@@ -16,6 +16,7 @@ from x402sim.experiments.summary import (
     checked_results,
     counted,
     is_event,
+    student,
     units_of,
     wilson,
     worth_of,
@@ -199,31 +200,3 @@ def _of_shares(one: Counted, other: Counted, confidence: float) -> tuple[float, 
         return math.sqrt(max(0.0, x * x - 2 * r * x * y + y * y))
 
     return max(-1.0, p - q - reach(p - a, q_high - q)), min(1.0, p - q + reach(p_high - p, q - b))
-
-
-def student(share: float, freedom: int) -> float:
-    """Return the quantile of Student's t above 1/2, to ten digits.
-
-    By halving, of the finite sums for whole degrees of freedom (Abramowitz and Stegun, 26.7.3-4).
-    """
-    low, high = 0.0, 1.0
-    while _within(high, freedom) < 2 * share - 1:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        is_below = _within(middle, freedom) < 2 * share - 1
-        low, high = (middle, high) if is_below else (low, middle)
-    return (low + high) / 2
-
-
-def _within(t: float, freedom: int) -> float:
-    """Return the probability that Student's t is between -t and t."""
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
-    for n in range(3 if freedom % 2 else 2, freedom - 1, 2):
-        term *= cosine * cosine * (n - 1) / n
-        total += term
-    if freedom == 1:
-        return 2 * angle / math.pi
-    return 2 / math.pi * (angle + sine * total) if freedom % 2 else sine * total

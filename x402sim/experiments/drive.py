@@ -36,8 +36,8 @@ from x402sim.experiments.grid import function_of
 from x402sim.experiments.processes import Processes
 from x402sim.experiments.tables import Point, Work, result_of, table_of
 from x402sim.report.bundle import lines_sha256
+from x402sim.report.reading import checks_of
 from x402sim.report.run import RunFailed, Watched, watched_runs
-from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
 from x402sim.version import VERSION
 

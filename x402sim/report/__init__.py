@@ -1,7 +1,7 @@
-"""What happened in a run, as frames, plots and pages; all of it is read from the journal.
+"""Reports of a run, made of its journal: frames, plots and pages.
 
-`run.Run` is what users hold. Frames, plots, `html` and `save` import pandas and matplotlib, so
-import them late, after `need_extra()`; the other modules work without the extra `report`.
+Users hold a `run.Run`. Frames, plots, `html` and `save` import pandas and matplotlib: import these
+modules late, after `need_extra()`. The other modules work without the extra `report`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ EXTRA = ("pandas", "matplotlib", "pyarrow")
 def need_extra(
     modules: Sequence[str] = EXTRA, purpose: str = "reports", extra: str = "report"
 ) -> None:
-    """Raise `ModuleNotFoundError` that says what to install, if modules of an extra are missing."""
+    """Raise `ModuleNotFoundError` with what to install, if modules of an extra are missing."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(

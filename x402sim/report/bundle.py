@@ -1,17 +1,16 @@
 """What somebody else needs to repeat a result: `bundle.json`, and the program in `sources/`.
 
 A result is the run that a program saves, or the sweep that it plays. To repeat it, the program runs
-again, from its start to that call: so closures, policies of the user's own and faults that are
-functions need no form of their own. What a program is made of, files of the user's own, libraries
-and their versions, is found without importing it, and copied when the result is saved; a sweep
-compares the same when it is resumed.
+again, from its start to that call; so closures, policies and faults that are functions need not be
+serialized. The parts of the program (the user's own files, libraries and their versions) are found
+without importing it, and copied when the result is saved. A resumed sweep compares the same parts.
 
-The hash of a table is by its content, which no version of pandas, Arrow or Python changes. It is
-the SHA-256 of lines of ASCII, each ended by a newline. The first is a JSON array of the names of
-the columns, sorted; each row follows as a JSON object without spaces, its names sorted, without the
-values that are missing. A number is written in digits if it is whole (2, also of the float 2.0),
-and as Python's `repr` of the float if not; a moment as its whole microseconds since 1970, in UTC; a
-date in ISO 8601; True and False as true and false; anything else as its text.
+The hash of a table depends on its content only, not on the version of pandas, Arrow or Python. It
+is the SHA-256 of ASCII lines, each ended by a newline. The first line is a JSON array of the sorted
+column names. Each row follows as a JSON object without spaces, with sorted names, and without
+missing values. A whole number is written in digits (2, also for the float 2.0), another number as
+Python's `repr` of the float, a moment as whole microseconds since 1970 (UTC), a date in ISO 8601,
+True and False as true and false, and anything else as its text.
 """
 
 import ast
@@ -80,7 +79,7 @@ def row_line(row: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; None if it is missing, also as one of pandas'."""
+    """Return a value for JSON; None if it is missing, in pandas' forms, too."""
     kind = type(value)
     if value is None or kind is str or kind is bool or kind is int:
         return value
@@ -103,7 +102,7 @@ def _plain(value: Any) -> Any:
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of x402sim."""
 _SHIPPED = ("scenarios/", "conformance/")
-"""Folders that a wheel has inside the package, and a checkout beside it."""
+"""Folders inside the package in a wheel, and beside it in a checkout."""
 _INSIDE = PACKAGE / "scenarios"
 SCENARIOS = _INSIDE if _INSIDE.is_dir() else PACKAGE.parent / "scenarios"
 """The folder of the shipped scenarios."""
@@ -114,7 +113,7 @@ _LIBRARIES = {
 }
 _INSTALLED = {"site-packages", "dist-packages"}
 _OF_THE_MACHINE = {"sitecustomize", "usercustomize"}
-"""Modules that Python runs at its start, and that whoever installed it may keep anywhere."""
+"""Modules that Python imports at its start, from wherever its installer put them."""
 _CODE_OF_OURS = ("*.py", "*.toml", "*.json")
 _NAME, _EXTRA = re.compile(r"[\w.-]+"), re.compile(r"\bextra == ['\"](\w+)['\"]")
 _EXTRAS_THAT_COUNT = ("report", "sweep")
@@ -122,9 +121,9 @@ _EXTRAS_THAT_COUNT = ("report", "sweep")
 
 @cache
 def is_library(file: str | None, name: str) -> bool:
-    """Tell whether a module is of Python, of an installed package or of x402sim.
+    """Tell whether a module belongs to Python, to an installed package or to x402sim.
 
-    What is in `__main__` is the user's, whoever started it: a notebook's is not the file's.
+    `__main__` is the user's, whichever program started it, such as a notebook's kernel.
     """
     if name == "__main__":
         return False
@@ -144,9 +143,9 @@ def is_library(file: str | None, name: str) -> bool:
 def imported(
     names: Iterable[str], *, known: str | None = None
 ) -> Iterator[tuple[str, Path | None]]:
-    """Yield the modules of these names, and what those of the user's own import anywhere.
+    """Yield modules by name, and all modules that the user's own files among them import.
 
-    Each is its name and its file, which is None of a library's. `known` is a file to leave out.
+    A pair is a module's name and its file, or None for a library. `known` is a file to leave out.
     """
     left, seen = deque(names), {""}
     while left:
@@ -166,7 +165,7 @@ def imported(
 
 
 def imports(source: bytes, package: str) -> list[str]:
-    """Return the names of the modules that a file imports anywhere, with their packages."""
+    """Return the names of all modules that a file imports, with their parent packages."""
     found: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -179,7 +178,7 @@ def imports(source: bytes, package: str) -> list[str]:
 
 
 def absolute(name: str, level: int, package: str) -> str:
-    """Return the whole name of a module that is imported relative to a package."""
+    """Return the absolute name of a module that is imported relative to a package."""
     if not level:
         return name
     base = package.rsplit(".", level - 1)[0] if level > 1 else package
@@ -187,7 +186,7 @@ def absolute(name: str, level: int, package: str) -> str:
 
 
 def _file_of(name: str) -> str | None:
-    """Return the file of a module; None if it has none, or is not there."""
+    """Return the file of a module; None if it has none or does not exist."""
     if name in sys.modules:
         file = getattr(sys.modules[name], "__file__", None)
         return str(Path(file).resolve()) if file else None
@@ -212,7 +211,7 @@ def _file_of(name: str) -> str | None:
 
 
 def own_versions() -> dict[str, str]:
-    """Return the versions of Python and of x402sim, whose code may change without a new one."""
+    """Return the versions of Python and of x402sim, and a digest of x402sim's code."""
     return {
         "Python": platform.python_version(),
         "implementation of Python": platform.python_implementation(),
@@ -222,19 +221,19 @@ def own_versions() -> dict[str, str]:
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those libraries among these that are installed under their names."""
+    """Return the versions of the libraries that are installed under these names."""
     found = {}
     for name in names:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            continue  # of the standard library, or a module by another name than its package
+            continue  # of the standard library, or a package with another name than its module
     return found
 
 
 @cache
 def required() -> Mapping[str, str]:
-    """Return the versions of what x402sim itself requires to play, and to make frames."""
+    """Return the versions of the libraries that x402sim requires to play and to make frames."""
     try:
         lines = requires("x402sim") or []
     except PackageNotFoundError:  # it is one file
@@ -249,7 +248,7 @@ def required() -> Mapping[str, str]:
 
 @cache
 def _ours() -> str:
-    """Return a short digest of x402sim's own code: a checkout changes without a new version."""
+    """Return a short digest of x402sim's code: in a checkout it changes without a new version."""
     found = hashlib.sha256()
     for folder in (PACKAGE, SCENARIOS):
         for pattern in _CODE_OF_OURS:
@@ -264,13 +263,13 @@ def _ours() -> str:
 
 SOURCES = "sources"
 NOTEBOOK, TYPED = "notebook.ipynb", "typed.py"
-"""The places of a notebook's cells, and of the text of `python -c`."""
+"""File names in `sources/`: for a notebook's cells, and for the text of `python -c`."""
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program: how it runs, its place in `sources/` (of a module its name), its arguments.
+    """A program: how it runs, its file in `sources/` (or its name as a module), its arguments.
 
-    A program of cells is a notebook, as its cells were run, one after the other.
+    "cells" is a notebook: its cells in the order in which they ran.
     """
 
     way: Literal["script", "module", "cells"]
@@ -278,7 +277,7 @@ class Program(msgspec.Struct, frozen=True):
     args: list[str] = []
 
     def __str__(self) -> str:
-        """Return how it is run, as a command."""
+        """Return the command that runs it."""
         given = shlex.join([self.name, *self.args])
         match self.way:
             case "script":
@@ -292,9 +291,9 @@ class Program(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct):
     """Where a result comes from.
 
-    `calls` are the numbers of the program's calls that wrote it, counting all that write a bundle;
-    the last one counts. `sources` are the SHA-256 of the files by their place, and `not_carried`
-    says in sentences what is missing.
+    `calls` numbers the program's calls that wrote it, among all calls that write a bundle; the last
+    one counts. `sources` has the SHA-256 of each file, and `not_carried` says what is missing, in
+    sentences.
     """
 
     program: Program | None
@@ -305,10 +304,10 @@ class Origin(msgspec.Struct):
 
 
 class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
-    """The `bundle.json` of a run: what it was, and the hashes of its journal and frames.
+    """The `bundle.json` of a run: its facts, and the hashes of its journal and frames.
 
-    `world` are the options of its world, as Python code; `frames` have their `frame_sha256`,
-    and `files` those of the files that hold the frames, as `sha256sum` prints them.
+    `world` has the options of its world as Python code, `frames` each frame's `frame_sha256`, and
+    `files` the hashes of the frames' files, as `sha256sum` prints them.
     """
 
     scenario: str
@@ -322,7 +321,7 @@ class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
 
 
 class NotRepeatable(ValueError):
-    """A result cannot be repeated, and its text says why, and what to do."""
+    """A result cannot be repeated; the text says why, and what to do."""
 
 
 def frame_files(name: str) -> tuple[str, str]:
@@ -340,7 +339,7 @@ def file_sha256(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A program: its own text by its place, the folder that its files are in, what it imports."""
+    """A running program: its own files by place, the folder of its files, what it imports."""
 
     program: Program
     texts: Mapping[str, bytes]
@@ -358,15 +357,15 @@ def running() -> Running:
         return _of_cells(TYPED, [sys.orig_argv[-len(sys.argv)]], sys.argv[1:])
     if file is None or not Path(file).is_file():
         raise NotRepeatable(
-            "what is typed at Python's prompt, or read from standard input, has no source to "
-            "carry: write it in a file, or in a notebook"
+            "code typed at Python's prompt, or read from stdin, has no source file to carry: write "
+            "it in a file or a notebook"
         )
     path = Path(file).resolve()
     if is_library(file, "its file") or path.parent == Path(sysconfig.get_path("scripts")).resolve():
         name = spec.name.partition(".")[0] if spec else path.name
         raise NotRepeatable(
-            f"it was played by {name}, which is no program of yours: play it in a script, a "
-            "notebook or `python -c`"
+            f"it was played by {name}, which is not your program: play it in a script, a notebook "
+            "or `python -c`"
         )
     text = path.read_bytes()
     if spec is None:
@@ -381,7 +380,7 @@ def running() -> Running:
 
 
 def _cells() -> list[str] | None:
-    """Return the cells that a notebook, or IPython, has run so far as Python; None without one."""
+    """Return the cells that IPython has run so far, as Python; None outside IPython."""
     if "IPython" not in sys.modules:
         return None
     from IPython.core.getipython import get_ipython
@@ -391,10 +390,10 @@ def _cells() -> list[str] | None:
 
 
 def _without_magic(cell: str) -> str:
-    """Return a cell without its statements for IPython only, such as `%matplotlib inline`."""
+    """Return a cell without IPython's own statements, such as `%matplotlib inline`."""
     try:
         tree = ast.parse(cell)
-    except SyntaxError:  # it was no Python then, either
+    except SyntaxError:  # it did not run as Python either
         return ""
     left = cell.splitlines(keepends=True)
     for each in reversed(tree.body):
@@ -405,7 +404,7 @@ def _without_magic(cell: str) -> str:
 
 
 def _of_cells(place: str, cells: list[str], args: Iterable[str] = ()) -> Running:
-    """Return the program of some cells, as a notebook that Jupyter opens, or as text."""
+    """Return the program of some cells: a notebook that Jupyter can open, or text."""
     is_text = place == TYPED
     made: list[dict[str, Any]] = [
         {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
@@ -429,10 +428,10 @@ def carry(
     files: Mapping[str, Path] | None = None,
     missing: Iterable[str] = (),
 ) -> Origin:
-    """Copy a program and its files into a folder; return what is there, and what is missing.
+    """Copy a program and its files into a folder; return what was copied, and what is missing.
 
-    It is the program that runs, if none is given. `files` are more files of the user's own, by
-    module or by name; `missing` more sentences.
+    By default it is the program that runs. `files` are more of the user's files, by module or name;
+    `missing` are more sentences for `not_carried`.
     """
     system = f"{platform.system()} {platform.machine()}"
     try:
@@ -463,13 +462,13 @@ def carry(
 
 
 def _imported(names: Iterable[str]) -> dict[str, Path]:
-    """Return the user's own files that these modules are in, or import anywhere."""
+    """Return the user's own files of these modules, and of all modules that they import."""
     found = {name: file for name, file in imported(names) if file is not None}
     return {name: file for name, file in found.items() if file.parent != SCENARIOS}
 
 
 def _loaded() -> dict[str, Path]:
-    """Return the user's own files that this process has loaded, however: such as by a name."""
+    """Return the user's own files that this process has loaded, in whatever way."""
     files = {name: getattr(each, "__file__", None) for name, each in sys.modules.copy().items()}
     return {
         name: Path(file)
@@ -477,7 +476,7 @@ def _loaded() -> dict[str, Path]:
         if isinstance(file, str)
         and file.endswith(".py")
         and name != "__main__"
-        and not is_library(file, name)  # it is remembered, and true of most
+        and not is_library(file, name)  # cached, and true of most modules
         and Path(file).parent != SCENARIOS
     }
 
@@ -486,7 +485,7 @@ _OF_STORY = "x402sim_scenario_"
 
 
 def _place(name: str, file: Path, root: Path) -> tuple[str, bool]:
-    """Return where a file goes, so that it is found as before, and whether it will be."""
+    """Return the place of a file in `sources/`, and whether the program will find it there."""
     for folder in (root, Path.cwd()):
         if file.is_relative_to(folder):
             return file.relative_to(folder).as_posix(), True
@@ -502,7 +501,7 @@ _WRITES = ("w", "a", "x")
 
 
 def readings(place: str, text: bytes) -> Iterator[str]:
-    """Yield a sentence for each call in a file that seems to read what is not carried."""
+    """Yield a sentence for each call in a file that seems to read data or the environment."""
     source = "\n".join(cells_in(text)).encode() if place == NOTEBOOK else text
     looked_at = [
         each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call | ast.Attribute)
@@ -532,9 +531,10 @@ def cells_in(notebook: bytes) -> list[str]:
 
 
 class Reached(BaseException):
-    """A program that runs again came to the call that is repeated; `what` was given there.
+    """A repeated program reached the call that saved the result; `what` has its arguments.
 
-    It ends the program, and no `except Exception` of the user's stops it.
+    It ends the program. It is a `BaseException`, so that the user's `except Exception` does not
+    catch it.
     """
 
     def __init__(self, what: Any) -> None:
@@ -544,17 +544,18 @@ class Reached(BaseException):
 
 @dataclass
 class Awaited:
-    """The call that is awaited of a program: the last of `calls`; `done` is what others left."""
+    """The call that a repeated program must reach: the last of `calls`. `done` has the tables
+    that the sweep has saved."""
 
     calls: list[int]
     done: list[Any] = field(default_factory=list)
     made: int = 0
-    """How many calls the program has made that write a bundle."""
+    """How many calls that write a bundle the program has made."""
     found: list[Any] = field(default_factory=list)
-    """What was given in `calls`."""
+    """The arguments of `calls` so far."""
 
     def arrive(self, what: Any) -> bool:
-        """Note a call; return whether it wrote to the same folder; raises `Reached` at the last."""
+        """Note a call; return whether it wrote to this folder. Raises `Reached` at the last one."""
         self.made += 1
         if self.made not in self.calls:
             return False
@@ -566,18 +567,18 @@ class Awaited:
 
 _awaited: ContextVar[Awaited | None] = ContextVar("the call that is repeated", default=None)
 _begun: list[Path] = []
-"""The folder of each call in this process that wrote a bundle. It counts for the whole process, as
-the program is repeated as a whole, to the call of that number."""
+"""The folder of each call in this process that wrote a bundle. It is global because the whole
+program is repeated, up to the call with that number."""
 
 
 def awaited() -> Awaited | None:
-    """Return the call that is awaited of this program; None if it does not run to repeat one."""
+    """Return the call that this program must reach; None if `reproduce` does not run it."""
     return _awaited.get()
 
 
 @contextmanager
 def awaiting(call: Awaited) -> Iterator[None]:
-    """Run a block until it comes to a call, where it raises `Reached`; no call writes a bundle."""
+    """Run a block up to a call, which raises `Reached`; meanwhile no call writes a bundle."""
     token = _awaited.set(call)
     try:
         yield
@@ -586,6 +587,6 @@ def awaiting(call: Awaited) -> Iterator[None]:
 
 
 def begin(folder: Path) -> list[int]:
-    """Count a call that writes a bundle; return the numbers of those that wrote to this folder."""
+    """Count a call that writes a bundle; return the numbers of the calls for this folder."""
     _begun.append(folder.resolve())
     return [number for number, each in enumerate(_begun, 1) if each == _begun[-1]]

@@ -1,10 +1,10 @@
-"""Which failures have one probable cause: what every report shows together.
+"""Groups failures by their probable cause; every report shows these groups.
 
-What fails together when one thing is broken was measured: `conformance/service/mutation_matrix.csv`
-has a row for each service with one defect, and the checks that failed. The fewest rows that explain
-the failures of a run are its probable causes, a failed MUST and the greatest loss of money first.
-What each id's failure says of a subject, how to repair it, who loses by it, and what it follows
-from is in the `causes.toml` of its subject's folder.
+`conformance/service/mutation_matrix.csv` records what fails together: it has a row for each service
+with one known defect, and the checks that it failed. The probable causes of a run are the fewest
+rows that explain its failures, a failed MUST and the greatest loss of money first. `causes.toml` in
+each subject's folder says for each id what a failure means, how to repair it, who loses by it, and
+what it follows from.
 """
 
 import csv
@@ -21,13 +21,13 @@ from x402sim.spec.ground import folder
 
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5
-"""Which part of a defect's failures must be there for it to be a probable cause."""
+"""The share of a known defect's failures that makes it a probable cause."""
 _LEAST_ANSWER = 14
-"""Characters that are enough to know an answer again: its status, and some of its body."""
+"""Characters that identify an answer: its status, and some of its body."""
 _SETTLES = "spec/4.1/settle-on-chain"
-"""The id of which a case says whether an ordinary payment is a transfer."""
+"""The id with a case that checks that an ordinary payment is a transfer."""
 _GENERAL = (Demand.WITHHELD, Demand.REFUSED)
-"""The demands of many checks, which say nothing of what was served in spite of them."""
+"""Demands of many checks: two failures of such a demand need not have one cause."""
 _GIVES_AWAY = (Demand.WITHHELD, Demand.UNPAID_2XX)
 _OF_FORM = (Demand.FORM, Demand.OFFER, Demand.STATUS, Demand.ERROR_TEXT, Demand.GOES_ON)
 Loss = Literal["goods", "payers", "gas", "work", "sales", "words"]
@@ -45,7 +45,7 @@ _JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.OBSERVED)
 
 @dataclass(frozen=True, slots=True)
 class _Defect:
-    """What one broken thing makes fail, and which ids cannot be judged any more."""
+    """A known defect: the ids that fail by it, and the ids that cannot be judged."""
 
     breaks: frozenset[str]
     """The clauses that it breaks."""
@@ -54,19 +54,19 @@ class _Defect:
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """What reports write about an id that has failed."""
+    """What reports write about a failed id."""
 
     cause: str
     repair: str
     loss: Loss
     follows: tuple[str, ...] = ()
-    """The keys of what it follows from: of the first of them that has failed, too."""
+    """Keys of possible causes: it follows from the first of them that failed, too."""
 
 
 class StopCause(msgspec.Struct, frozen=True):
-    """A probable cause: the id that is broken, how, its case, and the ids that follow.
+    """A probable cause: the broken id, what is wrong, its case, and the ids that follow from it.
 
-    `repair` says what to do, and `loss` who loses by it; both are empty for what was not judged.
+    `repair` says what to do, and `loss` who loses by it; both are empty if it was not judged.
     """
 
     id: str
@@ -79,13 +79,13 @@ class StopCause(msgspec.Struct, frozen=True):
 
 
 def by_cause(results: Results) -> list[list[Result]]:
-    """Return what failed or was inconclusive, together what has one probable cause.
+    """Return the failed and inconclusive ids, in groups of one probable cause each.
 
-    A failed MUST comes first, then the greatest loss. The first of a group is what is broken; what
-    follows from it comes after it, a MUST first. What no known defect explains is put to what gave
-    the same answer to the same demand, and to what it follows from by the table of words. What
-    could not be judged for an answer that is a failure follows that; else, the same reason is one
-    cause.
+    Groups with a failed MUST come first, then those with the greatest loss. The first id of a group
+    is broken; the others follow from it, a MUST first. A failure that no known defect explains
+    joins failures with the same answer to the same demand, and the cause that `causes.toml` names.
+    An inconclusive id joins the failure whose answer its reason quotes; else ids with the same
+    reason are one group.
     """
     failed = {each.id: each for each in results if each.outcome is Outcome.FAILED}
     judged = {each.id for each in results if each.outcome in _JUDGED}
@@ -121,7 +121,7 @@ def causes(results: Results) -> list[StopCause]:
 
 
 def cause(result: Result) -> str:
-    """Return what is wrong with a service that has failed an id; or why it was not judged."""
+    """Return what is wrong with a subject that failed an id, or why the id was not judged."""
     if result.outcome is not Outcome.FAILED:
         return f"not judged: {result.reason}"
     known = _known(result)
@@ -129,22 +129,19 @@ def cause(result: Result) -> str:
 
 
 def repair(result: Result) -> str:
-    """Return how to repair a service that has failed an id; empty if that is not known."""
+    """Return how to repair a subject that failed an id; empty if unknown."""
     known = _known(result) if result.outcome is Outcome.FAILED else None
     return known.repair if known else ""
 
 
 def loss(group: Iterable[Result]) -> str:
-    """Return who loses by what has one cause, the greatest loss; empty if nothing has failed."""
+    """Return who loses by one cause, the greatest loss; empty if nothing failed."""
     found = {_loss(each) for each in group if each.outcome is Outcome.FAILED}
     return next((each for each in LOSSES if each in found), "")
 
 
 def _loss(result: Result) -> str:
-    """Return who loses by one failure: nobody, if what was demanded is one of form only.
-
-    It is empty for an id of which nothing is known.
-    """
+    """Return who loses by one failure: nobody if only demands of form failed; empty if unknown."""
     demands, known = [_evidence(case).demand for case in failures(result)], _known(result)
     if any(demand in _GIVES_AWAY for demand in demands):
         return "goods"
@@ -154,19 +151,19 @@ def _loss(result: Result) -> str:
 
 
 def _known(result: Result) -> _Words | None:
-    """Return what to write about an id that has failed; None if nothing is known."""
+    """Return what to write about a failed id; None if nothing is known."""
     return _words().get(_key(result))
 
 
 def _key(result: Result) -> str:
-    """Return the key of the words about an id that has failed; empty if there are none."""
+    """Return the key of a failed id in `causes.toml`; empty if there is none."""
     evidence = _evidence(failures(result)[0])
     keys = (f"{result.id}: {evidence.demand}", evidence.demand, evidence.about, result.id)
     return next((key for key in keys if key in _words()), "")
 
 
 def _evidence(result: CaseResult | Result) -> Evidence:
-    """Return what a failure is compared by; without evidence, its texts."""
+    """Return what a failure is compared by: its evidence, else its texts."""
     answer = result.actual if result.outcome is Outcome.FAILED else result.reason
     return result.evidence or Evidence(Demand.OTHER, result.expected or "", answer or "")
 
@@ -194,7 +191,7 @@ def _defects() -> tuple[_Defect, ...]:
 
 
 def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]:
-    """Yield the ids that failed, together what the fewest known defects explain; then the rest."""
+    """Yield groups of failed ids that the fewest known defects explain, then the other ids."""
     left = dict.fromkeys(failed)
     known = []
     for each in _defects():
@@ -213,10 +210,10 @@ def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]
 
 
 def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
-    """Return groups in which a single failure follows another with the same demand and answer.
+    """Join single failures to a group with the same demand and answer.
 
-    A demand that has words of its own is one cause, whatever the answer was.
-    That two wrong payments are served alike is no cause that they have in common.
+    A demand with its own entry in `causes.toml` is one cause, whatever the answer. Two wrong
+    payments that are both served need not have a common cause (`_GENERAL`).
     """
     found: dict[tuple[str, str], list[Result]] = {}
     kept = []
@@ -234,7 +231,7 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
 
 
 def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
-    """Return groups in which what follows from another by the table of words is part of it."""
+    """Join groups to the group that they follow from by `causes.toml`."""
     first: dict[str, list[Result]] = {}
     for group in groups:
         first.setdefault(_key(group[0]), group)
@@ -251,9 +248,9 @@ def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
 
 
 def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
-    """Return groups in which all that comes of serving and never settling is one, the first.
+    """If the subject serves and never settles, join all failures that come of it, put first.
 
-    An ordinary payment that was served and moved nothing shows it.
+    The sign is an ordinary payment that was served and moved nothing.
     """
     failed = [each for group in groups for each in group if each.outcome is Outcome.FAILED]
     first = [each for each in failed if each.id == _SETTLES]
@@ -266,15 +263,15 @@ def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
 
 
 def _is_unpaid(case: CaseResult | Result) -> bool:
-    """Tell whether a case expected a transfer, and none came."""
+    """Tell whether a case failed because an expected transfer did not come."""
     return _evidence(case).demand is Demand.TRANSFER
 
 
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:
-    """Tell whether what failed is why others could not be judged.
+    """Tell whether failures are why other ids could not be judged.
 
-    The reason names its answer, or a known defect that breaks the same stops most of them, and
-    little else that was begun.
+    So it is if the reason quotes a failure's answer, or if a known defect with the same failures
+    stops most of these ids, and few others that had begun.
     """
     failed = [each for each in group if each.outcome is Outcome.FAILED]
     answers = [_evidence(failures(each)[0]).answer for each in failed]
@@ -289,7 +286,7 @@ def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: s
 
 
 def _rank(group: list[Result]) -> tuple[bool, bool, int]:
-    """Return the place of a group: a failed MUST first, then by loss; last what was not judged."""
+    """Return the rank of a group: a failed MUST first, then by loss; groups not judged last."""
     is_open, is_no_must = min(map(_urgency, group))
     return is_open, is_no_must, [*LOSSES, ""].index(loss(group))
 

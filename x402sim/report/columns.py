@@ -1,4 +1,8 @@
-"""The columns of all events of a journal, of which frames are made."""
+"""A journal as columns: one table for each kind of event, and all exchanges (each request, and what
+ended it). Frames are made of these.
+
+Columns are read all at once: a journal has millions of events, and Python objects would be slow.
+"""
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,28 +12,31 @@ from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, get_args
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from x402sim import events
+from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import NUMBERS, ByName, Journal, Texts, Wanted, texts_of
 from x402sim.protocol.money import MAX_STORED
-from x402sim.report.reading import once, reading_of
+from x402sim.protocol.routes import PAY, SESSIONS
+from x402sim.report.reading import Reading, once, reading_of
 
 Made = TypeVar("Made")
 _MANY = 4
 
 
 def parameters(do: Callable[..., Any]) -> list[str]:
-    """Return the names of the parameters that a function needs."""
+    """Return the names of a function's parameters without a default."""
     every = signature(do).parameters
     return [name for name, each in every.items() if each.default is each.empty]
 
 
 class Part(NamedTuple):
-    """A function, and the rows that it is called with: each parameter is a column of its name."""
+    """A function, and the rows to call it with: each parameter has the column of its name."""
 
     do: Callable[..., object]
     seqs: Any
@@ -38,9 +45,9 @@ class Part(NamedTuple):
 
 
 class Table(dict[str, Any]):
-    """The columns of all events of a kind, by name; each is joined at its first use.
+    """The columns of all events of one kind, by name. A column is joined when it is first used.
 
-    They are arrays of numpy: of integers, of the numbers of texts, or of objects.
+    Columns are numpy arrays: of integers, of the numbers of texts (see `Texts`), or of objects.
     """
 
     def __init__(
@@ -54,11 +61,11 @@ class Table(dict[str, Any]):
         return column
 
     def where(self, wanted: Any) -> "Table":
-        """Return the columns of those events that are wanted."""
+        """Return the columns of the events for which `wanted` is true."""
         return Table(self._kind, self.texts, lambda name: self[name][wanted])
 
     def unless(self, name: str, *undone: "Table") -> "Table":
-        """Return the columns of those events that no other, with the same `name`, undid since."""
+        """Return the columns of the events that no later event with the same `name` has undone."""
         undone_at = np.full(len(self.texts.all), -1)  # the `seq`, by the number of a text
         for each in undone:
             undone_at[each[name]] = np.maximum(undone_at[each[name]], each["seq"])
@@ -74,12 +81,12 @@ class Table(dict[str, Any]):
         return list(map(self.texts.all.__getitem__, column)) if self._has_texts(name) else column
 
     def calls(self, do: Callable[..., object], *, texts: bool = True) -> Part:
-        """Return a part of `in_turn`; without `texts`, these are numbers."""
+        """Return a part for `in_turn`; without `texts`, `do` gets the numbers of texts."""
         column = self.listed if texts else lambda name: self[name].tolist()
         return Part(do, self["seq"], {name: column(name) for name in parameters(do)})
 
     def rounds(self, do: Callable[..., object], **given: Any) -> Part:
-        """Return a part of `in_rounds`: about payment ids, with some columns `given`."""
+        """Return a part for `in_rounds`, about payment ids; `given` replaces columns."""
         given.setdefault("of", self["payment_id"])
         columns = {name: given[name] if name in given else self[name] for name in parameters(do)}
         return Part(do, self["seq"], columns)
@@ -88,15 +95,15 @@ class Table(dict[str, Any]):
         return name in texts_of(events.name_of(self._kind))
 
     def mapped(self, name: str, to: Callable[[Any], Any], dtype: str = "object") -> Any:
-        """Return a column's texts mapped by a function, which is called once for each text."""
-        numbers = pd.unique(self[name])  # first of all: it may be read now, with texts of its own
+        """Return a column's texts mapped by a function, called once for each distinct text."""
+        numbers = pd.unique(self[name])  # before `texts.all`: reading a column may add texts
         texts = self.texts.all
         mapped = np.zeros(len(texts), dtype)
         mapped[numbers] = [to(texts[number]) for number in numbers.tolist()]
         return mapped[self[name]]
 
     def those(self, name: str, is_wanted: Callable[[Any], bool]) -> Any:
-        """Return of each event whether a text of it is wanted."""
+        """Return for each event whether its text is wanted."""
         return self.mapped(name, is_wanted, "bool")
 
     def arrow(self, name: str) -> pa.Array:
@@ -107,7 +114,7 @@ class Table(dict[str, Any]):
 
 
 UNREAD = (events.AnswerSent, events.PayerJoined)
-"""Events that no table has: a third of those of a crowd, which would be read for nothing."""
+"""Events without a table, as no frame uses them: a third of the events of a large run."""
 _LATER: dict[type[events.BaseEvent], tuple[str, ...]] = {
     events.TransactionMined: (
         "at_ms", "actor", "block", "block_time_s", "sender", "call", "gas_price_wei",
@@ -118,10 +125,11 @@ _LATER: dict[type[events.BaseEvent], tuple[str, ...]] = {
     events.PaymentSettled: ("at_ms", "actor", "payer", "amount_base", "resource"),
     events.PaymentIndexed: ("actor", "block"),
 }  # fmt: skip
-"""What the frames of orders and steps, which are mostly the first, do not need of the most frequent
-events. None of these columns has an id: an array with a place for each id stays large enough."""
+"""Columns of the most frequent events that `orders` and `steps` do not need. Most users ask for
+these two frames first, so the other columns are read later. No column here has an id: else an array
+with a place for each id, made before these are read, would be too short."""
 _NEVER = {(events.name_of(events.AnswerReceived), "to"), (events.name_of(events.NoAnswer), "to")}
-"""What the request of the same exchange has, too."""
+"""Columns that repeat what the request of the same exchange has."""
 _COLUMNS = {
     (events.name_of(kind), field): field in _LATER.get(kind, ())
     for kind in events.KINDS
@@ -139,8 +147,8 @@ _FIRST, _REST = (
 
 
 class _Read:
-    """What is read of a journal: from a file `first` what the first frame needs, `without` the
-    exchanges of some actors, and then the `rest`, which has none."""
+    """Reads the columns of a journal. From a file it reads `first`, `without` the exchanges of some
+    actors; it reads `rest` only when a column of it is used."""
 
     def __init__(
         self, journal: Journal, first: Wanted, rest: Wanted, without: frozenset[str] = frozenset()
@@ -153,7 +161,7 @@ class _Read:
         of_kind = [each[kind] for each in self._batches if kind in each]
         if all(name in each for each in of_kind):
             return _joined([each[name] for each in of_kind])
-        size = sum(len(next(iter(each.values()))) for each in of_kind)  # the journal may have grown
+        size = sum(len(next(iter(each.values()))) for each in of_kind)  # the file may have grown
         return _joined([each[kind][name] for each in self._rest if kind in each])[:size]
 
     @cached_property
@@ -179,14 +187,14 @@ def _tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
 @once
 def _whole_tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
     if journal.file is None:
-        return _tables(journal)  # it has all
+        return _tables(journal)  # in memory, these leave out nothing
     return _Read(journal, _OF_EXCHANGES, frozenset()).tables()
 
 
 def tables(journal: Journal, *kinds: type[events.BaseEvent]) -> list[Table]:
-    """Return the columns of all events of each kind; their texts have the same numbers.
+    """Return a table for each kind of event; all tables number texts alike.
 
-    From a file, the exchanges that services began are left out, which are most of all.
+    From a file, exchanges that services began are left out: most exchanges are.
     """
     every = _tables(journal)
     return [every[kind] for kind in kinds]
@@ -199,7 +207,7 @@ def exchange_tables(journal: Journal) -> list[Table]:
 
 
 def standing(journal: Journal) -> Table:
-    """Return the columns of the transactions that stand in the chain at the end, as mined."""
+    """Return the transactions that are in the chain at the end of the journal."""
     mined, undone = tables(journal, events.TransactionMined, events.TransactionUndone)
     return mined.unless("tx_hash", undone)
 
@@ -207,7 +215,7 @@ def standing(journal: Journal) -> Table:
 def words(numbers: Any, texts: Texts) -> pa.Array:
     """Return the texts with these numbers as an Arrow array that has each text only once."""
     chosen = np.asarray(numbers, "int32")
-    if len(texts.all) > _MANY * len(chosen):  # all of them would take longer than those
+    if len(texts.all) > _MANY * len(chosen):  # converting all texts would take longer
         indices, known = pd.factorize(chosen)
         names = pa.array(map(texts.all.__getitem__, known.tolist()), pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=chosen == 0), names)
@@ -222,13 +230,13 @@ def since(at_ms: Any, start_ms: Any) -> Any:
 
 
 def exact(values: Sequence[int]) -> Any:
-    """Return integers as an array with which no sum is wrong: of int64, or of Python's integers."""
+    """Return integers as an array whose sums cannot overflow: of int64, or of Python's integers."""
     is_small = sum(map(abs, values)) <= MAX_STORED // 4
     return np.array(values, "int64") if is_small else objects(values)
 
 
 def each_row(make: Callable[..., Made], columns: Mapping[str, Any]) -> list[Made]:
-    """Return what a function makes of each row: its parameters are columns of these names."""
+    """Call a function with each row, and return the results: its parameters name the columns."""
     return list(map(make, *(columns[name] for name in parameters(make))))
 
 
@@ -243,11 +251,11 @@ def in_turn(*parts: Part) -> None:
 
 
 def in_rounds(*parts: Part) -> Any:
-    """Call functions with the rows of many things at once: with the first of each, and so on.
+    """Call functions with arrays of rows: first with the first row of each thing, then the second.
 
-    The column `of` has the number of the thing that each row is about. A function gets numbers of
-    things, each once, and the values of their rows. Return all things in the order of their first
-    rows.
+    The column `of` has the number of the thing (a payment id) that a row is about. So in one call
+    each thing occurs once, and a function can assign to arrays by these numbers. Return the numbers
+    of all things, in the order of their first rows.
     """
     sizes = [len(part.seqs) for part in parts]
     rows = pd.DataFrame({
@@ -268,7 +276,7 @@ def _joined(columns: list[Any]) -> Any:
         runs = groupby(columns, attrgetter("typecode"))
         joined = [np.frombuffer(b"".join(run), typecode) for typecode, run in runs]
         return np.concatenate([np.empty(0, "int64"), *joined])
-    # what is no number, or a number beyond 63 bits
+    # objects, or integers beyond 63 bits
     return objects(list(chain.from_iterable(columns)))
 
 
@@ -277,3 +285,193 @@ def objects(values: Sequence[Any]) -> Any:
     column = np.empty(len(values), dtype="object")
     column[:] = values
     return column
+
+
+# --- exchanges ----------------------------------------------------------------------------
+
+OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
+"""Outcomes of an exchange, from its caller's view:
+
+- served, paid: a 2xx answer; paid if it was to POST /api/pay
+- payment required: the 402 of section 2.2, or one to a request that shows no payment
+- refused: any other 4xx, or a 2xx that says no, such as `{"isValid": false}`
+- error: 5xx
+- lost: the connection broke, or the caller's timeout passed
+- open: neither answered nor lost when the journal ended
+"""
+_NO_END = 1 << 62
+_MISSING = {"at_ms": 0, "seq": _NO_END, "status": 0, "final": None, "ok": None}
+"""The values of an exchange without an answer, by field."""
+
+
+class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request to a service, and what ended it. A text is its number, or 0.
+
+    `end_seq` of a request without an end is above all others.
+    """
+
+    at_ms: int
+    payer: int
+    service: int
+    path: int
+    payment_id: int
+    session_id: int
+    authorization: int
+    end_seq: int
+    ended_ms: int
+    status: int
+    named: int
+    """The payment id in the answer."""
+    tx: int
+    pays: bool
+    """Whether it is POST /api/pay."""
+    opens: bool
+    """Whether it opens a session."""
+    may_be_free: bool
+    """Whether it may be no order: a GET that shows neither session nor authorization."""
+
+
+class Exchanges:
+    """The requests of a journal as `sent`; `ended` has what ended each of them."""
+
+    def __init__(self, reading: Reading, read: list[Table]) -> None:
+        self._reading = reading
+        self.sent, self._answers, self._losses = read
+        numbers = np.concatenate([self._answers["exchange"], self._losses["exchange"]])
+        ends = pd.Series(np.arange(len(numbers)), numbers)
+        ends = ends[~ends.index.duplicated(keep="last")]
+        self._ends = ends.reindex(self.sent["exchange"], fill_value=-1).to_numpy()
+        self.ended = Table(AnswerReceived, self.sent.texts, self._ended)
+        """What ended each request: the fields of an answer; of a loss, only `seq` and `at_ms`."""
+
+    @property
+    def is_ended(self) -> Any:
+        """Whether each request was answered or lost."""
+        return self._ends >= 0
+
+    def _ended(self, name: str) -> Any:
+        is_of_loss = name in ("seq", "at_ms")
+        return self._end(name, name if is_of_loss else None)
+
+    def _end(self, name: str, of_loss: str | None) -> Any:
+        """Return a field of what ended each request; `of_loss` is the field of a lost answer."""
+        answers, missing = self._answers[name], _MISSING.get(name, 0)
+        losses = (
+            self._losses[of_loss] if of_loss else np.full(len(self._losses["exchange"]), missing)
+        )
+        return np.concatenate([answers, losses, np.full(1, missing)])[self._ends]
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """The columns of frames as Arrow arrays: each request and its outcome."""
+        sent, start_ms = self.sent, self._reading.start_ms
+        sent_ms, status = pa.array(sent["at_ms"]), self.ended["status"]
+        ended_ms = pa.array(self.ended["at_ms"], mask=~self.is_ended)
+        took_s = pa.array(self.ended["at_ms"] - sent["at_ms"], mask=status == 0)
+        names = ("exchange", "to", "method", "path")
+        return {name: sent.arrow(name) for name in names} | {
+            "payer": sent.arrow("actor"),
+            "caller": sent.arrow("actor"),
+            "at": sent_ms,
+            "sent_s": since(sent_ms, start_ms),
+            "ended_s": since(ended_ms, start_ms),
+            "latency_s": since(took_s, 0),
+            "status": pa.array(status, mask=status == 0),
+            "error": words(self._end("error", "reason"), sent.texts),
+            "outcome": self._outcome(),
+            "payment_id": self._either("payment_id"),
+            "session_id": self._either("session_id"),
+        }
+
+    @property
+    def outcomes(self) -> dict[int | None, str]:
+        """The outcome of each exchange, by its number."""
+        outcomes = self.columns["outcome"].to_pylist()
+        return dict(zip(self.sent["exchange"].tolist(), outcomes, strict=True))
+
+    def _either(self, name: str) -> pa.Array:
+        """Return the id that was sent, or else the one answered."""
+        ids, empty = self.sent[name], self.sent.texts.get("", 0)
+        return words(np.where((ids == 0) | (ids == empty), self.ended[name], ids), self.sent.texts)
+
+    @cached_property
+    def pays(self) -> Any:
+        """Whether each request is POST /api/pay."""
+        return self.sent.those("path", lambda path: path.endswith(PAY))
+
+    @cached_property
+    def by_payers(self) -> Any:
+        """Whether each request was sent by a payer, not by a service."""
+        return ~self.sent.those("actor", self._reading.joined.__contains__)
+
+    @cached_property
+    def to_service(self) -> Any:
+        """Whether each request was sent to a service."""
+        return self.sent.those("to", self._reading.services.__contains__)
+
+    @property
+    def asks(self) -> Any:
+        """Whether the answer to each request is the 402 of section 2.2, which names a payment."""
+        return (self.ended["status"] == 402) & (self.ended["payment_id"] != 0) & ~self.pays
+
+    @property
+    def _is_unpaid(self) -> Any:
+        """Whether each answer is a 402 to a request without a proof, payment id or not."""
+        empty = self.sent.texts.get("", 0)
+        shown = [
+            ~np.isin(self.sent[name], (0, empty))
+            for name in ("payment_id", "session_id", "authorization")
+        ]
+        return (self.ended["status"] == 402) & ~self.pays & ~np.logical_or.reduce(shown)
+
+    def _outcome(self) -> pa.Array:
+        """Return the outcome of each exchange, one of `OUTCOMES`."""
+        status = self.ended["status"]
+        says_no = (self.ended["error"] != 0) | (self.ended["ok"] == False)  # noqa: E712 - an array
+        cases = {
+            "open": ~self.is_ended,
+            "lost": status == 0,
+            "error": status >= 500,
+            "payment required": self.asks | self._is_unpaid,
+            "refused": (status >= 400) | says_no,
+            "paid": self.pays,
+        }
+        places = list(map(OUTCOMES.index, cases))
+        found = np.select(list(cases.values()), places, OUTCOMES.index("served"))
+        return pa.DictionaryArray.from_arrays(found, pa.array(OUTCOMES))
+
+    def requests(self, wanted: Any) -> list[ServiceRequest]:
+        """Return the requests for which `wanted` is true, in order."""
+        sent, ended = self.sent.where(wanted), self.ended.where(wanted)
+        empty = sent.texts.get("", 0)
+        shows = [~np.isin(sent[name], (0, empty)) for name in ("session_id", "authorization")]
+        columns = {
+            **{name: sent[name] for name in ("at_ms", "path", "payment_id", "session_id")},
+            "payer": sent["actor"],
+            "service": sent["to"],
+            "authorization": sent["authorization"],
+            "end_seq": ended["seq"],
+            "ended_ms": ended["at_ms"],
+            "status": ended["status"],
+            "named": ended["payment_id"],
+            "tx": ended["tx_hash"],
+            "pays": self.pays[wanted],
+            "opens": sent.those("path", lambda path: path.endswith(SESSIONS)),
+            "may_be_free": sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
+        }
+        return each_row(ServiceRequest, {name: each.tolist() for name, each in columns.items()})
+
+
+@once
+def exchanges_of(journal: Journal) -> Exchanges:
+    """Return all exchanges of a journal."""
+    return Exchanges(reading_of(journal), exchange_tables(journal))
+
+
+@once
+def payers_exchanges(journal: Journal) -> Exchanges:
+    """Return the exchanges that payers began. From memory, those of services are there, too."""
+    if journal.file is None:
+        return exchanges_of(journal)
+    read = tables(journal, RequestSent, AnswerReceived, NoAnswer)
+    return Exchanges(reading_of(journal), read)

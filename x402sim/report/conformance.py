@@ -1,18 +1,25 @@
-"""Conformance reports for machines: JSON, JUnit XML and SARIF.
+"""The reports of a judgement: JSON, JUnit XML, SARIF, annotations, Markdown and HTML.
 
-`conformance.schema.json` is the schema of the JSON report. What the target answered is in them:
-every report shows its text escaped (`printable_lines`).
+`conformance.schema.json` is the schema of the JSON report; the markup of the HTML page is in
+`templates/conformance.html.j2`. A subject's answers are text of other parties, so every report
+escapes them (`printable_lines`). Annotations are workflow commands of GitHub Actions: their text is
+also escaped as the runner unescapes it, so that it begins no command. In Markdown, answers stand in
+code, where nothing is markup or mentions anybody.
 """
 
+import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
 
 import msgspec
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report.causes import cause, causes, repair
+from x402sim.report.causes import LOSSES, by_cause, cause, causes, loss, repair
 from x402sim.report.results import (
     NOT_JUDGED,
     OF_CASES,
@@ -23,29 +30,31 @@ from x402sim.report.results import (
     Results,
     failures,
 )
-from x402sim.spec.ground import Ground
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.ground import TITLES, Ground, folder
+from x402sim.text.templates import render
 from x402sim.text.words import printable, printable_lines
 from x402sim.version import VERSION
 
 RAW = "send it again: "
-"""How the line of an exchange begins that is a command: it sends the same request, unchanged."""
+"""Begins the line of an exchange that is a command, which sends the same request again."""
 FULL = "in full: "
-"""How the line of an exchange begins that no terminal and no comment shows: the line before has it
-in short, or leaves it out."""
+"""Begins a line of an exchange that terminals and comments leave out: the line before is its short
+form."""
 SERVICE = "service"
-"""The subject of a report that names none."""
+"""The subject of a report that does not name one."""
 AnyResult = TypeVar("AnyResult", Result, CaseResult)
 
 
 def summary(results: Results) -> dict[Outcome, int]:
-    """Count the results by outcome."""
+    """Return how many results have each outcome."""
     counts = Counter(result.outcome for result in results)
     return {outcome: counts[outcome] for outcome in Outcome}
 
 
 def readable(results: Results) -> list[Result]:
-    """Return the results as reports show them: with every text escaped, but for the newlines of the
-    exchange, and with the id that each follows from."""
+    """Return the results as reports show them: every text escaped (an exchange keeps its newlines),
+    and `like` set to the id of the probable cause."""
     escaped = [
         msgspec.structs.replace(_escaped(result), cases=tuple(map(_escaped, result.cases)))
         for result in results
@@ -61,28 +70,28 @@ def _escaped(result: AnyResult) -> AnyResult:
 
 
 def counts_for_exit(result: Result, strict: bool) -> bool:
-    """Tell whether an id counts for the exit code: MUST, and SHOULD if `strict`.
+    """Tell whether an id counts for the exit code: a MUST, or a SHOULD if `strict`.
 
-    What the baseline report has found, too, does not.
+    An id that the baseline report has does not count.
     """
     return not result.is_known and (result.level == "MUST" or (strict and result.level == "SHOULD"))
 
 
 def why_uncounted(result: Result) -> str:
-    """Return why a result does not count for the exit code, for those that do not."""
+    """Return why a result that does not count for the exit code does not."""
     return "in the baseline report, too" if result.is_known else "does not count without --strict"
 
 
 def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
-    """Return the verdict's outcome (passed, failed, inconclusive), and a sentence that says why.
+    """Return the verdict (passed, failed or inconclusive), and a sentence that says why.
 
-    Only MUST counts, and SHOULD if `strict`; something must have been judged.
+    Only MUST counts, and SHOULD if `strict`. If nothing was judged, it is inconclusive.
     """
     what = "MUST and SHOULD" if strict else "MUST"
     if broken := [each.id for each in results if each.is_control and each.outcome in NO_CONTROL]:
         return Outcome.INCONCLUSIVE, (
-            f"Invalid. What any subject that is worth judging can do, it did not: "
-            f"{', '.join(broken)}. So what it refused proves nothing."
+            f"Invalid. The subject failed controls, which every working subject passes: "
+            f"{', '.join(broken)}. So its refusals prove nothing."
         )
     counting = [each for each in results if counts_for_exit(each, strict)]
     of, every = summary(counting), summary(results)
@@ -111,10 +120,10 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
 
 
 def headline(result: Result) -> str:
-    """Return the outcome of an id with several cases, and in how many of them it was found.
+    """Return the outcome of an id, and how many of its cases had it.
 
-    "failed (2 of 7 cases, 1 not judged)", or "passed (6 of 7 cases, 1 not judged)"; where a
-    decisive case was not judged, "inconclusive (3 of 7 cases passed)".
+    "failed (2 of 7 cases, 1 not judged)", "passed (6 of 7 cases, 1 not judged)"; or, if a decisive
+    case was not judged, "inconclusive (3 of 7 cases passed)".
     """
     outcome, cases = str(result.outcome), result.cases
     if result.outcome in NOT_JUDGED and result.in_part:
@@ -128,7 +137,7 @@ def headline(result: Result) -> str:
 
 
 def not_judged(result: Result) -> list[CaseResult]:
-    """Return the cases of a judged id that were skipped, or could not be completed."""
+    """Return the cases of a judged id that were skipped or inconclusive."""
     if result.outcome in NOT_JUDGED and not result.in_part:
         return []
     return [case for case in result.cases if case.outcome in NOT_JUDGED]
@@ -137,7 +146,7 @@ def not_judged(result: Result) -> list[CaseResult]:
 def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()) -> list[str]:
     """Return the ground of a case in lines: its sentences in quotation marks, then why.
 
-    What the grounds `before` have said is left out.
+    Lines that the grounds `before` have are left out.
     """
     ground = case.ground
     if ground is None:
@@ -148,7 +157,7 @@ def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()
 
 
 def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
-    """Return the failed cases of an id, each with its ground, in which nothing comes twice."""
+    """Return the failed cases of an id, each with the lines of its ground that are new."""
     cases = failures(result)
     return [
         (case, ground_lines(case, (it.ground for it in cases[:n]))) for n, case in enumerate(cases)
@@ -162,11 +171,11 @@ def grounds(result: Result) -> list[str]:
 
 
 NO_CONTROL = (Outcome.FAILED, Outcome.INCONCLUSIVE)
-"""What may not come of a control."""
+"""Outcomes of a control that make the verdict invalid."""
 
 
 def total_loss(results: Results) -> list[str]:
-    """Return what the failed ids of a run cost, by the token; empty if no money was counted."""
+    """Return what the failed ids cost, by token; empty if no money was counted."""
     sums: Counter[tuple[str, int]] = Counter()
     for result in results:
         if result.loss is not None:
@@ -203,9 +212,9 @@ def as_json(target: str, started: str, results: Results, subject: str = SERVICE)
 def as_junit(target: str, started: str, results: Results, *, strict: bool = False) -> bytes:
     """Return the report as JUnit XML: a suite for each section, a case for each id.
 
-    failed becomes a failure, inconclusive an error; skipped and observed become skipped, and so
-    does what failed or was inconclusive and does not count for the exit code, with all of it in
-    system-out: a CI that reads the report is red when the command is.
+    A failed id becomes a failure, an inconclusive one an error; skipped and observed become
+    skipped. So do ids that do not count for the exit code, with their details in system-out: a CI
+    that reads the report fails when the command does.
     """
     results = readable(results)
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})
@@ -277,12 +286,12 @@ def _case(suite: ET.Element, result: Result, strict: bool) -> None:
 
 
 def left_out(cases: list[CaseResult]) -> list[str]:
-    """Return the cases that were not judged in lines, each with its reason."""
+    """Return a line for each case that was not judged, with its reason."""
     return [f"not judged: {case.title.rstrip('.')}: {case.reason}" for case in cases]
 
 
 def explained(result: Result) -> str:
-    """Return a failure in full: its cases, their exchanges, the command that repeats them."""
+    """Return a whole failure as text: its cases, their exchanges, the command that repeats them."""
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
     parts += [f"to repair: {repair(result)}"] if repair(result) else []
     for case, ground in shown(result):
@@ -303,13 +312,13 @@ def demands_page(subject: str) -> str:
 
 
 def headings(demands: str) -> dict[str, int]:
-    """Return the number of each line of the page of all demands, by what is before its colon."""
+    """Return the line numbers of the page of all demands, by the text before each line's colon."""
     lines = enumerate(demands.splitlines(), start=1)
     return {line.partition(":")[0]: number for number, line in lines}
 
 
 def place(lines: Mapping[str, int], result: Result) -> int:
-    """Return the line of an id's heading, or of its section's, among the `headings`; or 1."""
+    """Return the line number of an id's heading, else of its section's; 1 if there is neither."""
     return lines.get(f"### {result.id}") or lines.get(f"## {result.section}", 1)
 
 
@@ -379,3 +388,283 @@ def _sarif_result(number: int, target: str, result: Result, page: str, line: int
         ],
         "partialFingerprints": {"check/v1": result.id},
     }
+
+
+# --- as texts ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a report is about: the kind of subject, the target's name, when the run began."""
+
+    subject: str
+    target: str
+    started: str
+    sections: Mapping[str, str]
+    """The title of each section."""
+
+
+def written(kind: str, about: About, results: Results, *, strict: bool = False) -> str:
+    """Return a report of one kind as text; with `strict`, SHOULD counts for the verdict."""
+    target, started = about.target, about.started
+    match kind:
+        case "json":
+            return json.dumps(as_json(target, started, results, about.subject), indent=2) + "\n"
+        case "junit":
+            return as_junit(target, started, results, strict=strict).decode()
+        case "sarif":
+            found = as_sarif(target, results, _demands(about.subject), about.subject)
+            return json.dumps(found, indent=2) + "\n"
+        case "markdown":
+            return as_markdown(about.subject, target, results, strict=strict)
+        case "annotations":
+            return as_annotations(results, _demands(about.subject), about.subject, strict=strict)
+        case _:
+            return as_html(target, started, results, strict=strict, sections=about.sections)
+
+
+def _demands(subject: str) -> str:
+    """Return the text of the page of all demands of a subject."""
+    root = folder(SERVICE).parents[1]
+    return (root / demands_page(subject)).read_text(encoding="utf-8")
+
+
+# --- annotations ------------------------------------------------------------------------
+
+
+def as_annotations(results: Results, demands: str, subject: str, *, strict: bool = False) -> str:
+    """Return the lines, empty if nothing failed; with `strict`, SHOULD counts for the verdict.
+
+    An id that counts is an error, and a failed SHOULD a warning; ids that the baseline report has
+    are left out. Each annotation is at the line of its demand in the page `demands`, as in SARIF.
+    If nothing was judged, that is an error.
+    """
+    file, lines = demands_page(subject), headings(demands)
+    outcome, why = verdict(results, strict)
+    groups = by_cause(readable(results))
+    in_order = [group[0] for group in groups] + [each for group in groups for each in group[1:]]
+    shown = [_annotation(each, file, place(lines, each), strict) for each in in_order]
+    if outcome is Outcome.INCONCLUSIVE and not any(each.startswith("::error") for each in shown):
+        shown.append(unready(subject, why))
+    return "".join(shown)
+
+
+def unready(subject: str, why: str) -> str:
+    """Return the annotation of a subject that could not be judged, and why."""
+    title = f"x402sim conformance {subject}: no verdict"
+    return f"::error title={_escaped_property(title)}::{_message(printable(why))}\n"
+
+
+def _annotation(result: Result, file: str, line: int, strict: bool) -> str:
+    counts = counts_for_exit(result, strict)
+    if not counts and (result.is_known or result.outcome is not Outcome.FAILED):
+        return ""
+    command = "error" if counts else "warning"
+    title = f"{result.level} {headline(result)}: {result.id}"
+    text = [f"like {result.like}: {cause(result)}" if result.like else cause(result)]
+    if result.outcome is Outcome.FAILED:
+        text.append(f"expected {result.expected}, got {result.actual}")
+    text += [f"loss: {result.loss}"] if result.loss else []
+    text += [f"to repair: {repair(result)}"] if repair(result) else []
+    text += [f"run it again: {result.rerun}"] if result.rerun else []
+    at = f"file={_escaped_property(file)},line={line},title={_escaped_property(title)}"
+    said = _message("\n".join(text))
+    return f"::{command} {at}::{said}\n"
+
+
+def _message(text: str) -> str:
+    """Escape the message of a command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escaped_property(text: str) -> str:
+    """Escape the value of a command's property."""
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# --- Markdown ---------------------------------------------------------------------------
+
+MOST_CAUSES, MOST_EXCHANGE = 20, 3000
+"""Causes, and characters of an exchange, that a report shows: a comment has 65,536."""
+MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "❔"}
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~@-])")
+
+
+def as_markdown(subject: str, target: str, results: Results, *, strict: bool = False) -> str:
+    """Return the report as Markdown; with `strict`, SHOULD counts for the verdict."""
+    results = readable(results)
+    outcome, why = verdict(results, strict)
+    counts = summary(results)
+    lines = [
+        f"## {MARKS[outcome]} x402sim conformance: {subject} {_code(target)}",
+        "",
+        _plain(why),
+        "",
+    ]
+    lines += [", ".join(f"{count} {name}" for name, count in counts.items() if count), ""]
+    if losses := total_loss(results):
+        lines += [f"**Lost, as counted on the ledger: {_plain(', '.join(losses))}**", ""]
+    groups = by_cause(results)
+    for first, *rest in groups[:MOST_CAUSES]:
+        lines += _folded(first, rest, strict)
+    if (left := len(groups) - MOST_CAUSES) > 0:
+        lines += [f"And {left} more causes: see the other reports.", ""]
+    return "\n".join(lines)
+
+
+def _folded(first: Result, rest: Results, strict: bool) -> Iterator[str]:
+    """Yield the lines of one cause: what is wrong, and folded, the evidence."""
+    lost = LOSSES.get(loss([first, *rest]), "")
+    counts = counts_for_exit(first, strict)
+    notes = [first.level, headline(first), lost, str(first.loss or "")]
+    notes += [] if counts else [why_uncounted(first)]
+    details = "; ".join(_plain(each) for each in notes if each)
+    what = cause(first) if first.outcome is Outcome.FAILED else "not judged"
+    yield f"- **{_plain(what)}** ({_code(first.id)}: {details})"
+    if todo := repair(first):
+        yield f"  To repair: {_plain(todo)}"
+    if rest:
+        yield f"  With it: {', '.join(_code(each.id) for each in rest)}"
+    yield ""
+    yield "  <details><summary>Evidence</summary>"
+    yield ""
+    if first.outcome is Outcome.FAILED:
+        for case, ground in shown(first):
+            yield f"  {_plain(case.title)}"
+            yield ""
+            yield from (f"  > {_plain(line)}" for line in ground)
+            yield ""
+            yield f"  - expected {_code(str(case.expected))}"
+            yield f"  - actual {_code(str(case.actual))}"
+            if case.loss is not None:
+                yield f"  - loss {_plain(str(case.loss))}"
+            yield ""
+            if case.exchange:
+                lines = case.exchange.split("\n")
+                short = [each for each in lines if not each.startswith(FULL)]
+                yield from _block("\n".join(short))
+    else:
+        yield f"  {_code(first.reason)}"
+        yield ""
+    if first.rerun:
+        yield "  Run it again:"
+        yield ""
+        yield from _block(first.rerun)
+    yield "  </details>"
+    yield ""
+
+
+def _plain(text: str) -> str:
+    """Return our own text in one line, with Markdown escaped."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """Return text of other parties as code, in one line."""
+    line = " ".join(text.split()) or "nothing"
+    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"
+
+
+def _block(text: str) -> Iterator[str]:
+    """Yield the lines of a block of code, in a list's item."""
+    shown = text if len(text) <= MOST_EXCHANGE else f"{text[:MOST_EXCHANGE]}…"
+    fence = "`" * max(3, max(map(len, re.findall("`+", shown)), default=0) + 1)
+    yield from (f"  {line}" for line in (fence, *shown.split("\n"), fence))
+    yield ""
+
+
+# --- HTML -------------------------------------------------------------------------------
+
+HTML_MARKS = {
+    Outcome.PASSED: "✓",
+    Outcome.FAILED: "✗",
+    Outcome.SKIPPED: "·",
+    Outcome.INCONCLUSIVE: "?",
+    Outcome.OBSERVED: "○",
+}
+_MEANINGS = {
+    Outcome.PASSED: "the target keeps the clause, as far as the check can tell",
+    Outcome.FAILED: "the target breaks the clause",
+    Outcome.SKIPPED: "the target or the environment lacks something the check needs",
+    Outcome.INCONCLUSIVE: "the check was interrupted before it could decide; this is not a pass",
+    Outcome.OBSERVED: "the specification does not say; this is what the target does",
+}
+
+
+def as_html(
+    target: str,
+    started: str,
+    results: Results,
+    *,
+    strict: bool = False,
+    sections: Mapping[str, str] = TITLES,
+) -> str:
+    """Return the HTML page: first the failed and inconclusive ids, then every section.
+
+    `target` is what was judged, `started` an ISO 8601 time, `sections` the title of each section.
+    With `strict`, SHOULD counts for the verdict.
+    """
+    results = readable(results)
+    groups = groupby(results, key=lambda result: result.section)
+    return render(
+        __package__,
+        "conformance.html.j2",
+        target=target,
+        started=started,
+        total=len(results),
+        verdict=verdict(results, strict),
+        losses=total_loss(results),
+        counts=summary(results),
+        urgent=[
+            (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)
+        ],
+        sections=[_section(name, sections.get(name, ""), list(found)) for name, found in groups],
+        marks=HTML_MARKS,
+        meanings=_MEANINGS,
+        clauses={f"spec/{clause.id}": clause.text for clause in CLAUSES},
+        cause=cause,
+        repair=repair,
+        cases=lambda result: [_html_case(case, ground) for case, ground in shown(result)],
+        grounds=grounds,
+        headline=headline,
+        left_out=lambda result: left_out(not_judged(result)),
+    )
+
+
+def _section(
+    section: str, title: str, results: Results
+) -> tuple[str, str, list[tuple[Outcome, str]], Results]:
+    """Return a section's number and title, the counts of its outcomes, and its results."""
+    counts = summary(results).items()
+    tally = [(outcome, f"{count} {outcome}") for outcome, count in counts if count]
+    return section, title, tally, results
+
+
+def _html_case(case: CaseResult | Result, ground: list[str]) -> dict[str, object]:
+    every = case.exchange.splitlines()
+    lines = [line for line in every if not line.startswith(RAW)]
+    facts = {
+        "check": case.title,
+        "ground": "\n".join(ground),
+        "expected": case.expected,
+        "actual": case.actual,
+        "loss": case.loss and str(case.loss),
+        "reason": case.reason,
+    }
+    return {
+        "facts": {name: value for name, value in facts.items() if value},
+        "exchange": "\n".join(map(_indented, lines)),
+        "raw": "\n".join(line.removeprefix(RAW) for line in every if line.startswith(RAW)),
+        "began": " ".join([*lines[:1], *(line for line in lines if line.startswith("-> "))]),
+    }
+
+
+def _indented(line: str) -> str:
+    """Return a line of an exchange, indented if it is JSON."""
+    if not line.startswith(("{", "[")):
+        return line
+    try:
+        return json.dumps(json.loads(line), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):  # truncated, nested too deeply, or not JSON
+        return line

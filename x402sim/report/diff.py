@@ -1,7 +1,7 @@
-"""Finds the first event at which two runs differ, and in what.
+"""Finds the first event at which two runs differ, and the fields that differ.
 
-Two recordings of `watch` differ in every time, id and hash. Of these, it compares what was asked
-and answered, in order, and what was wrong in it.
+Two recordings of `watch` differ in every time, id and hash. Of recordings, it compares only the
+order of requests and answers, and the findings.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from x402sim.events import Begin, ExchangeEvent, FaultInjected, Note, PaymentSet
 from x402sim.journal import Entry, Journal, line
 
 CONTEXT = 3
-"""How many equal events are shown before the first difference."""
+"""Equal events shown before the first difference."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -46,7 +46,7 @@ _NEW_EACH_TIME = ("payment_id", "session_id", "authorization", "tx_hash", "payer
 
 
 def _lasting(journal: Journal) -> Iterator[Entry]:
-    """Yield what two recordings of the same traffic have in common, numbered anew."""
+    """Yield the events of a recording that are equal in two of the same traffic, renumbered."""
     seq = 0
     for entry in journal:
         event = entry.event

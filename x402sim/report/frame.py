@@ -1,8 +1,8 @@
-"""How a frame is declared: by a table of its columns, from which all else is made.
+"""Declares a frame by a table of its columns.
 
-The frame itself, its docstring (which the guide and `help` show) and the units in its `attrs`
-follow from the table. A column `x_base` is an amount in base units, exact; a frame has its twin
-`x`, in whole tokens as floats, beside it.
+The frame, its docstring (shown by the guide and `help`) and the units in its `attrs` are made of
+that table. A column `x_base` is an exact amount in base units; beside it stands `x`, the same
+amount in whole tokens as floats.
 """
 
 import gc
@@ -22,10 +22,10 @@ from x402sim.journal import Journal
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.columns import Table, objects, since
 from x402sim.report.reading import Reading
-from x402sim.spec.markdown import table as markdown
+from x402sim.text.templates import markdown_table
 
 _EXACT = 1 << 53
-"""Integers up to this one are floats."""
+"""Floats represent every integer up to this one exactly."""
 BASE_UNITS, TOKENS = "base units", "tokens"
 """The units of the two columns of an amount."""
 
@@ -43,7 +43,7 @@ def _arrow(arrow: pa.DataType, values: Any) -> pa.Array:
 
 
 def _category(values: Any) -> pd.Categorical:
-    """Return categories in the order of their first appearance."""
+    """Return a categorical; its categories are in the order of their first appearance."""
     if isinstance(values, pa.DictionaryArray):
         made = values.indices.dictionary_encode()
         return _categorical(made.indices, values.dictionary.take(made.dictionary))
@@ -52,24 +52,23 @@ def _category(values: Any) -> pd.Categorical:
 
 
 def _categorical(indices: pa.Array, names: pa.Array) -> pd.Categorical:
-    known = pd.Index(names.to_pylist(), dtype="str")  # of none, pandas would not know that
+    known = pd.Index(names.to_pylist(), dtype="str")  # pandas cannot infer it of none
     return pd.Categorical.from_codes(indices.fill_null(-1).to_numpy(), known, validate=False)
 
 
 def _amount(values: list[int | None]) -> Any:
-    """Return base units as Int64 if even all of them together fit into 63 bits.
+    """Return base units as Int64 if their sum fits into 63 bits; else as Python integers (object).
 
-    A token's amounts go up to 2^256. Where they do not fit, the column holds Python
-    integers (dtype object), so that neither a value nor a sum is ever wrong.
+    A token's amounts go up to 2^256, and neither a value nor a sum may overflow.
     """
-    is_small = _largest(values) * len(values) <= MAX_STORED  # they need not be added up
+    is_small = _largest(values) * len(values) <= MAX_STORED  # then the exact sum is not needed
     if is_small or sum(map(abs, filter(None, values))) <= MAX_STORED:
         return _MAKE["Int64"](values)
     return objects(values)
 
 
 def _listed(values: Any) -> list[int | None]:
-    """Return amounts as Python's integers, which have no limit."""
+    """Return amounts as Python integers."""
     return values if isinstance(values, list) else list(values.tolist())
 
 
@@ -78,7 +77,7 @@ def _largest(values: list[int | None]) -> int:
 
 
 def _in_tokens(values: list[int | None], decimals: int) -> Any:
-    """Return whole tokens as floats: of each amount the nearest there is."""
+    """Return amounts in whole tokens, each the nearest float."""
     unit = 10**decimals
     if unit <= _EXACT and _largest(values) <= _EXACT:
         return _MAKE["float64"](values) / unit
@@ -91,20 +90,20 @@ _MAKE: dict[Dtype, Callable[[Any], Any]] = {
     "float64": partial(_in_numpy, pa.float64()),
     "UTC": lambda values: _of_arrow(
         pd.DatetimeTZDtype("ms", "UTC"), pa.timestamp("ms", "UTC"), values
-    ).copy(),  # what Arrow holds cannot be written to
+    ).copy(),  # Arrow's memory is read-only
     "string": partial(_of_arrow, pd.StringDtype(), pa.large_string()),
     "bool": partial(_in_numpy, pa.bool_()),
     "category": _category,
 }
-"""What makes a column of values (None: missing): of one dtype, also if there are none."""
+"""By dtype: makes a column of values (None: missing), with that dtype even if it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a frame.
 
-    `among` are all categories; without them, they are those that there are, by first appearance.
-    One that `may_lack` is in a frame only if its values are given.
+    `among` lists all categories; without it, the categories are the values, by first appearance. A
+    column that `may_lack` is left out if no values are given.
     """
 
     name: str
@@ -121,7 +120,7 @@ class Column:
         if self.among:
             known, found = pa.array(self.among, pa.string()), _arrow(pa.string(), values)
             places = pc.index_in(found, value_set=known)
-            if places.null_count > found.null_count:  # it would be missing in the frame, silently
+            if places.null_count > found.null_count:  # an unknown value would become NA
                 others = set(found.unique().to_pylist()) - {None, *self.among}
                 raise ValueError(f"{self.name}: {sorted(others)} are not among {self.among}")
             return _categorical(places, known)
@@ -129,7 +128,7 @@ class Column:
 
 
 def moment(meaning: str) -> list[Column]:
-    """Return the two columns that say when something happened."""
+    """Return the two columns of a moment: `t_s`, and `at` as UTC."""
     return [Column("t_s", "float64", meaning, "s"), Column("at", "UTC", meaning)]
 
 
@@ -140,13 +139,13 @@ def amount(name: str, meaning: str) -> list[Column]:
 
 
 def alike(names: tuple[str, ...], dtype: Dtype, meaning: str) -> list[Column]:
-    """Return columns that have one meaning together."""
+    """Return columns that share one meaning, and one row in the guide."""
     return [Column(name, dtype, meaning) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The declaration of a frame: what it is `about`, its columns in order, and `more` about it."""
+    """A frame's declaration: what it is `about`, its columns in order, and `more` text."""
 
     about: str
     columns: tuple[Column, ...]
@@ -154,21 +153,21 @@ class Form:
 
     @property
     def text(self) -> str:
-        """The declaration as Markdown; columns of one meaning share a row."""
+        """The declaration as Markdown; columns with the same meaning share a row."""
         rows = []
         for meaning, same in groupby(self.columns, attrgetter("meaning")):
             facts = [(each.name, each.dtype, each.unit) for each in same]
             cells = (dict.fromkeys(filter(None, cell)) for cell in zip(*facts, strict=True))
             rows.append((*map(", ".join, cells), meaning))
-        table = markdown(("column", "dtype", "unit", "meaning"), rows)
+        table = markdown_table(("column", "dtype", "unit", "meaning"), rows)
         return "\n\n".join(filter(None, (self.about, table.strip(), self.more)))
 
     def of_columns(
         self, given: Mapping[str, Any], reading: Reading, events: Table | None = None
     ) -> pd.DataFrame:
-        """Return the frame of values given by name; `t_s` and amounts in tokens follow from them.
+        """Return a frame. Its columns are `given` by name, or else fields of `events`.
 
-        What is not given are the fields of the same names of `events`, and when these happened.
+        `t_s` is computed from `at`, and amounts in tokens from those in base units.
         """
         known = dict(given)
         if events is not None:
@@ -197,9 +196,9 @@ class Form:
         given: Mapping[str, Any] | None = None,
         **own: Callable[[Any], Any],
     ) -> pd.DataFrame:
-        """Return the frame of objects: a column is `given`, a function of `own`, or an attribute.
+        """Return the frame of objects: a column is `given`, a function in `own`, or an attribute.
 
-        Moments are attributes in `_ms`, and columns in `_s`.
+        A moment is an attribute that ends in `_ms`, and a column that ends in `_s`.
         """
 
         def values(column: Column) -> Any:
@@ -219,8 +218,8 @@ class Form:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Let Python's collector rest: millions of rows that hold no cycles are made and dropped, and
-    it would walk through all that there are again and again: a sixth of a large frame."""
+    """Switch Python's cyclic collector off. A frame makes millions of objects without cycles, and
+    the collector would walk through all of them again and again: a sixth of the time."""
     is_on = gc.isenabled()
     gc.disable()
     try:
@@ -233,7 +232,7 @@ def _no_collector() -> Iterator[None]:
 def frame(
     about: str, *columns: Column | list[Column], more: str = ""
 ) -> Callable[[Callable[[Journal, Form], pd.DataFrame]], Callable[[Journal], pd.DataFrame]]:
-    """Declare the frame that a function makes of a journal and this form; see `Form`."""
+    """Declare the frame that a function makes of a journal; it gets the `Form` as an argument."""
     flat = chain.from_iterable([each] if isinstance(each, Column) else each for each in columns)
     form = Form(about, tuple(flat), more)
 

@@ -1,12 +1,10 @@
-"""What happened, as tidy tables: one pandas DataFrame for each question.
+"""Frames: a journal as tidy tables, one pandas DataFrame for each question.
 
-`CONVENTIONS` are what they have in common, and `TABLES` has them all by name; `money.py` has those
-of money.
+`CONVENTIONS` holds for all frames, and `TABLES` has them by name; frames of money are in `money.py`.
 
-A journal names a block by its number and its transactions: it has neither hashes nor blocks without
-transactions. Of each reorganisation it has the depth, whatever was in the blocks. Each transaction
-that stands in the chain is counted once, so that the fees add up to what the native balances have
-lost.
+A journal names a block by its number and its transactions: it has neither block hashes nor blocks
+without transactions. Of a reorganisation it has the depth. `costs` counts each transaction in the
+chain once, so that fees add up to what the native balances have lost.
 """
 
 import json
@@ -32,8 +30,18 @@ from x402sim.events import (
     TransactionUndone,
 )
 from x402sim.journal import Journal
-from x402sim.report.columns import Table, in_turn, objects, since, standing, tables, words
-from x402sim.report.exchanges import OUTCOMES, exchanges_of, payers_exchanges
+from x402sim.report.columns import (
+    OUTCOMES,
+    Table,
+    exchanges_of,
+    in_turn,
+    objects,
+    payers_exchanges,
+    since,
+    standing,
+    tables,
+    words,
+)
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.money import balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
@@ -87,7 +95,7 @@ def _by_number(events: Table, name: str, numbers: np.ndarray) -> pa.Array:
 
 @dataclass(slots=True)
 class _Fork:
-    """A reorganisation, and the blocks with transactions that it `replaced`."""
+    """A reorganisation; `replaced` are the blocks with transactions that it removed."""
 
     at_ms: int
     fork: int
@@ -97,10 +105,10 @@ class _Fork:
 
 @dataclass(slots=True)
 class _Block:
-    """A block with transactions; `of_fork` is what replaced it, if the journal has that.
+    """A block with transactions; `of_fork` is the reorganisation that removed it, if any.
 
-    `block_ms` is the time that it has on the chain. Of its transactions, `again` were mined in a
-    later block after it was `orphaned`.
+    `block_ms` is its timestamp on the chain. `again` counts its transactions that were mined in a
+    later block after it was removed (`orphaned_ms`).
     """
 
     at_ms: int
@@ -258,7 +266,7 @@ def costs(journal: Journal, form: Form) -> pd.DataFrame:
 
 
 def _values(reading: Reading) -> dict[str, Any]:
-    """Return the columns but those that follow: of transactions, then of orders without one."""
+    """Return columns that are not computed: rows of transactions, then of orders without one."""
     orders, mined = orders_of(reading.journal), standing(reading.journal)
     owner, is_refund = np.full(len(mined.texts.all), -1), np.zeros(len(mined.texts.all), "bool")
     refunds = [order for order in orders if order.refund_tx]

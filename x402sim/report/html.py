@@ -1,6 +1,6 @@
-"""Runs as HTML: one in a notebook, and many as one self-contained page.
+"""Runs as HTML: one run in a notebook cell, and many runs as one self-contained page.
 
-The markup is in `templates/run_*.html.j2`; this module gathers what they show.
+The markup is in `templates/run_*.html.j2`; this module collects the values.
 """
 
 import json
@@ -16,7 +16,7 @@ from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots.figure import DPI, transparent
 from x402sim.report.plots.matrix import held_clauses
-from x402sim.report.summary import Summary, checks_of, held_of, raised_in
+from x402sim.report.reading import Summary, checks_of, held_of, raised_in
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.templates import render
@@ -43,8 +43,8 @@ def page(
 ) -> str:
     """Return one HTML page about many runs, with its styles and images inside.
 
-    `stories` are the scenarios' stories by name. `drawn` are plots that exist already (PNG by
-    name of the plot), by the hash of the run's journal. `pages` are links to their payments.
+    `stories` are the scenarios' descriptions by name. `drawn` has plots that were drawn before (PNG
+    by the plot's name), by the hash of the run's journal. `pages` are links to pages of payments.
     """
     views = []
     for run, name, link in zip(runs, anchors(runs), pages or [""] * len(runs), strict=True):
@@ -70,9 +70,9 @@ def page(
 
 
 def anchors(runs: Sequence[Summary]) -> list[str]:
-    """Return a unique name for each run, fit for a link and for a folder.
+    """Return a unique name for each run, usable as an anchor and as a folder.
 
-    It is the scenario's, with a number if there are several of it.
+    It is the scenario's name, with a number if several runs have that name.
     """
     names = [re.sub(r"[^\w-]", "_", run.name) or "run" for run in runs]
     return [
@@ -84,10 +84,11 @@ def anchors(runs: Sequence[Summary]) -> list[str]:
 def _view(
     run: Summary, name: str, images: Mapping[str, bytes], story: str = "", page: str = ""
 ) -> dict[str, Any]:
-    """Return what the templates show of one run; `name` is its anchor in the page.
+    """Return the values that the templates show of one run; `name` is its anchor in the page.
 
-    `held` tells whether all checks of each clause held, `held_of` how many checks did.
-    `page` is where its payments are lanes: a file beside the page, opened at what failed.
+    `held` says for each clause whether all its checks held; `held_of` says how many checks held.
+    `page` is the file beside the report that shows the run's payments; the link opens it at the
+    payment of the first failed check.
     """
     traces = {
         check.exchange: "\n".join(trace)
@@ -140,10 +141,10 @@ def _json(value: Any) -> str:
 
 
 def _image(plot: str, image: bytes) -> dict[str, Any]:
-    """Return a plot inside the page, as wide as on paper.
+    """Return a plot as a data URL, as wide as on paper.
 
-    A diagram keeps its size on a narrow page, and scrolls. Its white is transparent,
-    so that a dark page can invert it.
+    A sequence diagram keeps its size on a narrow page, and scrolls. White is transparent, so that a
+    dark page can invert the image.
     """
     (width_px,) = unpack(">I", image[16:20])
     return {

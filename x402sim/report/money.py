@@ -1,8 +1,8 @@
-"""What happened to the money, as tidy tables: see `frames` for their conventions; and the state of
-each payment id, and of each session's budget, at the end of a journal.
+"""Frames of money: transfers, payments, sessions, balances, transactions (conventions: `frames`).
 
-The service's own events say that state. Where a journal has none (a service behind a URL), the
-answers that the payers received are used instead.
+Two classes follow the state of each payment id, and of each session's budget. They use the
+service's own events. Where a journal has none (a service behind a URL), they use the answers that
+the payers received.
 """
 
 from collections import defaultdict
@@ -22,8 +22,17 @@ from x402sim import events
 from x402sim.events import AuthorizationConsumed, TransactionMined, TransactionUndone, Transfer
 from x402sim.journal import Journal
 from x402sim.protocol.refusals import Refusal, RequestError, is_final
-from x402sim.report.columns import Table, exact, in_rounds, in_turn, since, standing, tables, words
-from x402sim.report.exchanges import payers_exchanges
+from x402sim.report.columns import (
+    Table,
+    exact,
+    in_rounds,
+    in_turn,
+    payers_exchanges,
+    since,
+    standing,
+    tables,
+    words,
+)
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.reading import MINT, Reading, reading_of
 
@@ -55,16 +64,16 @@ class SessionState:
 
     @property
     def remaining_base(self) -> int:
-        """What is left of the budget; nothing if its deposit failed."""
+        """What is left of the budget; 0 if its deposit failed."""
         left_base = self.deposited_base - self.released_base - self.refunded_base
         return 0 if self.ended == "failed" else left_base
 
 
 class Payments:
-    """What became of each payment id, by the number of its text; `ids` are those that appear.
+    """The state of each payment id: arrays, indexed by the number of the id's text.
 
-    Each column is an array; None, -1, or 0 for a text, is missing. `_unresolved` counts the
-    attempts whose end is not known, and `_over` is a place in `STATUSES`.
+    `ids` are the numbers that occur. Missing is None or -1, and 0 for a text. `_unresolved` counts
+    attempts without a known outcome; `_over` is an index in `STATUSES`.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -107,16 +116,16 @@ class Payments:
 
     @property
     def status(self) -> Any:
-        """The place of each state in `STATUSES`."""
+        """The status of each id, as an index in `STATUSES`."""
         is_pending = (self._unresolved > 0) & ~self._is_final(slice(None))
         return np.where(is_pending, STATUSES.index("pending"), self._over)
 
     def _is_final(self, of: Any) -> Any:
-        """Tell whether no attempt changes it any more: it was paid, or its transaction reverted."""
+        """Tell whether no attempt changes an id any more: it was paid, or its transaction reverted."""
         over = self._over[of]
         return (over == _SETTLED) | ((over == _FAILED) & (self.tx[of] != 0))
 
-    # --- what a payer sees -----------------------------------------------------------
+    # --- from the payers' exchanges ---------------------------------------------------
 
     def _offered(self, of: Any, at_ms: Any, payer: Any, resource: Any) -> None:
         is_first = self.asked_ms[of] < 0
@@ -133,7 +142,7 @@ class Payments:
     def _paid(self, of: Any, at_ms: Any, tx_hash: Any) -> None:
         self._over[of], self.settled_ms[of], self.tx[of] = _SETTLED, at_ms, tx_hash
 
-    # --- what the service says -------------------------------------------------------
+    # --- from the service's events ----------------------------------------------------
 
     def _settled(
         self, of: Any, at_ms: Any, tx_hash: Any, resource: Any, amount_base: Any, payer: Any
@@ -142,7 +151,7 @@ class Payments:
         self.resource[of], self.amount_base[of], self.payer[of] = resource, amount_base, payer
 
     def _refuse(self, of: Any, final: Any, leaves_earlier: Any) -> None:
-        """One attempt was refused; see `events.PaymentRefused` for the two facts."""
+        """Count a refused attempt; `events.PaymentRefused` explains the two flags."""
         counts = final.astype("bool") & ~self._is_final(of)
         of, leaves = of[counts], leaves_earlier[counts].astype("bool")
         over, left = self._over[of], np.maximum(self._unresolved[of] - 1, 0)
@@ -163,10 +172,10 @@ class Payments:
 
 
 def _answers(ended: Table, *, has_events: bool) -> tuple[Any, Any, Any]:
-    """Return which answers say that a payment is paid, or refused for good, and whether a refusal
-    leaves earlier attempts as they are. With events of the services, these count."""
+    """Return three arrays: which answers say "paid", which refuse for good, and which refusals leave
+    earlier attempts as they are. If services recorded events, these decide instead."""
     status, stated = ended["status"], ended["final"]
-    # a service refuses these before it looks at the payment
+    # a service answers these errors before it reads the payment
     is_unread = ended.those("error", lambda error: bool(RequestError.named(error or "")))
     is_unread &= status < 500
     is_paid = ~is_unread & (status == 200) & ~np.bool_(has_events)
@@ -194,7 +203,7 @@ class SessionStates:
         self._txs: dict[str, str] = {}
         """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, SessionState]]] = {}
-        """By service: the sessions that can expire, the first to be due first."""
+        """By service, a heap of the sessions that can expire, the earliest first."""
         self._pushes = count()
         opened, debited, credited, refunded, undone, expired, settled, replaced, failed = tables(
             reading.journal, events.SessionOpened, events.SessionDebited, events.DebitUndone,
@@ -216,7 +225,7 @@ class SessionStates:
         )
 
     def _change(self, at_ms: int, session: SessionState, to: str, tx: str | None = None) -> None:
-        """Note a session after a change, which a transaction may have made."""
+        """Record a session after a change; `tx` is the transaction that made it."""
         session.at_ms, session.last, session.tx = at_ms, to, tx
         self.changes.append(copy(session))
 
@@ -226,14 +235,14 @@ class SessionStates:
     def _settled(self, at_ms: int, payment_id: str, tx_hash: str, actor: str) -> None:
         self._paid(payment_id, tx_hash)
         session = self._by_deposit.get(payment_id)
-        if session and session.ended == "failed":  # with this deposit, which pays after all
+        if session and session.ended == "failed":  # its deposit settled after all
             session.ended = ""
             self._await_expiry(session, actor)
             self._change(at_ms, session, "opened", tx_hash)
 
     def _failed(self, at_ms: int, payment_id: str) -> None:
         session = self._by_deposit.get(payment_id)
-        if session and not session.ended:  # one that has expired, or was refunded, stays so
+        if session and not session.ended:  # an expired or refunded session stays so
             session.ended = "failed"
             self._change(at_ms, session, "failed")
 
@@ -276,15 +285,15 @@ class SessionStates:
             self._change(at_ms, session, "refunded", tx_hash)
 
     def _unrefunded(self, at_ms: int, session_id: str) -> None:
-        """The chain has undone the refund."""
+        """Undo a refund that the chain has undone."""
         if session := self._found.get(session_id):
             self._refunds[session_id] = {}
             session.refunded_base, session.ended = 0, "expired"
             self._change(at_ms, session, "expired")
 
     def _expired(self, at_ms: int, actor: str, count: int) -> None:
-        """Expire so many sessions: those that were due first, of this service or, with a database
-        that several share, of others.
+        """Expire `count` sessions: the earliest due, of this service first. Services that share a
+        database expire each other's sessions.
         """
         for _ in range(count):
             for due in self._due.values():
@@ -305,10 +314,10 @@ class SessionStates:
 
 
 class Movements:
-    """Tokens that moved or (`is_undone`) moved back, in order.
+    """Tokens that moved, or moved back when the chain undid a transfer (`is_undone`), in order.
 
-    `transfers` has them as the journal does, and `rows` says which of these each movement is.
-    `uses` are of authorizations, with the same numbers of texts.
+    `transfers` are the journal's events; `rows` has for each movement its row in `transfers`.
+    `uses` are the events of used authorizations, whose texts have the same numbers.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -320,7 +329,7 @@ class Movements:
             self._undo(undone)
 
     def _undo(self, undone: Table) -> None:
-        """Add what moves back when a transaction is undone: all that it had moved until then."""
+        """Add a movement back for each transfer of an undone transaction."""
         names = "seq", "at_ms", "tx_hash"
         made, back = ([each[name].tolist() for name in names] for each in (self.transfers, undone))
         happened = [
@@ -343,12 +352,12 @@ class Movements:
 
     @property
     def amounts_base(self) -> Any:
-        """How much the recipient has more by each movement, negative if it was undone: an array."""
+        """What the recipient gains by each movement, negative if it was undone: an array."""
         return exact((self.mapped("amount_base", int) * (1 - 2 * self.is_undone)).tolist())
 
 
 TRANSFERS = ("payment", "refund", "mint", "other")
-"""What a transfer can be."""
+"""Kinds of transfers."""
 
 
 @frame(

@@ -1,10 +1,10 @@
-"""Follows each order: what a payer requested, what the chain moved for it, what it got.
+"""Follows each order: what a payer requested, what the chain moved for it, and what the payer got.
 
-An order is one 402 to a payer, or one request on a session's budget. A request
-that never got its 402 is an order of its own. A request that pays in one step belongs to the 402
-whose id it shows, or else to what its authorization was sent for before, or to the newest 402 that
-its payer has not paid. Money is counted on the chain: by the authorizations that were presented for
-an order, in one step or in two, whatever the service says of them.
+An order is one 402 to a payer, or one request on a session's budget. A request that never got a 402
+is an order of its own. A one-step payment belongs to the 402 whose id it shows; else to the order
+for which its authorization was sent before; else to the newest 402 that its payer has not paid.
+Money is counted on the chain, by the authorizations that were presented for an order, whatever the
+service says of them.
 """
 
 from collections import Counter
@@ -16,8 +16,7 @@ import pandas as pd
 
 from x402sim import events
 from x402sim.journal import Journal
-from x402sim.report.columns import Part, in_turn, standing, tables
-from x402sim.report.exchanges import ServiceRequest, payers_exchanges
+from x402sim.report.columns import Part, ServiceRequest, in_turn, payers_exchanges, standing, tables
 from x402sim.report.money import Movements
 from x402sim.report.reading import Reading, once, reading_of
 
@@ -82,33 +81,34 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_charged(self) -> bool:
-        """Whether money moved for it; if the chain cannot be read, whether there is a receipt."""
+        """Whether money moved for it; without events of the chain, whether it has a receipt."""
         if self.way == "session":
             return self.debited_base > 0
         return self.has_receipt if self.paid_base is None else self.paid_base > 0
 
 
 class Orders:
-    """Follows every order through a journal's events; `found` has them by their first requests."""
+    """Follows every order through a journal; `found` has the orders by their first requests."""
 
     def __init__(self, reading: Reading) -> None:
         self.found: list[OrderState] = []
         self._of_request: list[OrderState] = []
         self._by_payment: dict[tuple[int, int], OrderState] = {}
-        """By payment id and payer: who shows a stranger's payment has an order of its own."""
+        """By payment id and payer: a payer who shows another's payment has an order of its own."""
         self._first: dict[int, int] = {}
-        """The first payer who had to do with each payment id."""
+        """The payer of the first order of each payment id."""
         self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
-        """By payer, service and authorization: what was paid in one step, without a payment id."""
+        """By payer, service and authorization: one-step payments that show no payment id."""
         self._unpaid: dict[tuple[int, int, int], list[OrderState]] = {}
-        """By payer, service and path: what there was a 402 for."""
+        """By payer, service and path: the orders that got a 402."""
         self._undebited: dict[int, list[OrderState]] = {}
+        """By session: its orders without a debit, the oldest first."""
         self._debited: dict[int, OrderState] = {}
         """By session: the order of its newest debit, which may be undone."""
         self._presented: dict[int, list[OrderState]] = {}
         """By authorization: the orders that it was sent for, in order of the first requests."""
         self._follow(reading)
-        # no order: GETs of paths without a 402 or a payment
+        # GETs of paths that never cost anything are no orders
         sold = {order.resource for order in self.found if order.payment_id}
         self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
         for number, order in enumerate(self.found, 1):
@@ -119,7 +119,7 @@ class Orders:
         if next(reading.journal.of(*get_args(events.ChainEvent)), None):
             self._count_money(reading)
 
-    # --- what a payer sees -----------------------------------------------------------
+    # --- from the payers' exchanges ---------------------------------------------------
 
     def _follow(self, reading: Reading) -> None:
         every = payers_exchanges(reading.journal)
@@ -160,7 +160,7 @@ class Orders:
                 order.served_times += 1
 
     def _order_of(self, sent: ServiceRequest) -> OrderState:
-        """Return the order that a request belongs to; a new one unless it pays for a known one."""
+        """Return the order of a request: a known one if the request pays for it, else a new one."""
         if sent.authorization and not sent.payment_id and (known := self._paid_in_one_step(sent)):
             return known
         way = "deposit" if sent.opens else "payment"
@@ -186,7 +186,7 @@ class Orders:
         return order
 
     def _paid_in_one_step(self, sent: ServiceRequest) -> OrderState | None:
-        """Return what a request pays that shows an authorization and no payment id."""
+        """Return the order that a one-step payment without a payment id pays; None if none."""
         key = sent.payer, sent.service, sent.authorization
         unpaid = self._unpaid.get((sent.payer, sent.service, sent.path), [])
         while unpaid and key not in self._by_nonce:
@@ -200,7 +200,7 @@ class Orders:
         self._first.setdefault(payment_id, order.payer)
 
     def _name(self, place: int, sent: ServiceRequest) -> None:
-        """Note the payment that an answer names: one to make, or one made in one step."""
+        """Note the payment id in an answer: of a 402, or of a one-step payment."""
         order = self._of_request[place]
         if sent.authorization:
             self._keep(sent.named, order)
@@ -209,10 +209,10 @@ class Orders:
             self._keep(sent.named, order)
             self._unpaid.setdefault((order.payer, order.service, order.resource), []).append(order)
 
-    # --- what the service and the chain say ------------------------------------------
+    # --- from the service's and the chain's events ------------------------------------
 
     def _debit(self, seq: int, session_id: int, amount_base: int) -> None:
-        """Book a debit on the oldest request of the session that has none and is still open."""
+        """Assign a debit to the session's oldest undebited request, an open one if there is one."""
         waiting = self._undebited.get(session_id, [])
         still_open = [order for order in waiting if order.open_until > seq]
         for order in (still_open or waiting)[:1]:
@@ -222,13 +222,13 @@ class Orders:
             self._debited[session_id] = order
 
     def _undo_debit(self, session_id: int) -> None:
-        """Take a debit back whose client has hung up: the service undoes it at once, so it is the
-        newest of the session."""
+        """Take back the session's newest debit: the service undoes a debit at once if the client
+        has hung up, so it is always the newest."""
         if order := self._debited.pop(session_id, None):
             order.debited_base, order.is_granted = 0, False
 
     def _read_service(self, reading: Reading) -> None:
-        """Add what the service recorded of the payments, under whatever id."""
+        """Add what the service recorded of the payments. It may use ids that no payer has shown."""
         for order in self.found:
             for nonce in order.nonces:
                 self._presented.setdefault(nonce, []).append(order)
@@ -259,7 +259,7 @@ class Orders:
     # --- the money ---------------------------------------------------------------------
 
     def _count_money(self, reading: Reading) -> None:
-        """Give each order what the transactions that stand have moved for it."""
+        """Set what the transactions in the chain moved for each order."""
         gas_of = dict(standing(reading.journal).rows("tx_hash", "gas"))
         used, taken = self._used.get, set[int]()
         for order in self.found:
@@ -289,7 +289,7 @@ class Orders:
                     order.gas += gas_of.get(tx, 0)
 
     def _owner(self, presented: list[OrderState], tx: int) -> OrderState:
-        """Return which of these orders a transaction settled, or else the first."""
+        """Return which of these orders a transaction settled; the first if that is unknown."""
         settled = self._settled.get(tx, 0)
         theirs = (each for each in presented if self._by_payment.get((settled, each.payer)) is each)
         return next(theirs, presented[0])
@@ -312,7 +312,7 @@ def _first_settled(reading: Reading) -> dict[int, int]:
 
 
 def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
-    """Return what became of each authorization that was used, and what each transaction moved."""
+    """Return the use of each used authorization, and what each transaction moved in all."""
     moves = Movements(reading)
     uses, size, amounts_base = moves.uses, len(moves.uses.texts.all), moves.amounts_base
     txs, senders = (moves.transfers[name][moves.rows] for name in ("tx_hash", "sender"))

@@ -1,12 +1,12 @@
-"""Payments as lanes, in a browser: the files of the page, the words that explain a journal, and one
-page of HTML that shows a run without a server.
+"""The page of payments: its files, the words that explain a journal, and one HTML file that shows a
+run without a server.
 
-A server streams what the page shows (`world/ui`). Here it stands in the page, whose policy runs
-nothing but its own script, so that a frame in a notebook can show it.
+A server streams the data to its page (`world/ui`). Here the data are in the file. Its content
+security policy allows only its own script, so that a frame in a notebook can show it.
 
-It may show the newest payments only, each with all that happened to it. A payment is a payment id
-that a 402 has named. What else happened to it is found by what events share: its exchanges,
-authorizations, transactions and sessions.
+The page may show the newest payments only, each with everything that happened to it. A payment is a
+payment id that a 402 has named; its other events are found by the exchanges, authorizations,
+transactions and sessions that they share.
 """
 
 import json
@@ -28,30 +28,29 @@ from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, InvalidReason, Presented
 from x402sim.protocol.x402 import VERSIONS
-from x402sim.report.reading import reading_of
-from x402sim.report.summary import Summary, held_of, raised_in, why_failed
+from x402sim.report.reading import Summary, held_of, raised_in, reading_of, why_failed
 from x402sim.spec.clauses import CLAUSES
 from x402sim.version import VERSION
 
 _OLDER = ""
-"""Stands for the payments that are left out."""
+"""Stands for all payments that are left out."""
 _NAMES = ("exchange", "authorization", "tx_hash", "session_id")
-"""The fields that tell which payment an event is about, if it has no payment id."""
+"""Fields that name the payment of an event without a payment id."""
 _LINKS = (events.RequestSent, events.AuthorizationConsumed, events.SessionRefunded)
-"""Events that may have two such names of one payment, and not its id."""
+"""Events that may link two such names without the payment id."""
 
 
 class Newest(NamedTuple):
-    """What happened to the newest payments, and to none since then; and how many are older."""
+    """The events of the newest payments and of no payment; and how many payments are older."""
 
     entries: Iterable[Entry]
     older: int
 
 
 def newest(journal: Journal, last: int) -> Newest:
-    """Return the newest `last` payments of a journal; of a file, little else is decoded.
+    """Return the newest `last` payments of a journal; little more of a file is decoded.
 
-    A journal without payment ids is returned whole. Raises `ValueError` if `last` is not above 0.
+    A journal without payment ids is returned whole. Raises `ValueError` unless `last` is above 0.
     """
     if last < 1:
         raise ValueError(f"last: expected a number of payments above 0, or None, got {last!r}")
@@ -76,13 +75,13 @@ def newest(journal: Journal, last: int) -> Newest:
 
 
 class Payments:
-    """Tells the payment of each event, as far as these entries say it."""
+    """Finds the payment of each event among these entries."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._of: dict[str | int, str | None] = {}
-        """The payment id by each other name of a payment; what is said first of one holds."""
+        """The payment id by each other name of a payment; the first one noted counts."""
         self._first: dict[str, str] = {}
-        """The id in the 402 by the other id that a payment in one step gets."""
+        """The id in the 402, by the id that a one-step payment gets in its answer."""
         links = list[list[str | int]]()
         for event in (entry.event for entry in entries):
             names = _names(event)
@@ -92,7 +91,7 @@ class Payments:
                     self._first.setdefault(payment_id, self._of[event.exchange] or payment_id)
             elif isinstance(event, _LINKS):
                 links.append(names)
-        for _ in range(2):  # from an exchange to its authorization, from there to the transaction
+        for _ in range(2):  # exchange to authorization, then authorization to transaction
             for names in links:
                 if found := [self._of[name] for name in names if name in self._of]:
                     self._note(names, found[0])
@@ -104,7 +103,7 @@ class Payments:
             self._of.setdefault(name, payment_id)
 
     def payment_of(self, event: events.BaseEvent) -> str | None:
-        """Return the id of the payment that an event is about; None if it is about none."""
+        """Return the payment id of an event; None if it is about no payment."""
         found = getattr(event, "payment_id", None)
         if not found:
             is_part = isinstance(event, events.ExchangeEvent) or getattr(event, "session_id", None)
@@ -124,7 +123,7 @@ SCRIPTS = (
     "dom.js", "model.js", "copies.js", "detail.js", "list.js", "state.js", "steer.js", "tape.js",
     "app.js",
 )  # fmt: skip
-"""The modules of the page; each imports only from those before it."""
+"""The modules of the page; each imports only earlier ones, so that `alone` can join them."""
 FILES = (*SCRIPTS, "style.css", "icon.svg")
 _FRAME_PX = 640
 
@@ -135,15 +134,15 @@ def read(name: str) -> str:
 
 
 def _without(text: str, *begins: str) -> str:
-    """Return a text without the lines that begin so."""
+    """Return a text without the lines with one of these beginnings."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not line.lstrip(" ").startswith(begins))
 
 
 def alone(words: dict[str, Any], messages: Iterable[tuple[str, Iterable[bytes]]]) -> str:
-    """Return one page of HTML with its scripts, its styles and what a server would stream.
+    """Return one HTML file with scripts, styles, and the messages that a server would stream.
 
-    `messages` are their names and lines as JSON: "journal" and "exchanges".
+    `messages` are pairs of a name, "journal" or "exchanges", and lines of JSON.
     """
     code = "".join(_without(read(name), "import ") for name in SCRIPTS)
     code = code.replace("\nexport ", "\n")
@@ -164,10 +163,10 @@ def alone(words: dict[str, Any], messages: Iterable[tuple[str, Iterable[bytes]]]
 
 
 def of_run(journal: Journal, title: str, last: int | None = None) -> str:
-    """Return the page of a run; above the payments, it says what the run came to, and why.
+    """Return the page of a run, with its outcome and the reason above the payments.
 
-    With `last`, it has the newest payments only, and says how many are left out. Raises
-    `ValueError` if that is not above 0.
+    With `last`, it has the newest payments only, and says how many it leaves out. Raises
+    `ValueError` unless `last` is above 0.
     """
     words = of_journal(journal, title)
     entries, older = Newest(journal, 0) if last is None else newest(journal, last)
@@ -179,14 +178,18 @@ def of_run(journal: Journal, title: str, last: int | None = None) -> str:
 
 
 def _came_to(journal: Journal, older: int) -> str:
-    """Return the outcome of a run as HTML, as its summary in a notebook tells it."""
+    """Return the outcome of a run as HTML."""
     begin, end = next(journal.events(events.Begin), None), next(journal.events(events.End), None)
     if begin is None:
         return ""
     run = Summary(journal)
     outcome = end.outcome if end else "interrupted"
     why = (
-        why_failed(run) if end and end.reason else "" if end else "it has no end, so this is a part"
+        why_failed(run)
+        if end and end.reason
+        else ""
+        if end
+        else "the journal has no end: this is a part of the run"
     )
     looks = {"passed": "served", "skipped": "pending"}.get(outcome, "refused")
     facts = f"{begin.scenario}, seed {begin.seed}: {held_of(journal)}"
@@ -198,14 +201,14 @@ def _came_to(journal: Journal, older: int) -> str:
     if trace:
         parts.append(f"<pre>{escape(trace)}</pre>")
     if older:
-        left_out = f"{older:,} older payments are left out; run.show(last=None) has all, "
-        left_out += "as has `x402sim open --all`."
+        left_out = f"{older:,} older payments are left out; run.show(last=None) shows all, "
+        left_out += "and so does `x402sim open --all`."
         parts.append(f'<p class="quiet">{left_out}</p>')
     return f'    <div id="came-to" role="status">{"".join(parts)}</div>\n'
 
 
 class Shown:
-    """A page in a notebook: a frame without an origin, which can reach nothing."""
+    """A page in a notebook cell: a frame without an origin and without network access."""
 
     def __init__(self, page: str, above: str = "") -> None:
         self.page, self._above = page, above
@@ -227,7 +230,7 @@ def _hash(text: str) -> str:
 
 
 def of_journal(journal: Journal, title: str) -> dict[str, Any]:
-    """Return the words for a run that was saved."""
+    """Return the words for the page of a saved run."""
     begin = next(journal.events(events.Begin), None)
     names = {begin.merchant.lower(): "merchant"} if begin and begin.merchant else {}
     names |= {each.address.lower(): each.name for each in journal.events(events.PayerJoined)}
@@ -243,10 +246,10 @@ def of_journal(journal: Journal, title: str) -> dict[str, Any]:
 
 
 def tables() -> dict[str, Any]:
-    """Return what explains any journal: clauses, refusals, and the rules by their reasons.
+    """Return the tables that explain any journal: clauses, refusals, and rules by their reasons.
 
-    `standard` are the clauses by the words of the x402 standard, and `advice` says what to do, by
-    the beginning of an error or a reason.
+    `standard` has the clauses by error words of the x402 standard, and `advice` what to do, by the
+    beginning of an error or a reason.
     """
     clauses = {each.id: each.text for each in CLAUSES}
     refusals = {}
@@ -264,7 +267,7 @@ def tables() -> dict[str, Any]:
 
 
 def _reasons() -> dict[str, str]:
-    """Return the clause of the rule that refused, by the beginning of the reason it gives."""
+    """Return the clause of each rule, by the beginning of the reason with which it refuses."""
     same = PaymentRequirements(
         scheme="",
         network="",
@@ -281,7 +284,7 @@ def _reasons() -> dict[str, str]:
 
 
 def _standard() -> dict[str, str]:
-    """Return the clause of the rule that refused, by the standard's word, if it has one meaning."""
+    """Return the clause of each rule, by the standard's error word if only this rule uses it."""
     found = {
         x402_reasons.FUNDS: "7/insufficient-balance",
         x402_reasons.VALID_BEFORE: "7/authorization-expired",

@@ -1,8 +1,8 @@
-"""How far a sweep is, with the time left, and how far a long run is.
+"""The progress of a sweep, with the time left, and of a long run.
 
-In a terminal and in Jupyter it is one line, which is updated in place. What Jupyter shows in the
-end has no times, so that an executed notebook is the same each time. In pipes and files it is a
-line every few seconds.
+In a terminal and in Jupyter it is one line, updated in place. The last line in Jupyter has no
+times, so that an executed notebook is equal each time. In pipes and files it is a new line every
+few seconds.
 """
 
 import sys
@@ -18,14 +18,14 @@ from x402sim.text.console import console as new_console
 Show = Callable[[str], None]
 _EVERY_S = 0.5
 _SILENT_S, _LINE_S = 2.0, 5.0
-"""Real seconds until a run shows anything, and between two lines in a file."""
+"""Real seconds until a run shows progress, and between two lines in a file."""
 _WIDTH = 24
 
 
 class Bar:
-    """Shows how many points are done, and how many of them failed, if there is a place for it.
+    """Shows how many points are done, and how many of them failed.
 
-    `known` were done before it began: they say nothing of the time that is left.
+    `known` points were done before: they do not count for the estimate of the time left.
     """
 
     def __init__(self, text: str, total: int, *, known: int = 0, shown: bool = True) -> None:
@@ -41,11 +41,11 @@ class Bar:
         return f"{self._text} {bar} {self._done}/{self._total}{failed}{left}"
 
     def extend(self, total: int) -> None:
-        """Set how many points there are in all, as far as is known."""
+        """Set the total number of points."""
         self._total = total
 
     def update(self, done: int, failed: int) -> None:
-        """Show these numbers and the time left, at most twice a second, in a file every 5 s."""
+        """Show these numbers and the time left, at most twice a second; in a file, every 5 s."""
         self._done, self._failed = done, failed
         now_s, played = self._elapsed(), done - self._known
         if played and now_s - self._shown_s >= self._every_s:
@@ -54,16 +54,16 @@ class Bar:
             self._show(self._line(f" {left_s // 60}:{left_s % 60:02} left"))
 
     def close(self) -> None:
-        """Show the last numbers for good, without a time, or nothing."""
+        """Show the last numbers, without a time; in a terminal, remove the line."""
         self._end(self._line(""))
 
 
 @contextmanager
 def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
-    """Show how far work of unknown length is, if it takes more than two seconds of real time.
+    """Show the progress of work of unknown length, if it takes more than two real seconds.
 
-    `words` says it, and is called in a thread of its own: the work is not slowed down. The same
-    words are shown once: work on a busy machine takes longer than from one line to the next.
+    `words` returns the progress. A second thread calls it, so that the work itself is not slowed
+    down. Equal words are shown once: on a busy machine, nothing may change between two lines.
     """
     over = threading.Event()
 
@@ -88,7 +88,7 @@ def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
 
 
 def _place(first: str) -> tuple[Show, Show, float]:
-    """Return what shows a line in place, what shows the last one, and the seconds between two."""
+    """Return a function that shows a line, one for the last line, and the seconds between two."""
     display = _jupyter()
     if display is not None:
         handle = display({"text/plain": first}, raw=True, display_id=True)
@@ -112,7 +112,7 @@ _NOWHERE: tuple[Show, Show, float] = (lambda line: None, lambda line: None, _EVE
 
 
 def _jupyter() -> Any:
-    """Return IPython's `display`, if a notebook shows what is displayed; else None."""
+    """Return IPython's `display` in a notebook; else None."""
     if "ipykernel" in sys.modules:
         from IPython.core.getipython import get_ipython
         from IPython.display import display

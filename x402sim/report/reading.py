@@ -1,35 +1,43 @@
-"""Reads a journal: who is who, when it began, and which transactions stand."""
+"""Reads a journal: who is who and when it began; and of a run its scenario, outcome and checks, and
+the command that repeats it.
+"""
 
+import shlex
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TypeVar
+from typing import TypeVar, get_args
+
+from msgspec import UNSET
 
 from x402sim import events
-from x402sim.journal import EVERY, Entry, Journal
-from x402sim.report.summary import Summary
+from x402sim.events import Begin, Check, End, Outcome, StoryRaised, name_of
+from x402sim.journal import EVERY, Entry, EventType, Journal
+from x402sim.text.program import SHOWN
+from x402sim.text.tracebacks import is_users
 
 Made = TypeVar("Made")
 SERVICES = frozenset(events.service_name(number + 1) for number in range(events.MOST_SERVICES))
-"""The services of any journal; a world may have others, with names of their own."""
+"""Names of services in any journal; a world may have others."""
 MINT = "mint"
-"""The name of the zero address: tokens come from there, and go there to be burnt."""
+"""The name of the zero address: minted tokens come from it, burnt tokens go to it."""
 MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
 LARGE = 20_000
-"""Events; of a journal with more, what shows a part of it reads only that."""
+"""Events. Of a longer journal, a plot or trace of a part reads only that part."""
 LAST = 500
-"""The payments on a page, unless it is asked for more or fewer."""
+"""Payments on a page, by default."""
 _NONE = 1 << 62
-"""A number that no exchange has."""
+"""Above the number of any exchange."""
 DECIMALS = 6
-"""Of the token, if the journal does not say."""
+"""The token's decimals, if the journal does not state them."""
 
 
 class Reading:
-    """A journal, and what every report needs of it.
+    """A journal, with what every report needs: names of parties, the start time, units.
 
-    A journal without a beginning (a server's own) starts with its first event.
+    A server's own journal has no `begin`: it starts with its first event.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -44,7 +52,7 @@ class Reading:
         self.facilitators = ("facilitator", *((begin and begin.facilitators) or ()))
 
     def network(self, chain: str) -> str | None:
-        """Return the network of a chain by the actor of its events; None if it is unknown."""
+        """Return the network of a chain, given the actor of its events; None if unknown."""
         first = self.begin.network if self.begin else None
         return chain.removeprefix("chain ") if chain != "chain" else first
 
@@ -59,10 +67,9 @@ class Reading:
         return (at_ms - self.start_ms) / 1000
 
     def seq_of(self, exchange: int) -> int:
-        """Return the number of the event with which an exchange began, or a later one if there is
-        no such exchange; it reads few events.
+        """Return the `seq` of the request of an exchange, or of the next request if there is none.
 
-        Exchanges are numbered in the order of their requests.
+        Exchanges are numbered in the order of their requests, so halving finds it in few reads.
         """
         low, high = 0, self.journal.length
         while high - low > EVERY:
@@ -72,38 +79,38 @@ class Reading:
         return self._first_from(low, exchange)[0]
 
     def _first_from(self, seq: int, exchange: int) -> tuple[int, int]:
-        """Return the `seq` and the exchange of the first request from an event on whose exchange
-        has this number, or a later one."""
+        """Return `seq` and exchange of the first request, from the event `seq` on, whose exchange
+        has at least this number."""
         for entry in self.journal.of(events.RequestSent, since=seq):
             if isinstance(entry.event, events.RequestSent) and entry.event.exchange >= exchange:
                 return entry.seq, entry.event.exchange
         return self.journal.length, _NONE
 
     def of_part(self, entries: Iterable[Entry]) -> "Reading":
-        """Return the reading of some of the entries only, in which everybody has the same name."""
+        """Return a reading of some entries, with the names of the whole journal."""
         begin = list(self.journal.of(events.Begin))
         part = copy(self)
         part.journal = Journal.made_of([*begin, *(each for each in entries if each not in begin)])
-        part.__dict__["name"] = self.name  # it is made of all entries
+        part.__dict__["name"] = self.name  # a part does not have all `payer joined` events
         return part
 
     @cached_property
     def joined(self) -> frozenset[str]:
-        """The services that are there, whose names no payer can have."""
+        """Names of the services in this journal; no payer has such a name."""
         return frozenset(
             {"service", *(each.name for each in self.journal.events(events.ServiceJoined))}
         )
 
     @cached_property
     def merchants(self) -> frozenset[str]:
-        """The names of all merchants: of several services their names, of one "merchant"."""
+        """Names of all merchants: the services' names if there are several, else "merchant"."""
         named = [each.name for each in self.journal.events(events.ServiceJoined)]
         return frozenset(named or [MERCHANT])
 
     @cached_property
     def name(self) -> Callable[[str], str]:
-        """Returns who has an address: a name, one of `merchants`, "mint"; or the address."""
-        known = {f"0x{0:040x}": MINT}  # the first to have an address keeps it
+        """Maps an address to a name, one of `merchants`, or "mint"; else returns the address."""
+        known = {f"0x{0:040x}": MINT}  # the first name of an address counts
         for service in self.journal.events(events.ServiceJoined):
             known[service.merchant.lower()] = service.name
         if self.begin and self.begin.merchant:
@@ -127,7 +134,7 @@ class Reading:
 
 
 def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
-    """Return a function that makes something of a journal, and anew only if that has grown."""
+    """Cache a function of a journal in the journal; a journal that has grown is read anew."""
 
     def made(journal: Journal) -> Made:
         (length, found), now = journal.made, journal.length  # it may grow while it is read
@@ -146,8 +153,123 @@ reading_of = once(Reading)
 """Returns the reading of a journal."""
 
 
+# --- a run ---------------------------------------------------------------------------------
+
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
+"""The outcomes of a run."""
+
+
+def checks_of(journal: Journal) -> list[Check]:
+    """Return every check in order: clause, ok, expected, actual, exchange."""
+    return list(journal.events(Check))
+
+
+def held_of(journal: Journal) -> str:
+    """Return how many checks held: "3 of 4 checks held"; "no checks" if there are none."""
+    checks = checks_of(journal)
+    held = sum(check.ok for check in checks)
+    return f"{held} of {len(checks)} checks held" if checks else "no checks"
+
+
+def raised_in(journal: Journal) -> list[str]:
+    """Return the lines of the scenario's traceback; none if it did not raise."""
+    return [line for each in journal.events(StoryRaised) for line in each.trace]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The facts of one run, read from its journal: without frames and plots.
+
+    `on` is the stage that played it. The journal does not name the stage, as the same story has the
+    same journal in one process and over TCP.
+    """
+
+    journal: Journal
+    on: str = ""
+
+    @cached_property
+    def _begin(self) -> Begin:
+        return self._one(Begin)
+
+    @cached_property
+    def _end(self) -> End:
+        if self._begin.upstream is not UNSET and not any(True for _ in self.journal.of(End)):
+            return End(outcome="passed", reason="")  # `watch` was killed, and wrote no end
+        return self._one(End)
+
+    def _one(self, kind: type[EventType]) -> EventType:
+        found = list(self.journal.events(kind))
+        if len(found) != 1:
+            name = name_of(kind)
+            raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
+        return found[0]
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return self._begin.scenario
+
+    @property
+    def title(self) -> str:
+        """The scenario's title."""
+        return self._begin.title
+
+    @property
+    def seed(self) -> int:
+        """The seed it was played with."""
+        return self._begin.seed
+
+    @property
+    def outcome(self) -> str:
+        """passed, failed or skipped."""
+        return self._end.outcome
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or was skipped; empty if it passed."""
+        return self._end.reason
+
+    @property
+    def place(self) -> str:
+        """Where the scenario raised: "study.py:12"; empty if it did not."""
+        frames = [line.strip().partition(" in ") for line in raised_in(self.journal)]
+        ours = [place for place, is_frame, _ in frames if is_frame and is_users(place)]
+        return ours[-1] if ours else ""
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the journal, in hex."""
+        return self.journal.sha256()
+
+    @property
+    def command(self) -> str:
+        """The command that plays the run again; a Python expression if the world had options, or
+        if the scenario has no file."""
+        options, source = self._begin.options, self._begin.source
+        source = self.name if source is None else source
+        if not source:
+            return self._expression(options, self.name)
+        if options:
+            return self._expression(options, repr(source))
+        chain = f" --chain {self._begin.chain}" if self._begin.chain else ""
+        where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
+        return f"{SHOWN} run {shlex.quote(source)} {where}"
+
+    def _expression(self, options: dict[str, str], story: str) -> str:
+        defaults = {"on": "in-process", "chain": "ledger"}
+        given = {"on": self.on or "in-process", "chain": self._begin.chain or "ledger"}
+        places = {name: repr(value) for name, value in given.items() if value != defaults[name]}
+        shown = {"seed": str(self.seed), **places, **options}
+        return f"World({', '.join(f'{name}={text}' for name, text in shown.items())}).play({story})"
+
+
+def why_failed(run: Summary) -> str:
+    """Return why a run failed, and where: "KeyError: 'x', at study.py:12"."""
+    return f"{run.reason}, at {run.place}" if run.place else run.reason
+
+
 Source = Journal | Summary
-"""What every plot takes: a journal, or a run."""
+"""A journal, or a run: what every plot takes."""
 
 
 def journal_of(source: Source) -> Journal:

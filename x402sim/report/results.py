@@ -1,6 +1,6 @@
-"""The results of a conformance run, as the suite finds them and every report shows them.
+"""The results of a judgement, as the suite makes them and every report shows them.
 
-The order of the fields is that of the JSON report.
+The JSON report has the fields in this order.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """The check could not be completed, which is not a pass."""
     OBSERVED = "observed"
-    """The specification is silent, or the target file departs from it; the result says what is."""
+    """The specification is silent, or the target file opts out; the result is what was observed."""
 
 
 NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
 
 
 class Demand(StrEnum):
-    """What a check demanded, if a loss or a cause in a `causes.toml` follows."""
+    """What a check demanded, where `causes.toml` or the loss depends on it."""
 
     OTHER = ""
     FORM = "form"
-    """How an answer is written: nobody loses money by it."""
+    """The form of an answer: nobody loses money by it."""
     OFFER = "a 402"
     STATUS = "the status of an error"
     ERROR_TEXT = "the text of an error"
@@ -46,7 +46,7 @@ class Demand(StrEnum):
     VALID_PAYMENT = "a valid payment"
     CANCELLED_NONCE = "no receipt for a cancelled nonce"
     TRANSFER = "a transfer"
-    """Money that moves; nothing moved."""
+    """A transfer was expected, and none came."""
     SETTLE_CHECKS = "settle refuses what verify refuses"
     MANY_SETTLE = "each of many good payments settles"
     PENDING = "what was sent and is not mined is pending"
@@ -55,9 +55,9 @@ class Demand(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What a failure is compared by: the demand, what it is about, and what answered it.
+    """What failures are compared by: the demand, its object, and the answer.
 
-    `answer` is without ids, hashes and times; of what was not judged, it is the reason.
+    `answer` has no ids, hashes and times; of an id that was not judged, it is the reason.
     """
 
     demand: Demand = Demand.OTHER
@@ -66,9 +66,9 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """What a failure costs somebody, as counted on a ledger; `why` says who pays for what.
+    """What a failure costs, counted on a ledger: `base` units of a token with `decimals`.
 
-    `base` is in base units of a token of so many `decimals`.
+    `why` says who pays for what.
     """
 
     base: int
@@ -83,9 +83,9 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one case. `exchange` is the redacted exchange behind a failure.
+    """The result of one case. `exchange` is the exchange behind a failure, without secrets.
 
-    `ground` is where its demand comes from.
+    `ground` is where the demand comes from.
     """
 
     title: str
@@ -97,18 +97,18 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     seconds: float = 0.0
     has_begun: bool = False
-    """Whether it was tried: what it needs was there."""
+    """Whether the case started: its needs were met."""
     applies: bool = True
-    """Whether the target has what it is about."""
+    """Whether the target offers what the case is about."""
     lacks: bool = False
-    """Whether it was skipped because a need of it is not met."""
+    """Whether it was skipped because a need is not met."""
     evidence: Evidence | None = None
     loss: Loss | None = None
-    """What this failure costs, if it was counted."""
+    """What this failure costs, if money was counted."""
 
 
 OF_CASES = ("has_begun", "applies", "lacks")
-"""The fields that only a case has; no report has them, nor `evidence`."""
+"""Fields of cases that no report has; no report has `evidence` either."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     section: str
     rerun: str = ""
     in_part: str = ""
-    """How much of it was judged, such as "1 of 3 cases"; empty if no case was skipped."""
+    """The part that was judged, such as "1 of 3 cases"; empty if no case was skipped."""
     title: str
     ground: Ground | None = None
     outcome: Outcome
@@ -132,22 +132,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     seconds: float = 0.0
     like: str = ""
-    """The id that it follows from, in a report."""
+    """The id of the probable cause that it follows from; only reports set it."""
     cases: tuple[CaseResult, ...] = ()
     evidence: Evidence | None = None
     loss: Loss | None = None
     """The greatest loss of its failed cases."""
     is_control: bool = False
-    """Whether it is a control: what any subject can do that is worth judging."""
+    """Whether it is a control: something that every subject worth judging can do."""
     is_known: bool = False
-    """Whether the baseline report has it, too: it does not count for the exit code."""
+    """Whether the baseline report has it: then it does not count for the exit code."""
 
 
 RARE = ("loss", "is_control", "is_known")
-"""The fields that a report has only where they say something."""
+"""Fields that a report leaves out where they are empty or false."""
 Results = Sequence[Result]
 
 
 def failures(result: Result) -> Sequence[CaseResult | Result]:
-    """Return the cases of a failed id that have failed, the clearest first."""
+    """Return the failed cases of a failed id, the clearest first."""
     return [case for case in result.cases if case.outcome is Outcome.FAILED] or [result]

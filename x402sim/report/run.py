@@ -1,8 +1,7 @@
-"""A `Run`, the result of playing a scenario: its journal, everything read from it, and which
-laws held, were switched off, or broke, in cases and money.
+"""A `Run`: the result of playing a scenario, its journal and everything made of it.
 
-It is the front of this package: frames, plots and pages take a journal or a `Summary`, and
-none of them imports this module.
+It is the front of this package: frames, plots and pages take a journal or a `Summary`, and none of
+them imports this module.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from x402sim.events import Begin, Check, StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
-from x402sim.report.reading import LAST
-from x402sim.report.summary import Summary, checks_of, held_of, raised_in, why_failed
+from x402sim.report.reading import LAST, Summary, checks_of, held_of, raised_in, why_failed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,13 +24,13 @@ if TYPE_CHECKING:
     from x402sim.report.page import Shown
 
 _MOST_SHOWN = 5
-"""Failed checks that the text of a `RunFailed` has."""
+"""Failed checks in the text of a `RunFailed`."""
 
 
 class RunFailed(Exception):
-    """A run failed: a check did not hold, or the scenario raised an exception; `run` is the run.
+    """A run failed: a check did not hold, or the scenario raised. `run` is the run.
 
-    Its text has the failed checks, the trace of the scenario, and the command that plays it again.
+    The text has the failed checks, the scenario's traceback, and the command that plays it again.
     """
 
     def __init__(self, run: "Run") -> None:
@@ -68,8 +66,8 @@ class Frame:
             return self
         if run._broke_off and not run._is_partial:
             raise ValueError(
-                f"{run.name!r} broke off: {why_failed(run)}. Its frames end there: `run.partial` "
-                "has them, and `run.raise_for_failure()` tells all"
+                f"{run.name!r} broke off: {why_failed(run)}. `run.partial` has frames up to there, "
+                "and `run.raise_for_failure()` raises the whole failure"
             )
         made = self._table()(run.journal)
         for name, value in reversed(run._labels.items()):
@@ -83,7 +81,7 @@ class Frame:
         return frames.TABLES[self._name]
 
     def _columns(self) -> str:
-        """Return what the columns mean; the title alone without the extra `report`."""
+        """Return the declaration of the columns; without the extra `report`, the title."""
         try:
             return str(self._table().__doc__)
         except ModuleNotFoundError:
@@ -97,17 +95,16 @@ Frame.__doc__ = property(Frame._columns)  # type: ignore[assignment]
 class Run(Summary):
     """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
 
-    `on` is the stage it was played on, `real_s` how many seconds of real time it took, and
-    `ahead_s` how far it has left the clock of a server at a URL ahead of real time. The frames'
-    columns are documented in `help(Run.orders)` and so on. They raise `ValueError` if the scenario
-    broke off by an exception: `run.partial.orders` has what happened until then. A run can be
-    pickled.
+    `on` is the stage that played it, `real_s` its real seconds, and `ahead_s` how many seconds it
+    left the clock of a server at a URL ahead of real time. `help(Run.orders)` and so on document
+    the frames' columns. A frame raises `ValueError` if the scenario raised an exception:
+    `run.partial.orders` has what happened until then. A run can be pickled.
     """
 
     real_s: float | None = None
     ahead_s: float = 0.0
     _labels: dict[str, Any] = field(default_factory=dict, hash=False)
-    """The first columns of every frame, the same in each row; see `label`."""
+    """Columns in front of every frame, constant in all rows; see `label`."""
     _is_partial: bool = False
 
     orders = Frame("One row for each order: asked, charged, served, refunded, and at what cost.")
@@ -139,15 +136,15 @@ class Run(Summary):
 
     @property
     def partial(self) -> "Run":
-        """This run, with frames of what happened until the scenario broke off."""
+        """This run, with frames of what happened until the scenario raised."""
         return replace(self, _is_partial=True)
 
     @property
     def summary(self) -> "DataFrame":
         """Which laws held, which were switched off, and which broke: one row for each.
 
-        One more row tells of payments that the chain undid after they were served, if there are
-        any: no law of the service forbids that.
+        If the chain undid payments after they were served, one more row counts them: no law of the
+        service forbids that.
 
         | column | dtype | meaning |
         | --- | --- | --- |
@@ -177,12 +174,11 @@ class Run(Summary):
 
     def save(self, folder: str | Path, *, bundle: bool = False) -> Path:
         """Write journal (and the versions that made it), frames, plots (PNG, SVG, PDF), page.html
-        (its newest payments as lanes, as `show()`) and report.html into a folder; return it.
+        (the newest payments, as `show()`) and report.html into a folder; return the folder.
 
-        With `bundle`, it also holds what somebody else needs to repeat the run with
-        `x402sim reproduce`: the program that plays it and your files that this imports, in
-        `sources/`, and versions, options and hashes in `bundle.json`, which says what is not
-        carried.
+        With `bundle`, the folder also has what somebody else needs to repeat the run with
+        `x402sim reproduce`: in `sources/` your program and your files that it imports, and in
+        `bundle.json` versions, options, hashes, and what could not be carried.
 
         Raises `ModuleNotFoundError` without the extra `report`, `OSError`, and with `bundle`
         `ValueError` for a run that cannot be repeated.
@@ -191,7 +187,7 @@ class Run(Summary):
         if bundle:
             from x402sim.report.bundle import awaited
 
-            if (call := awaited()) is not None:  # it is repeated now, and nothing is drawn
+            if (call := awaited()) is not None:  # `reproduce` runs this program: write nothing
                 call.arrive(self)
                 return Path(folder)
         from x402sim.report import save
@@ -215,12 +211,12 @@ class Run(Summary):
         return ""
 
     def show(self, last: int | None = LAST) -> "Shown":
-        """Return the payments as lanes with a slider of time, for a notebook: a frame of HTML.
+        """Return the page of payments with a slider of time, for a notebook cell.
 
-        It is the page that `x402sim open` shows and `save` writes; `.page` is its HTML. It has the
-        newest `last` payments, and says how many older ones are left out; with None it has all.
+        `x402sim open` shows the same page, and `save` writes it; `.page` is its HTML. It has the
+        newest `last` payments, and says how many older ones it leaves out; with None it has all.
         """
-        from x402sim.report.page import Shown, of_run  # it has the book, which is long
+        from x402sim.report.page import Shown, of_run  # slow: it loads the specification
 
         return Shown(of_run(self.journal, self.name, last))
 
@@ -239,7 +235,7 @@ class Run(Summary):
 
     @cached_property
     def _broke_off(self) -> bool:
-        """Whether the scenario raised, so that the journal has a part of it only."""
+        """Whether the scenario raised, so that the journal has only a part of it."""
         return any(True for _ in self.journal.of(StoryRaised))
 
     def _repr_html_(self) -> str:
@@ -256,11 +252,11 @@ class Run(Summary):
 
 @dataclass
 class Watched:
-    """What a sweep wants to know of the runs of a point: those that failed, and their worlds."""
+    """What a sweep collects of the runs of a point: failed runs, worlds, journals."""
 
     failed: list[Run] = field(default_factory=list)
     worlds: list[dict[str, str]] = field(default_factory=list)
-    """The scenario and the options of each, as Python code; of equal ones, one."""
+    """Scenario and options of each world, as Python code, without duplicates."""
     journals: list[str] = field(default_factory=list)
     """The hash of each journal, in the order in which the runs ended."""
 
@@ -270,7 +266,7 @@ _watched: ContextVar[Watched | None] = ContextVar("watched runs", default=None)
 
 @contextmanager
 def watched_runs() -> Iterator[Watched]:
-    """Watch the runs that end in a `with` block; what is known is complete at its end."""
+    """Collect the runs that end in a `with` block."""
     found = Watched()
     token = _watched.set(found)
     try:
@@ -280,12 +276,12 @@ def watched_runs() -> Iterator[Watched]:
 
 
 def is_swept() -> bool:
-    """Tell whether this is played by a sweep, which shows by itself how far it is."""
+    """Tell whether a sweep plays this run; a sweep shows its own progress."""
     return _watched.get() is not None
 
 
 def finished(run: Run) -> Run:
-    """Return a run that has just ended; tell those who watch."""
+    """Record a run that has just ended for the sweep that plays it; return the run."""
     watched = _watched.get()
     if watched is not None:
         if run.outcome == "failed":
@@ -315,10 +311,7 @@ _MOST_NAMED = 10
 
 
 def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str, Any]]:
-    """Yield a row for each law, as `Run.summary` shows it; `is_ours`: the world was built here.
-
-    And one for money that the chain took back when it was served for already, if there is any.
-    """
+    """Yield the rows of `Run.summary`. `is_ours`: this process built the world."""
     from x402sim.report.orders import orders_of  # it needs the extra `report`
 
     state = "off" if begin.options.get("invariants") == "False" else "held"

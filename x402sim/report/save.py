@@ -1,8 +1,7 @@
 """Saves a run as files: its journal, frames as CSV and Parquet, plots, report.html.
 
-The plots are PNG; those of one run for itself also SVG and PDF, for papers.
-
-The same run gives the same bytes.
+Plots are PNG. A run that is saved alone also has them as SVG and PDF, for papers. The same run
+gives the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +20,8 @@ from x402sim.report import bundle, html, plots
 from x402sim.report.bundle import frame_sha256
 from x402sim.report.frames import TABLES
 from x402sim.report.page import of_run
-from x402sim.report.plots.figure import png, vectors
-from x402sim.report.reading import LAST
-from x402sim.report.summary import Summary
+from x402sim.report.plots.figure import keep_layout, png, vectors
+from x402sim.report.reading import LAST, Summary
 
 JOURNAL, PAGE = "journal.ndjson", "page.html"
 _ARROW_TYPES = {
@@ -44,7 +42,7 @@ def save_run(run: Summary, folder: Path) -> Path:
 def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
     """Write what `save_run` does, and what somebody else needs to repeat it; return the folder.
 
-    `wrong` is why nobody can, if so: then it raises `NotRepeatable`, and writes nothing.
+    If `wrong` says why the run cannot be repeated, raise `NotRepeatable` and write nothing.
     """
     calls = bundle.begin(folder)
     if wrong:
@@ -53,7 +51,7 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
     hashes: dict[str, str] = {}
     drawn = {run.sha256: _save_one(run, folder, for_papers=True, hashes=hashes)}
     _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
-    write_maker(folder / JOURNAL, None)  # the bundle has the versions
+    write_maker(folder / JOURNAL, None)  # bundle.json has the versions
     found = bundle.OfRun(
         scenario=run.name,
         seed=run.seed,
@@ -94,12 +92,12 @@ def save_runs(
 def _save_one(
     run: Summary, folder: Path, *, for_papers: bool = False, hashes: dict[str, str] | None = None
 ) -> dict[str, bytes]:
-    """Write a run's files; `for_papers`, the plots also as SVG and PDF. Return them as PNG.
+    """Write a run's files; return the plots as PNG. With `for_papers`, write SVG and PDF, too.
 
-    `hashes` gets those of the frames, if it is given.
+    `hashes` receives the hash of each frame.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / BUNDLE).unlink(missing_ok=True)  # it is another run's
+    (folder / BUNDLE).unlink(missing_ok=True)  # of a run saved here before
     run.journal.save(folder / JOURNAL)
     _write_text(folder / PAGE, of_run(run.journal, run.name, LAST))
     for name, table in TABLES.items():  # one frame in memory at a time
@@ -109,12 +107,13 @@ def _save_one(
         as_text, as_parquet = (folder / each for each in bundle.frame_files(name))
         frame.to_csv(as_text, index=False, lineterminator="\n")
         pq.write_table(_arrow(frame), as_parquet)
-    figures = plots.figures(run.journal)
-    drawn = {name: png(figure) for name, figure in figures.items()}
-    for name, image in drawn.items():
-        (folder / f"{name}.png").write_bytes(image)
+    drawn: dict[str, bytes] = {}
+    for name, figure in plots.figures(run.journal).items():
+        drawn[name] = png(figure)
+        (folder / f"{name}.png").write_bytes(drawn[name])
+        keep_layout(figure)  # SVG and PDF have it, too: each anew takes an eighth of `save`
         for form in ("svg", "pdf") if for_papers else ():
-            (folder / f"{name}.{form}").write_bytes(vectors(figures[name], form))
+            (folder / f"{name}.{form}").write_bytes(vectors(figure, form))
     return drawn
 
 

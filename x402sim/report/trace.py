@@ -1,4 +1,4 @@
-"""Puts events into words, for the trace of a request and for sequence diagrams."""
+"""Describes events in words, for the trace of a request and for sequence diagrams."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.report.reading import LARGE, MINT, Reading, reading_of
 
 Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
-"""A request, its answer, no answer; what a part did; what the story did; what failed."""
+"""A request, its answer, a lost answer; an action of a part; one of the story; a failure."""
 CHAIN = "chain"
 LONGEST_TRACE = 60
 """Lines; the middle of a longer trace is left out."""
@@ -28,10 +28,10 @@ _LOSSES = {
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One event in words: where it happened (`left`; a message goes to `right`), and what.
+    """One event in words: where it happened (`left`; a message goes to `right`), and the text.
 
-    `in_answer` means that the service's answer to the payer says the same. `outcome` is for
-    diagrams only.
+    With `in_answer`, the service's answer to the payer says the same, so a diagram leaves the line
+    out. Only diagrams set `outcome`.
     """
 
     seq: int
@@ -94,16 +94,16 @@ _TEXTS: dict[type, str] = {
     events.RefundDelayed: "refund of session {session_id} waits {retry_s} s",
     events.IndexerRan: "indexer ran: {asked} asked, {matched} matched, {backlog} left",
 }
-"""The text of each event that has a line, with its fields; exchanges have their own."""
+"""The text of each event that has a line, a format of its fields; messages: `_message`."""
 
 
 def shortened(name: str) -> str:
-    """Return the beginning of an id, enough to find it in the journal."""
+    """Return the beginning of an id, long enough to find it in the journal."""
     return name if len(name) <= 14 else f"{name[:12]}…"
 
 
-class Teller:
-    """Puts events into words."""
+class Narrator:
+    """Makes the lines of events."""
 
     def __init__(self, reading: Reading, alias: Alias, words: Callable[[str], str]) -> None:
         self._reading, self._alias, self._words = reading, alias, words
@@ -112,7 +112,7 @@ class Teller:
         self._moved: dict[str, str] = {}
 
     def line(self, entry: Entry) -> TraceLine | None:
-        """Return the line of an entry; None if other lines already say the same."""
+        """Return the line of an entry; None if it has none, or another line says the same."""
         event = entry.event
         if isinstance(event, events.ExchangeEvent):
             return self._message(entry, event)
@@ -176,7 +176,7 @@ class Teller:
     # --- all other events ------------------------------------------------------------
 
     def _more(self, event: events.Event) -> dict[str, str] | None:
-        """Return what a text says that is no field of its event; None if it has no line."""
+        """Return what a text needs beside its event's fields; None if the event has no line."""
         match event:
             case events.Begin() | events.End() | events.ServiceJoined() | events.PayerJoined():
                 return None
@@ -228,7 +228,7 @@ def _in_brackets(facts: list[str]) -> str:
 
 
 def _options(fault: events.FaultInjected) -> list[str]:
-    """Return the fields of a fault that are not the default."""
+    """Return the fields of a fault that differ from the default."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(fault)}
     return [
         f"{name} {'unlimited' if value is None else value}"
@@ -240,13 +240,13 @@ def _options(fault: events.FaultInjected) -> list[str]:
 def lines(
     reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
 ) -> list[TraceLine]:
-    """Return the lines of a journal, in order; `words` gives other words for a party's name."""
-    teller = Teller(reading, alias, words)
-    return [line for entry in reading.journal if (line := teller.line(entry))]
+    """Return the lines of a journal, in order; `words` renames parties."""
+    narrator = Narrator(reading, alias, words)
+    return [line for entry in reading.journal if (line := narrator.line(entry))]
 
 
 def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
-    """Return each check that did not hold, with the trace of the request it is about."""
+    """Return each failed check, with the trace of the request that it is about."""
     failed = [check for check in journal.events(events.Check) if not check.ok]
     reading = reading_of(journal)
     if len(journal) > LARGE:
@@ -260,7 +260,7 @@ def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
 
 
 def _part_of(reading: Reading, exchange: int | None) -> Reading:
-    """Return the reading of what happened from a request to its end; of nothing without one."""
+    """Return the reading of the events from a request to its end; empty without a request."""
     journal, found = reading.journal, list[Entry]()
     since = journal.length if exchange is None else reading.seq_of(exchange)
     for entry in journal.between(since, journal.length):
@@ -272,10 +272,10 @@ def _part_of(reading: Reading, exchange: int | None) -> Reading:
 
 
 def trace(reading: Reading, every: list[TraceLine], exchange: int | None) -> list[str]:
-    """Return what happened from a request to its end, one line each; nothing if there is none.
+    """Return the lines from a request to its end; none without a request.
 
-    It includes what the service, the chain and the world did meanwhile, and leaves out the
-    requests of other payers.
+    They include what the service, the chain and the world did meanwhile, and leave out requests of
+    other payers.
     """
     own = [line.seq for line in every if line.exchange == exchange]
     if exchange is None or not own:

@@ -1,4 +1,4 @@
-"""A `Verdict`: what came of one judgement, of whatever subject, for programs and notebooks."""
+"""A `Verdict`: the result of one judgement of any subject, for programs and notebooks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report, need_extra
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
-from x402sim.report.conformance_reports import About, written
+from x402sim.report.conformance import About, written
 from x402sim.report.results import Outcome, Result
 from x402sim.text.templates import render
 from x402sim.text.words import unknown
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_CAUSES = 20
-"""How many probable causes a notebook shows."""
+"""Probable causes that a notebook shows."""
 KINDS = {".html": "html", ".json": "json", ".xml": "junit", ".sarif": "sarif", ".md": "markdown"}
-"""The kind of report that the end of a file's name asks for."""
+"""The kind of report, by the suffix of a file's name."""
 
 
 _COLUMNS = (
@@ -31,10 +31,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What came of one judgement: the result of each id, in the order of the sections.
+    """The result of one judgement: the result of each id, in the order of the sections.
 
-    A MUST that failed counts, and a SHOULD if `strict`. `done` says what was done, such as "412
-    starts", and `seconds` how long it took.
+    A failed MUST counts, and a failed SHOULD if `strict`. `done` says what the suite did, such as
+    "412 starts"; `seconds` is how long that took.
     """
 
     about: About
@@ -50,7 +50,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in a sentence: what failed, or held."""
+        """The verdict in a sentence: how many clauses failed or held."""
         return report.verdict(self.results, self.strict)[1]
 
     @property
@@ -60,7 +60,7 @@ class Verdict:
 
     @property
     def losses(self) -> list[str]:
-        """What the failures cost, as counted on a ledger, by token: ["0.03 USDC"]."""
+        """What the failures cost by token, counted on a ledger: ["0.03 USDC"]."""
         return report.total_loss(self.results)
 
     @property
@@ -135,9 +135,9 @@ class Verdict:
         return judgement(self.results, self.about.sections, ax, strict=self.strict)
 
     def save(self, file: str | Path) -> Path:
-        """Write the report that the file's name asks for: .html, .json, .xml (JUnit), .sarif, .md.
+        """Write the report, by the file's suffix: .html, .json, .xml (JUnit), .sarif, .md.
 
-        Raises `OSError`, and `ValueError` for another name.
+        Raises `OSError`, and `ValueError` for another suffix.
         """
         path = Path(file)
         if path.suffix not in KINDS:

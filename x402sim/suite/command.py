@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
-from x402sim.report.conformance_reports import About, unready, written
+from x402sim.report.conformance import About, unready, written
 from x402sim.report.results import Outcome, Result, failures
 from x402sim.suite import printing
 from x402sim.suite.case import in_order, interrupted

@@ -1,5 +1,8 @@
-"""Renders the Jinja2 templates of a package; of HTML, with every value escaped."""
+"""Makes pages: renders a package's Jinja2 templates (in HTML, with every value escaped), and
+Markdown tables.
+"""
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,4 +29,12 @@ def _environment(package: str) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+    )
+
+
+def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; a bar in a cell is escaped."""
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
     )

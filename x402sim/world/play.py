@@ -29,8 +29,8 @@ from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.journal import Entry
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.report.progress import telling
+from x402sim.report.reading import checks_of
 from x402sim.report.run import Run, finished, is_swept
-from x402sim.report.summary import checks_of
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.text import tracebacks

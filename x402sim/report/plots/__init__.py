@@ -1,14 +1,14 @@
 """The plots of a run, ready for a paper, a notebook or a report.
 
-Every plot is a function that takes a run or a journal (`outcomes`: several; `bands`: the
-summary of a sweep; `judgement`: the results of the suite) and, if you like, matplotlib axes to
-draw on; it returns the axes. Without axes it makes a figure of its own, `axes.figure`: save it
-with `savefig`, or let a notebook show it, as it does with a plot that ends a cell. Times are
-virtual seconds since the run began, or the minutes, hours or days that suit its length.
+A plot is a function of a run or a journal (`outcomes`: of several; `bands`: of a sweep's summary;
+`judgement`: of the suite's results) and, optionally, matplotlib axes to draw on. It returns the
+axes. Without axes it makes a new figure, `axes.figure`: save it with `savefig`, or end a notebook
+cell with the plot to show it. Times are virtual seconds since the run began, or minutes, hours or
+days for long runs.
 
-To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
-`bands`; `figure` has the style), import it here as itself (this exports it), and add
-a row to `PLOTS`: reports, `Run.save` and the tests of every plot then include it.
+To add a plot, write its function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
+`bands`; `figure` has the style), import it here as itself to export it, and add a row to `PLOTS`:
+then reports, `Run.save` and the tests of every plot include it.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,16 +37,15 @@ from x402sim.report.plots.matrix import (
 )
 from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down
 from x402sim.report.plots.timing import backlog as backlog, latency as latency, queue as queue
-from x402sim.report.reading import Source, journal_of, reading_of
-from x402sim.report.summary import Summary, checks_of
+from x402sim.report.reading import Source, Summary, checks_of, journal_of, reading_of
 from x402sim.version import citation
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot of one run: its name (also its file's), its caption, and how to draw it.
+    """A plot of one run: its name (and file name), its caption, and the function that draws it.
 
-    `has_content` tells whether a journal has anything that this plot shows.
+    `has_content` tells whether a journal has anything that the plot shows.
     """
 
     name: str
@@ -101,7 +100,7 @@ PLOTS = (
     ),
     Plot(
         "queue",
-        "Requests that wait at each part with servers, or are served there.",
+        "Requests waiting or being served at each part with a limited number of servers.",
         queue,
         lambda journal: any(True for _ in journal.of(RequestArrived)),
     ),
@@ -114,7 +113,7 @@ PLOTS = (
 )
 _UNKNOWN = "x402sim of an unknown version"
 _MOST_RUNS = 3
-"""How many runs a caption lists one by one."""
+"""Runs that a caption lists one by one."""
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 
@@ -133,7 +132,7 @@ def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, 
 
 
 class Caption(str):
-    """A text that a notebook displays as Markdown."""
+    """Text that a notebook displays as Markdown."""
 
     __slots__ = ()
 
@@ -142,17 +141,18 @@ class Caption(str):
 
 
 def caption(source: Any = None, *, text: str = "", number: int | None = None) -> Caption:
-    """Return what a figure was drawn from: a run, a list of runs, or the table of a sweep.
+    """Return a sentence on a figure's source: a run, a list of runs, or the table of a sweep.
 
     "replay, seed 1: 19 requests, 2 payers, 1 s of virtual time (journal 2f1c0a7e55d1); x402sim
     1.0.0, Python 3.11.7". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0, …".
-    The versions are those that played it, whichever are installed now; then comes how to cite
-    x402sim: "Cite as: The x402sim authors (2026): x402sim, version 1.0.0 [software]". Of more than
-    three runs, it has their scenarios, seeds and sizes together.
+    The versions are those that played it, not those installed now. The end says how to cite
+    x402sim: "Cite as: The x402sim authors (2026): x402sim, version 1.0.0 [software]". More than
+    three runs are summed up: scenarios, seeds and requests.
 
-    With `text`, or `number`, it is a figure's caption, which a notebook displays: "**Figure 3.**
-    The text. *25 seeds (0 to 24), …*", without the versions, which a paper states once; without a
-    `source`, number and text only. End the cell with it, after `display(plots.sequence(run))`.
+    With `text` or `number`, return the caption of a figure, which a notebook displays: "**Figure
+    3.** The text. *25 seeds (0 to 24), …*". It has no versions, as a paper states them once;
+    without a `source`, it has number and text only. End a cell with it, after
+    `display(plots.sequence(run))`.
 
     Raises `ValueError` for a table that `sweep` did not return, and without source and text.
     """
@@ -170,7 +170,7 @@ def caption(source: Any = None, *, text: str = "", number: int | None = None) ->
 
 
 def _facts(source: Any) -> tuple[str, list[Maker | None]]:
-    """Return what a source has, and who made each part of it."""
+    """Return the facts of a source, and the maker of each journal in it."""
     if hasattr(source, "columns"):
         if "seed" not in source.columns:
             raise ValueError("caption needs the table that sweep returned, with a column 'seed'")
@@ -192,12 +192,12 @@ def _facts(source: Any) -> tuple[str, list[Maker | None]]:
 
 
 def _count(number: int, what: str) -> str:
-    """Return a number of things in words: "1 payer", "2,000 requests"."""
+    """Return a number with its noun: "1 payer", "2,000 requests"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _seeds(seeds: Sequence[int | None]) -> str:
-    """Return how many seeds there are, and from where to where: "25 seeds (0 to 24)", "seed 1"."""
+    """Return the number and range of seeds: "25 seeds (0 to 24)", "seed 1"."""
     known = {each for each in seeds if each is not None}
     if len(known) == 1:
         return f"seed {min(known)}"

@@ -1,4 +1,4 @@
-"""Plots a result against a parameter: means with their intervals, and what a theory says."""
+"""Plots a result against a parameter: means with their intervals, and a theory to compare."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from x402sim.text.words import unknown
 _LEAST_TICK_IN = 0.45
 _ALPHA = 0.18
 _WIDE = 20
-"""The x axis is logarithmic if the largest value is so many times the smallest one."""
+"""The x axis is logarithmic above this ratio of the largest value to the smallest."""
 _LEAST_FOR_BAND = 7
-"""How many places on the x axis make a band; it would suggest what is between fewer ones."""
+"""Least number of x values for a band: between fewer values, a band would suggest results."""
 _BAR_PT, _APART_PT = 1.1, 2.6
-"""The width of an error bar, and how far those of two lines are apart at one place."""
+"""Width of an error bar, and distance between the bars of two lines at one x value."""
 _FEW_SEEDS = 10
-"""Below so many, the legend says how many they are, and whether all points have the same."""
+"""With fewer seeds, the legend states their number, and whether all points share them."""
 _THEORY = (0, (2.5, 1.2))
 _FINE = 200
-"""In how many places the curve of a function is drawn."""
+"""Points of the curve of a function."""
 _STUB = 0.2
-"""Half the length of a theory's line at a place that is no number: between two is nothing."""
+"""Half the length of a theory's line at an x value that is not a number."""
 Theory = str | Callable[..., Any]
 """A column of the table, or a function of x, or of x and of the line's value."""
 
@@ -54,25 +54,25 @@ def bands(
     `y` one of its results, and `by` another parameter: one line for each of its values, at most
     five. The band is the confidence interval of the mean, and the legend says what it counts:
     seeds, rows, batches; with `band=("q05", "q95")` it has nine tenths of the rows, with ("q00",
-    "q100"), of `summarize(..., quantiles=(0, 1))`, all of them. Between fewer than seven places, or
-    places that are no numbers, error bars are drawn, as a band would suggest what nobody has
-    simulated; those of several lines are drawn beside each other, 2.6 points apart.
+    "q100"), of `summarize(..., quantiles=(0, 1))`, all of them. With fewer than seven x values, or
+    x values that are not numbers, error bars replace the band, which would suggest results that
+    nobody has simulated; the bars of several lines stand beside each other, 2.6 points apart.
 
-    `theory` is drawn as thin dashed lines without marks, in the colours of the lines, and means
-    then are marks alone, unless it is one black line beside bands. It is a column of the table,
-    `theory="expected"`, or a function: of x, `theory=lambda lost: lost / 2`, which is one black
-    line, or of x and the value of `by`, one for each line, such as `theory=lambda block_s,
-    latency_s: 10 * latency_s + block_s / 2`. A function is drawn between the points, too: of whole
-    numbers at whole numbers.
+    `theory` is a column of the table, `theory="expected"`, or a function: of x, `theory=lambda
+    lost: lost / 2`, which is one black line; or of x and the value of `by`, one line each, such as
+    `theory=lambda block_s, latency_s: 10 * latency_s + block_s / 2`. It is drawn as thin dashed
+    lines without marks, in the colours of the lines; means are then marks without a line, unless
+    the theory is one black line beside bands. A function is also drawn between the points; of whole
+    numbers, only at whole numbers.
 
-    Points that were played with the same few seeds err together: all of a curve may be too high.
-    With fewer than ten, the legend has their number, "95 % interval of the same 4 seeds"; to tell
-    curves apart, see `compare`, which takes differences within each seed.
+    Points with the same few seeds have correlated errors: a whole curve may be too high. With fewer
+    than ten, the legend states their number, "95 % interval of the same 4 seeds"; to tell curves
+    apart, use `compare`, which takes differences within each seed.
 
     `labels` are words for names, of parameters, results, values, or both together:
     `{"block_s": "block interval", "k": "confirmations", "k 0": "no confirmation"}`, and "theory".
-    The x axis is logarithmic where the largest value is above 20 times the smallest; the y axis
-    never is: `axes.set(yscale="log")`. Raises `ValueError` for a column or a result that the table
+    The x axis is logarithmic if the largest value is above 20 times the smallest; for the y axis,
+    call `axes.set(yscale="log")`. Raises `ValueError` for a column or a result that the table
     does not have, for more lines than can be told apart, and for several means at one place.
     """
     places = [x, *([by] if by else [])]
@@ -128,7 +128,7 @@ def bands(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line of means: the how manyeth it is, its label, and how far aside it is drawn."""
+    """One line of means: its number, its label, and how many points aside it is drawn."""
 
     ax: Axes
     number: int
@@ -151,7 +151,7 @@ class _Line:
         self._move(line)
 
     def _move(self, artist: Artist) -> None:
-        """Draw it aside, once the limits of the axes know where it is."""
+        """Move an artist aside, after the axes have taken their limits from its place."""
         if self.aside_pt:
             aside = ScaledTranslation(self.aside_pt / 72, 0, self.ax.figure.dpi_scale_trans)
             artist.set_transform(self.ax.transData + aside)
@@ -180,7 +180,7 @@ def _draw_theory(
 
 
 def _number(said: Any, x: Any) -> float:
-    """Return what a theory says at a place; raises `ValueError` if that is no number."""
+    """Return a theory's value at x; raises `ValueError` if it is not a number."""
     try:
         return float(said)
     except (TypeError, ValueError):
@@ -188,7 +188,7 @@ def _number(said: Any, x: Any) -> float:
 
 
 def _is_of_x(theory: Theory) -> bool:
-    """Tell whether a theory is a function of x alone: it needs one argument."""
+    """Tell whether a theory is a function with one argument, x."""
     if isinstance(theory, str):
         return False
     try:
@@ -199,12 +199,12 @@ def _is_of_x(theory: Theory) -> bool:
 
 
 def _is_one_line(theory: Theory, groups: Sequence[Any]) -> bool:
-    """Tell whether a theory is one line, which is black: a function of x alone, or of one line."""
+    """Tell whether a theory is one black line: a function of x alone, or there is one group."""
     return _is_of_x(theory) or len(groups) == 1
 
 
 def _between(ax: Axes, known: Any) -> list[Any]:
-    """Return values from the least to the largest known one, close to each other on the axis."""
+    """Return closely spaced values from the least to the largest known one."""
     low, high = known.min(), known.max()
     space = np.geomspace if ax.get_xscale() == "log" else np.linspace
     if np.issubdtype(known.dtype, np.integer):
@@ -229,7 +229,7 @@ def _meaning(rows: DataFrame, band: tuple[str, str]) -> str:
 
 
 def _x_axis(ax: Axes, at: dict[Any, float], *, is_number: bool) -> None:
-    """Name the values on the x axis, as many as there is room for; use a log axis for wide ones."""
+    """Label the values on the x axis if there is room; make it logarithmic for a wide range."""
     places = sorted(at.values())
     if is_number and places[0] > 0 and places[-1] / places[0] > _WIDE:
         ax.set_xscale("log")

@@ -1,11 +1,10 @@
 """Draws the sequence diagram: messages in order, with time downwards, not to scale.
 
-To keep it short, an exchange of the service's in which nothing else happens is one row,
-exchanges that are repeated (one, or two in turn) are drawn once, with a count, and so are
-reads of the chain and idle runs of the indexer that follow one another. A payer's exchanges have
-two rows each unless they are many. Lanes are as far apart as the texts between them need: each text
-has its place in one gap between two lanes, and is cut if the gap is too narrow. Widths are in
-letters of the texts. Of a large journal only what is near the rows shown is read.
+To keep it short, an exchange of the service without other events in between is one row. Repeated
+exchanges (one, or two in turn), reads of the chain in a row and idle runs of the indexer are drawn
+once, with a count. A payer's exchange has two rows unless there are many. Each text stands in one
+gap between two lanes; gaps are as wide as their texts need, and a text is cut if its gap is too
+narrow. Widths are in letters. Of a large journal only the part near the rows shown is read.
 """
 
 from collections import Counter
@@ -17,7 +16,7 @@ from textwrap import wrap
 from matplotlib.axes import Axes
 
 from x402sim.events import IndexerRan
-from x402sim.report.exchanges import exchanges_of
+from x402sim.report.columns import exchanges_of
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import (
     BLACK,
@@ -35,14 +34,14 @@ from x402sim.report.reading import LARGE, Reading, Source, journal_of, reading_o
 from x402sim.report.trace import CHAIN, TraceLine, lines
 
 MANY = 3
-"""Equal exchanges of a payer in a row, to be drawn as one."""
+"""Equal exchanges of a payer in a row that are drawn as one."""
 _EVENTS_A_ROW = 16
-"""How many are read at first, on each side of what is shown; more if rows stand for many."""
+"""Events read at first per row shown, on each side; more if rows stand for many events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: a line, its answer if it shows a whole exchange, and how often that came."""
+    """One row: a line, the answer if it shows a whole exchange, and how often it happened."""
 
     line: TraceLine
     times: int = 1
@@ -51,7 +50,7 @@ class Row:
 
     @property
     def text(self) -> str:
-        """What is written on it."""
+        """The text of the row."""
         if self.are_reads:
             return f"{self.times} chain reads"
         count = f"{self.times}\N{MULTIPLICATION SIGN} " if self.times > 1 else ""
@@ -59,17 +58,17 @@ class Row:
 
     @property
     def outcome(self) -> str | None:
-        """What its exchange came to, if it shows the answer."""
+        """The outcome of its exchange, if the row shows the answer."""
         return (self.answer or self.line).outcome
 
     @property
     def name(self) -> str:
-        """What it is, and of which exchange: the id of its arrow in the picture."""
+        """Its kind and exchange: the id of its arrow in the picture."""
         return f"{'exchange' if self.answer else self.line.kind} {self.line.exchange}"
 
 
 class Numbers(dict[str, str]):
-    """Short names as ids appear: #1 of a payment, s1 of a session, a1 of an authorization."""
+    """Numbers ids as they appear: #1 is a payment, s1 a session, a1 an authorization."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,10 +82,10 @@ class Numbers(dict[str, str]):
 
 
 def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = str) -> list[Row]:
-    """Return the rows of the diagram; what an answer says anyway has no row of its own.
+    """Return the rows of the diagram. An event that an answer repeats has no row.
 
-    `fold` makes one row of reads of the chain that follow one another, and one of runs of the
-    indexer that do and find nothing; `words` gives other words for a name or a text.
+    `fold` makes one row of successive reads of the chain, and one of idle runs of the indexer;
+    `words` renames parties and texts.
     """
     came_to = exchanges_of(reading.journal).outcomes
     every = [
@@ -105,7 +104,7 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
 def chosen(
     reading: Reading, exchange: int, count: int, *, fold: bool, words: Callable[[str], str]
 ) -> list[Row]:
-    """Return at most so many rows, the last ones among them, and those around an exchange."""
+    """Return at most `count` rows: the last ones, and those around an exchange."""
     journal, width = reading.journal, _EVENTS_A_ROW * count
     if len(journal) <= LARGE:
         return excerpt(rows(reading, fold=fold, words=words), exchange, count)
@@ -116,7 +115,7 @@ def chosen(
         part = reading.of_part([*journal.between(first, end), *journal.between(late, until)])
         every = rows(part, fold=fold, words=words)
         cut = sum(row.line.seq < end for row in every)
-        # a row beside what is not read may be a part of one
+        # a row at the edge of the part read may be incomplete
         unsure = every[:2] if first > reading.seq_of(0) else []
         unsure += every[max(0, cut - 2) : cut + 2] if late > end else []
         if late > end and cut < len(every):
@@ -131,10 +130,10 @@ def chosen(
 
 
 def excerpt(every: list[Row], exchange: int, count: int, *, are_all: bool = True) -> list[Row]:
-    """Return at most so many rows, the last ones among them, and those around an exchange.
+    """Return at most `count` rows: the last ones, and those around an exchange.
 
-    Rows like "… 12 rows left out …" stand for the others; unless `every` has all of them, they tell
-    how many events are.
+    A row such as "… 12 rows left out …" stands for the others; unless `every` has all rows, it
+    counts events instead.
     """
     if len(every) <= count:
         return every
@@ -157,17 +156,17 @@ def excerpt(every: list[Row], exchange: int, count: int, *, are_all: bool = True
 
 
 def _gap(seq: int, row: Row, rows: int | None = None) -> Row:
-    """Return what stands for so many rows, or for the events from one on until a row."""
+    """Return a row that stands for `rows` rows, or for the events from `seq` up to a row."""
     count = f"{row.line.seq - seq:,} events" if rows is None else f"{rows} rows"
     text = f"… {count} left out …"
     return Row(replace(row.line, seq=seq, kind="world", left="world", right=None, text=text))
 
 
 def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
-    """Return rows without what a service does that nobody asked for and that finds nothing.
+    """Join a service's background rows: successful reads of the chain, idle runs of its indexer.
 
-    Its good reads of the chain that follow one another are one row, and so are the runs of its
-    indexer that find nothing; between such runs, the reads are one row before them.
+    Successive reads become one row, and so do idle runs; reads between idle runs become one row
+    before them.
     """
     idle = {
         entry.seq
@@ -199,7 +198,7 @@ def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
 
 
 def _one_of_reads(reads: list[Row]) -> list[Row]:
-    """Return one row of several reads."""
+    """Join several reads into one row."""
     return [replace(reads[0], times=len(reads), are_reads=True)] if len(reads) > 1 else reads
 
 
@@ -211,7 +210,7 @@ def _is_good_read(row: Row, services: Collection[str]) -> bool:
 
 
 def _paired(lines: list[TraceLine]) -> list[Row]:
-    """Return rows; a request that is followed by its answer is one of them."""
+    """Return rows; a request whose answer follows at once is one row with it."""
     paired: list[Row] = []
     for line in lines:
         before = paired[-1].line if paired and paired[-1].answer is None else None
@@ -224,7 +223,7 @@ def _paired(lines: list[TraceLine]) -> list[Row]:
 
 
 def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
-    """Yield rows, with what is repeated drawn once and counted; a payer's exchange has two."""
+    """Yield rows, repeated ones once with a count; a payer's exchange is two rows."""
     n = 0
     while n < len(paired):
         period, times = _repeats(paired, n, services)
@@ -240,7 +239,7 @@ def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
 
 
 def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[int, int]:
-    """Return how many rows from here on are repeated, and how many times they come."""
+    """Return how many rows from `start` on are repeated, and how often they occur."""
     for period in (1, 2):
         block = paired[start : start + period]
         looks, times, end = list(map(_looks, block)), 1, start + period
@@ -253,27 +252,27 @@ def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[
 
 
 def _looks(row: Row) -> tuple[object, ...]:
-    """Return what rows that look the same have in common; only whole exchanges do."""
+    """Return a key that is equal for rows that look alike; only whole exchanges can."""
     return (row.line.left, row.line.right, row.text) if row.answer else (row.line.seq,)
 
 
 PAD = 2.5
-"""Letters of room beside a text."""
+"""Free space beside a text, in letters."""
 _HEAD = 1.25
-"""The width of a letter of a lane's head, which is bold and larger."""
+"""Width of a letter in a lane's head, which is bold and larger."""
 
 
 Place = tuple[int, bool]
-"""Where the text of a row is: in the gap right of which lane, and whether at its right end."""
+"""The place of a row's text: the gap right of a lane, and whether at the gap's right end."""
 
 
 def lay_out(
     rows: Sequence[Row], lanes: Mapping[str, str], heads: Sequence[str]
 ) -> tuple[list[float], dict[int, Place]]:
-    """Return the letters that each gap needs, and where the text of each row is.
+    """Return the width of each gap in letters, and the place of each row's text.
 
-    Each text has the gap that has to grow least for it; the last gap is the right margin. `lanes`
-    gives the lane's name of each party, `heads` are these names from left to right.
+    A text goes into the gap that has to grow least; the last gap is the right margin. `lanes` maps
+    each party to its lane, and `heads` are the lanes' names from left to right.
     """
     at = {name: number for number, name in enumerate(dict.fromkeys(lanes.values()))}
     wide = [max(map(len, head.split("\n"))) for head in heads]
@@ -290,7 +289,7 @@ def lay_out(
 def _span(
     row: Row, lanes: Mapping[str, str], at: Mapping[str, int]
 ) -> tuple[int, int, bool] | None:
-    """Return the gaps that a row's text can be in, from one to before another; None for a word."""
+    """Return the gaps in which a row's text can be, as first and end; None for a full row."""
     line = row.line
     if line.kind in ("world", "alarm"):
         return None
@@ -304,9 +303,9 @@ def _span(
 
 
 def xs_of(needs: Sequence[float], letters: float) -> tuple[float, ...]:
-    """Return the x of each lane and of the right end, on a width of so many letters.
+    """Return the x of each lane and of the right end, for a width in letters.
 
-    A gap is as wide as it needs, and has an equal share of the rest; else the widest are cut.
+    Gaps get what they need and share the rest equally; if there is too little, the widest shrink.
     """
     spare, (*gaps, margin) = letters - sum(needs), needs
     if spare >= 0:
@@ -320,21 +319,21 @@ def xs_of(needs: Sequence[float], letters: float) -> tuple[float, ...]:
 
 
 ROWS = 40
-"""The most rows in a figure made here, if the caller does not say; given axes hold what fits."""
+"""Most rows in a new figure, by default; given axes get as many rows as fit."""
 MOST_PAYERS = 4
-"""The most lanes for payers; further payers share the last one."""
+"""Most lanes of payers; further payers share the last one."""
 ROW_IN, LEAST_ROW_IN = 0.19, 0.155
 _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06
-"""The offsets of an arrow and of its text from the middle of the row, in rows; down is positive."""
+"""Offsets of an arrow and of its text from the middle of the row, in rows, downwards."""
 _LETTER = 0.55
-"""The mean width of a letter, as a share of the size of the text."""
+"""Mean width of a letter, as a share of the font size."""
 _LEFT_SHARE = 0.02
 _WIDEST_MM = 240
-"""The widest figure that is made here; texts that need more are cut."""
+"""Widest new figure; texts that need more are cut."""
 _OWN_SIZE = 7.5
-"""The size of texts in points in a figure made here."""
+"""Font size in a new figure, in points."""
 
 
 @styled
@@ -352,11 +351,10 @@ def sequence(
     Shows at most `rows_shown` rows (default: as many as fit): the last ones, and those around
     `exchange`; a row says how many are left out, or how many events if the run has more than
     20,000. Solid arrow: request; dashed: answer; two-headed: a whole exchange; cross: an answer
-    that never arrived. Blue: 2xx; orange: 402 Payment Required; vermilion: anything else. #1, s1,
-    a1 are payment ids, sessions and authorizations, numbered as they appear in what is read. `fold`
-    makes one row of reads of the chain that follow one another, and one of runs of the indexer that
-    do and find nothing. `labels` are words for names of
-    parties, and for texts of rows.
+    that never arrived. Blue: 2xx; orange: 402 Payment Required; vermilion: anything else. #1, s1
+    and a1 are payment ids, sessions and authorizations, numbered as they appear. `fold` makes one
+    row of successive reads of the chain, and one of idle runs of the indexer. `labels` rename
+    parties and texts of rows.
     """
     reading = reading_of(journal_of(source))
     given = None if ax is None else figure.prepare(ax)
@@ -370,7 +368,7 @@ def sequence(
     heads = ["\n".join(wrap(figure.plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
     needs, places = lay_out(shown, lanes, heads)
     height_mm = (max(2, len(shown)) * ROW_IN + 0.9) * 25.4
-    wanted_in = sum(needs) * _LETTER * _OWN_SIZE / 72 + figure.LEFT_IN  # so that the texts fit
+    wanted_in = sum(needs) * _LETTER * _OWN_SIZE / 72 + figure.LEFT_IN  # then all texts fit
     least_mm, _ = figure.default_mm()
     most_mm = min(_WIDEST_MM, 2 * least_mm)
     width_mm = max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
@@ -414,7 +412,7 @@ class _Diagram:
             else:
                 self._draw_message(y, row, row.line.right)
         for artist in set(self._ax.get_children()) - before:
-            artist.set_in_layout(False)  # it is inside anyway, and laying it out takes time
+            artist.set_in_layout(False)  # it is inside the axes; its layout would take time
 
     def _draw_lanes(self) -> None:
         ax, (*xs, width) = self._ax, self._xs
@@ -470,7 +468,7 @@ class _Diagram:
         self._write(y, row.text, self._places[y])
 
     def _draw_word(self, y: int, row: Row) -> None:
-        """Write an action of the story, or a failure, across all lanes."""
+        """Draw a row across all lanes: an action of the story, or a failure."""
         is_alarm = row.line.kind == "alarm"
         self._ax.axhspan(
             y - 0.42, y + 0.42, color=_ALARM if is_alarm else _WORD, lw=0, zorder=0.5,
@@ -495,7 +493,7 @@ class _Diagram:
         )  # fmt: skip
 
     def draw_legend(self) -> None:
-        """Explain the arrows and marks that are there, below the diagram."""
+        """Explain the arrows and marks of the diagram, below it."""
         kinds = {row.line.kind for row in self._rows if not row.answer}
         outcomes = {row.outcome for row in self._rows if row.line.kind == "answer" or row.answer}
         colours = {_COLOURS.get(outcome, VERMILLION) for outcome in outcomes}
@@ -505,7 +503,7 @@ class _Diagram:
             *(line_sample(name, c, (0, (3, 2))) for c, name in _ANSWERS.items() if c in colours),
             *([mark_sample("no answer", "x", VERMILLION, VERMILLION)] if "lost" in kinds else []),
             *([line_sample("↔ request and answer", GREY, "-")] if is_whole else []),
-            *([mark_sample("what a party did", "D", BLACK, BLACK)] if "action" in kinds else []),
+            *([mark_sample("event at one party", "D", BLACK, BLACK)] if "action" in kinds else []),
         ]
         if samples:
             figure.legend(self._ax, samples, loc="upper left", bbox_to_anchor=(0, 0))
@@ -519,13 +517,13 @@ def _cut(text: str, most: int) -> str:
 
 _ANSWERS = {BLUE: "answer 2xx", ORANGE: "402 Payment Required", VERMILLION: "any other answer"}
 _COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANGE}
-"""By outcome; any other outcome is vermillion."""
+"""Colours by outcome; others are vermillion."""
 
 
 def _lanes(shown: list[Row], parts: list[str]) -> dict[str, str]:
     """Return the lane of each party in these rows: payers first, in order of appearance.
 
-    `parts` are all other parties, from left to right.
+    `parts` are the other parties, from left to right.
     """
     there = dict.fromkeys(
         name

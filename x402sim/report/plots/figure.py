@@ -1,8 +1,8 @@
 """The style of every plot: sizes, colours, time axes, legends, and reproducible PNG and SVG.
 
-The colours are Okabe and Ito's, which colour-blind readers can tell apart. Lines that mean
-different things differ in dashes or marks, too, so that grey is enough. Figures are made
-without pyplot, so its global state stays untouched.
+The colours are Okabe and Ito's, which colour-blind readers can tell apart. Lines also differ in
+dashes or marks, so that a print in grey is readable. Figures are made without pyplot, whose global
+state stays as it is.
 """
 
 import io
@@ -30,20 +30,22 @@ BLACK, GREY, LIGHT = "#000000", "#6b6b6b", "#d9d9d9"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE = "#CC79A7"
 LINES = ((BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (BLACK, ":"), (PURPLE, (0, (6, 1, 1, 1))))
-"""Colours dark enough for text, each with dashes, so that lines differ in more than colour."""
+"""Colours dark enough for text, each with its own dashes."""
 MARKS = ("o", "s", "D", "^", "v")
 """Marks of points, one for each of `LINES`."""
 
 DPI = 200
 """The resolution of a PNG."""
 LEFT_IN = 0.72
-"""The width of the numbers left of the axes, and of their label."""
+"""Width of the numbers and the label left of the axes."""
 _NARROW_IN = 4.0
 _ON_SCREEN_DPI = 110
 _COLOURS, _NEARLY_WHITE = 64, 252
 _STYLE: Any = {
     "text.parse_math": False,
     "axes.linewidth": 0.6,
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
     "figure.facecolor": "white",
     "axes.facecolor": "white",
     "savefig.facecolor": "white",
@@ -54,7 +56,7 @@ _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0
 
 
 _SERIF = ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"]
-"""Fonts that come with matplotlib; the later ones have the letters that the first one lacks."""
+"""Fonts that come with matplotlib; later ones have letters that the first one lacks."""
 STYLES: dict[str, Any] = {
     "screen": {},
     "print": {
@@ -66,16 +68,16 @@ STYLES: dict[str, Any] = {
 """Settings of matplotlib, by name of the style."""
 _settings: ContextVar[Any] = ContextVar("settings of plots", default=STYLES["screen"])
 Labels = Mapping[str, str]
-"""Words for names in code: `{"k 0": "not confirmed", "block_s": "block interval"}`."""
+"""Words for names: `{"k 0": "not confirmed", "block_s": "block interval"}`."""
 _labels: ContextVar[Labels] = ContextVar("words for names", default={})  # noqa: B039
 
 
 @contextmanager
 def style(name: str) -> Iterator[None]:
-    """Draw in another style within a `with` block: "screen", or "print".
+    """Draw in another style within a `with` block: "screen" or "print".
 
-    "print" is one column of a journal: 3.5 inches wide, with serif letters; matplotlib's own
-    figures take it, too. Only a sequence diagram may be as wide as two columns.
+    "print" is one column of a journal: 3.5 inches wide, with serif letters. It also applies to
+    matplotlib's own figures. Only a sequence diagram may be as wide as two columns.
     """
     if name not in STYLES:
         raise ValueError(unknown("style", name, STYLES))
@@ -97,7 +99,7 @@ class NotebookFigure(Figure):
 class NotebookAxes(Axes):
     """Axes that a notebook displays as their figure, so that a plot may end a cell.
 
-    Pyplot does not know that figure, so Jupyter's inline backend does not show it a second time.
+    The figure is unknown to pyplot, so that Jupyter's inline backend does not show it again.
     """
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
@@ -105,9 +107,9 @@ class NotebookAxes(Axes):
 
 
 def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
-    """Decorate a plot: it draws in this style, whatever the user's matplotlib settings.
+    """Decorate a plot: it draws in the current style, whatever the user's matplotlib settings.
 
-    Its argument `labels` gives the words for names; `plain` looks them up.
+    The plot's argument `labels` gives words for names; `plain` looks them up.
     """
 
     @wraps(draw)
@@ -123,13 +125,13 @@ def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
 
 
 def default_mm() -> tuple[float, float]:
-    """Return the width and height of a figure in the current style; by default, two columns."""
+    """Return width and height of a figure in the current style; "screen" is two columns wide."""
     width_in, height_in = _settings.get().get("figure.figsize", (160 / 25.4, 80 / 25.4))
     return width_in * 25.4, height_in * 25.4
 
 
 def new_axes(width_mm: float | None = None, height_mm: float | None = None) -> Axes:
-    """Return the axes of a new figure of this size; by default, that of the current style."""
+    """Return the axes of a new figure; by default, of the current style's size."""
     width_mm, height_mm = width_mm or default_mm()[0], height_mm or default_mm()[1]
     figure = NotebookFigure(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -137,7 +139,7 @@ def new_axes(width_mm: float | None = None, height_mm: float | None = None) -> A
 
 
 def prepare(ax: Axes | None, height_mm: float | None = None, width_mm: float | None = None) -> Axes:
-    """Return these axes, or new ones, without a frame and with text that fits their size."""
+    """Return these axes, or new ones, without a frame and with a font that fits their size."""
     ax = ax or new_axes(width_mm, height_mm)
     ax.spines[["top", "right"]].set_visible(False)
     family = mpl.rcParams["font.family"]
@@ -151,7 +153,7 @@ def width_in(ax: Axes) -> float:
 
 
 def room_right_in(ax: Axes) -> float:
-    """Return the width from the left end of the axes to the right, once the layout is done."""
+    """Return the width from the axes' left end to the figure's right end, after the layout."""
     figure = ax.figure
     if isinstance(figure, NotebookFigure) and len(figure.axes) == 1:
         return float(figure.get_figwidth()) - LEFT_IN
@@ -191,7 +193,7 @@ def time_axis(ax: Axes, last_s: float, texts: Sequence[str] = (), y: str = "") -
 
 
 def empty_axes(ax: Axes, text: str) -> Axes:
-    """Write in the middle of empty axes why they are empty."""
+    """Write a text in the middle of empty axes: why they are empty."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center",
             color=GREY, size=font_size(ax))  # fmt: skip
@@ -199,7 +201,7 @@ def empty_axes(ax: Axes, text: str) -> Axes:
 
 
 def plain(text: object) -> str:
-    """Return a text, or the words that the caller has for it, without control characters."""
+    """Return a text, or the caller's `labels` for it, without control characters."""
     shown = _labels.get().get(str(text), str(text))
     return "".join(c if c.isprintable() else " " for c in shown)
 
@@ -247,13 +249,13 @@ def area_sample(name: str, colour: str, alpha: float = 1.0) -> PolyCollection:
 
 
 def legend(ax: Axes, samples: Sequence[Line2D | PolyCollection] = (), **options: Any) -> None:
-    """Put all that has a label into a legend above the axes, as many entries in a row as fit.
+    """Put everything with a label into a legend above the axes, as many entries in a row as fit.
 
-    It includes what you drew yourself: after `axes.plot(…, label="theory")`, `plots.legend(axes)`
-    makes the legend anew. `samples` stand for things that the axes have already.
+    After `axes.plot(…, label="theory")`, call `plots.legend(axes)` to add your own lines. `samples`
+    are entries for things that the axes already show.
     """
     for each in samples:
-        ax.add_artist(each).set_in_layout(False)  # without data, it would seem to be in a corner
+        ax.add_artist(each).set_in_layout(False)  # it has no data, so no place in the layout
     handles, names = ax.get_legend_handles_labels()
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)} | options
     drawn = ax.legend(
@@ -265,7 +267,7 @@ def legend(ax: Axes, samples: Sequence[Line2D | PolyCollection] = (), **options:
 
 
 def _columns(ax: Axes, names: Sequence[str]) -> int:
-    """Return in how many columns a legend fits; each is as wide as its longest name."""
+    """Return how many columns of a legend fit; each is as wide as its longest name."""
     widths_in = [len(name) * 0.58 * font_size(ax) / 72 + 0.5 for name in names]
     for columns in range(len(names), 1, -1):
         chunks = np.array_split(widths_in, columns)  # as matplotlib fills them
@@ -288,7 +290,7 @@ def png(figure: Any, dpi: int = DPI) -> bytes:
 
 
 def transparent(image: bytes) -> bytes:
-    """Return a PNG of `png` with white turned into transparency; on white it looks the same."""
+    """Return a PNG of `png` with white made transparent; on white it looks the same."""
     drawn = Image.open(io.BytesIO(image))
     colours = np.array(drawn.getpalette()).reshape(-1, 3)
     alpha = 255 - colours.min(axis=1, keepdims=True)
@@ -296,6 +298,12 @@ def transparent(image: bytes) -> bytes:
     file = io.BytesIO()
     drawn.save(file, "png", transparency=bytes(alpha.ravel().tolist()), dpi=(DPI, DPI))
     return file.getvalue()
+
+
+def keep_layout(figure: Any) -> None:
+    """Keep the layout of a figure that was drawn: drawing it again does not compute it anew."""
+    with mpl.rc_context(_STYLE):
+        figure.set_layout_engine(None)
 
 
 def vectors(figure: Any, form: str) -> bytes:

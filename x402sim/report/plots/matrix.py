@@ -1,5 +1,5 @@
-"""Draws outcomes: the matrix of scenarios and clauses, and what came of each section of a
-judgement's ids, with what its failures cost.
+"""Draws outcomes: the matrix of scenarios and clauses, and the bars of a judgement's sections, with
+what their failures cost.
 """
 
 from collections import Counter
@@ -14,13 +14,12 @@ from matplotlib.transforms import blended_transform_factory
 from x402sim.report import conformance as report
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, GREY, LIGHT, ORANGE, VERMILLION, Labels, styled
-from x402sim.report.reading import Source, journal_of
+from x402sim.report.reading import Source, Summary, checks_of, journal_of
 from x402sim.report.results import CaseResult, Outcome, Result
-from x402sim.report.summary import Summary, checks_of
 
 _CELL_IN = 0.21
 LEAST_MM = 100, 25
-"""Width and height of a figure made here, at least; it grows with its content."""
+"""Least width and height of a new figure, which grows with its content."""
 _MOST_CELL_IN = 0.28
 _NARROW_MM = 130
 _GLYPHS = {
@@ -28,7 +27,7 @@ _GLYPHS = {
     "failed": ("✗", VERMILLION, "white", "a check failed"),
     "skipped": ("\N{EN DASH}", LIGHT, BLACK, "skipped"),
 }
-"""What stands in a cell, on which colour, in which colour, and what it means."""
+"""By outcome: glyph, fill, colour of the glyph, and meaning."""
 
 
 @styled
@@ -69,7 +68,7 @@ def outcomes(
 
 
 def clauses_of(summaries: Sequence[Summary]) -> list[str]:
-    """Return every clause that these runs check, as in the specification."""
+    """Return every clause that these runs check, in the specification's order."""
     found = {check.clause for summary in summaries for check in checks_of(summary.journal)}
     return sorted(found, key=_by_section)
 
@@ -103,7 +102,7 @@ def _by_section(clause: str) -> tuple[int, float, str]:
 
 
 def _draw_grid(ax: Axes, names: list[str], clauses: list[str], heads: list[str]) -> None:
-    """Draw the empty cells, none larger than a cell has to be, in the upper left corner."""
+    """Draw the grid of empty cells in the upper left corner; a cell has a maximal size."""
     columns = max(1.0, len(clauses), figure.width_in(ax) / _MOST_CELL_IN)
     rows = max(len(names), figure.height_in(ax) / _MOST_CELL_IN)
     ax.set_xlim(-0.5, columns - 0.5)
@@ -140,13 +139,13 @@ def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
 # --- a judgement ------------------------------------------------------------------------
 
 ROW_MM, REST_MM = 6.2, 20
-"""The height of a section's bar, and of all else."""
+"""Height of a section's bar, and of everything else."""
 _ANY = CaseResult(title="", outcome=Outcome.SKIPPED)
-"""Stands for the cases of a result that has none."""
+"""Stands in for the cases of a result without cases."""
 _OF_WIDTH = 0.6
-"""Which part of the figure the titles of sections leave, about."""
+"""About the share of the figure's width beside the titles of sections."""
 _LEAST_SHARE = 0.035
-"""A part of the bar this narrow has no room for its number."""
+"""A narrower part of a bar has no room for its number."""
 _LOOKS = {
     "failed": (VERMILLION, "white", ""),
     "failed, does not count": (ORANGE, BLACK, ""),
@@ -169,9 +168,9 @@ def judgement(
 ) -> Axes:
     """Draw a bar for each section of ids: how many failed, passed, and so on, failures first.
 
-    `sections` are their titles. What fails and does not count for the verdict, such as a SHOULD
-    unless `strict`, has a colour of its own. At the end of a bar stands how many failed, and what
-    that costs, if money was counted. An id of which nothing applies is left out.
+    `sections` are their titles. A failure that does not count for the verdict, such as a SHOULD
+    unless `strict`, has its own colour. The text at the end of a bar says how many ids failed, and
+    what that costs if money was counted. An id is left out if none of its cases applies.
     """
     results = [each for each in results if any(case.applies for case in each.cases or [_ANY])]
     names = list(dict.fromkeys(result.section for result in results))

@@ -14,7 +14,7 @@ from x402sim.report.plots.figure import BLUE, GREY, LIGHT, LINES, Labels, styled
 from x402sim.report.reading import MINT, Reading, Source, journal_of, reading_of
 
 MOST_LINES = len(LINES)
-"""More parties are drawn as one total, more sessions as bands."""
+"""Most lines: more parties are drawn as one total, more sessions as bands."""
 Points = list[tuple[float, int]]
 """The points of a line: (seconds, base units)."""
 
@@ -84,7 +84,7 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
 
 
 def _together(held: dict[str, Points], names: Sequence[str], what: str) -> dict[str, Points]:
-    """Return the lines with one line in the place of these: their total, "12 others"."""
+    """Replace these lines by one line, their total, named "12 others"."""
     if len(names) < 2:
         return held
     changes = sorted(
@@ -109,8 +109,8 @@ _MARKS = {
 }
 _FILLED = ("opened", "debited")
 _WIDER_PT = 1.3
-"""How much wider a session is drawn than the next one, which may lie on it. (Beside it, its budget
-would look larger than it is.)"""
+"""How much wider a session is drawn than the next one, which may cover it. Lines beside each other
+would show wrong budgets."""
 
 
 @styled
@@ -176,7 +176,7 @@ def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
 def _draw_session(
     ax: Axes, above: int, group: Any, unit_s: float, colour: str, dashes: Any
 ) -> None:
-    """Draw one session, where it is; it is the wider, the more of them are drawn `above` it."""
+    """Draw one session; the more sessions are drawn `above` it, the wider it is."""
     xs, ys = group["t_s"].to_numpy() / unit_s, group["remaining"].to_numpy(dtype="float64")
     ax.step(
         xs, ys, where="post", color=colour, lw=1.4 + above * _WIDER_PT, ls=dashes, clip_on=False,

@@ -12,13 +12,23 @@ from x402sim.report import frames
 from x402sim.report.frames import queues
 from x402sim.report.money import payments
 from x402sim.report.plots import figure
-from x402sim.report.plots.figure import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILLION, Labels, styled
+from x402sim.report.plots.figure import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT,
+    PURPLE,
+    VERMILLION,
+    Labels,
+    styled,
+)
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
 _MOST_ROWS = 12
 _ENOUGH = 5
-"""Answers needed to draw quartiles."""
+"""Least number of answers for quartiles."""
 _COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, CHAIN: PURPLE}
 
 
@@ -41,6 +51,10 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
         name = f"{figure.plain(to)}: {figure.plain(what)}"
         _draw_row(ax, y, name, group, _colour(to), (scale, unit))
     _latency_axis(ax, table["latency_s"].to_numpy() * scale)
+    # Between rows, else the marks of one look as if they belonged to the text below them.
+    ends = ax.get_xlim()
+    ax.hlines(np.arange(1, len(groups)) - 0.475, *ends, colors=LIGHT, lw=0.6, zorder=0)
+    ax.set_xlim(ends)
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
@@ -60,7 +74,7 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
 
 
 def _colour(part: str) -> str:
-    """Return the colour of a part; of a part that is none of ours, black."""
+    """Return the colour of a part; of an unknown one, black."""
     return _COLOURS.get(part, BLACK)
 
 
@@ -90,7 +104,7 @@ def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
         facts.append(f"{len(group) - len(took)} unanswered")
     if len(took):
         facts.append(f"median {np.median(took):.3g} {scale[1]}")
-        # each answer as a tick, and median and quartiles if there are enough answers
+        # a tick for each answer; quartiles only of enough answers
         ticks, at = np.unique(took), y + 0.25
         alpha = max(0.08, min(0.6, 30 / len(ticks)))
         ax.plot(
@@ -124,9 +138,9 @@ def _latency_axis(ax: Axes, took: Any) -> None:
 
 @styled
 def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
-    """Draw how many requests wait at each part with servers, or are served there, over time.
+    """Draw how many requests wait or are being served at each part with `servers`, over time.
 
-    `labels` are words for the names of parts.
+    `labels` rename parts.
     """
     journal = journal_of(source)
     table, last_s = queues(journal), reading_of(journal).length_s
@@ -150,15 +164,16 @@ def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = Non
 
 
 _MANY_RUNS = 100
-_WAITING, _ALL, _SOME = "payments", "indexer run: all that it took", "indexer run: not all"
+_WAITING = "payments"
+_WHOLE, _PART = "indexer run: batch complete", "indexer run: batch incomplete"
 
 
 @styled
 def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
     """Draw how many settled payments have no block number yet, over time.
 
-    Dot: an indexer run that found every record of its batch; ring: a run that did not. `labels`
-    are other words for those of the legend and the axes.
+    Dot: a run of the indexer that found every record of its batch; ring: a run that did not.
+    `labels` rename texts of the legend and the axes.
     """
     journal = journal_of(source)
     reading, runs, paid = reading_of(journal), frames.backlog(journal), payments(journal)
@@ -176,7 +191,7 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=figure.plain(_WAITING))
     is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
     at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
-    for these, face, name in (is_done, BLACK, _ALL), (~is_done, "white", _SOME):
+    for these, face, name in (is_done, BLACK, _WHOLE), (~is_done, "white", _PART):
         if these.any():
             ax.plot(
                 at[these], left[these], "o", mfc=face, mec=BLACK, clip_on=False, zorder=3,

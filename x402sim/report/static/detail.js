@@ -4,12 +4,14 @@ import { curl, har, python, scenario, test, viem, visible } from "./copies.js";
 import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
 import { left, stagesOf, status, step, untimely, why } from "./model.js";
 
-let wasOpen = new Set();
+let unfolded = new Set(); // the parts that the reader has opened
 
 export function showDetail(lane, model, close) {
   const box = byId("detail");
   box.hidden = !lane;
-  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) wasOpen = new Set();
+  // Read from the page: the browser sends `toggle` only after a redraw that follows the click at once.
+  for (const { open, dataset } of box.querySelectorAll("details")) if (open) unfolded.add(dataset.part); else unfolded.delete(dataset.part);
+  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) unfolded = new Set();
   showDetail.keys = lane?.keys;
   if (!lane) return;
   if (close) showDetail.close = close;
@@ -41,7 +43,7 @@ const sessions = (lane, model) => lane.sessions.map((id) => session(model.sessio
 const requests = (lane, model) => [
   el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
   lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
-    : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages.")];
+    : el("p", { class: "quiet" }, words.live ? "The server no longer has them." : "A run's journal names each request, without its headers and body.")];
 
 const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario], ["fetch with viem", viem]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
 
@@ -69,7 +71,7 @@ function burnDown({ steps, deposited_base: all }) {
   return drawn;
 }
 
-const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) }, el("summary", {}, title), inside);
+const folded = (id, title, ...inside) => el("details", { open: unfolded.has(id), "data-part": id }, el("summary", {}, title), inside);
 
 const rowsOf = ({ required: wanted, signed: got }) => {
   if (!wanted || !got) return [];

@@ -22,7 +22,12 @@ export class List {
     byId("clear").addEventListener("click", () => { this.model.clear(); this.held = this.held && []; this.choose(null); again(); });
     byId("har").addEventListener("click", () => save("payments.har", "application/json", har(this.shown.flatMap((lane) => lane.exchanges))));
     this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()), { passive: true });
-    this.box.addEventListener("click", (event) => { const row = event.target.closest("[data-n]"); if (row) this.choose(this.byNumber(+row.dataset.n), true); });
+    this.box.addEventListener("click", (event) => {
+      const row = event.target.closest("[data-n]");
+      this.draw(); // what is drawn may be of an earlier moment, whose lanes the model has dropped
+      const lane = row && this.shown.find(({ n }) => n === +row.dataset.n);
+      if (lane) this.choose(lane, true);
+    });
     this.box.addEventListener("keydown", (event) => this.key(event));
     byId("payments").addEventListener("keydown", (event) => { if (event.key === "Escape" && this.chosen) { this.choose(null); this.box.focus(); } });
     for (const [event, isPrinting] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { this.isPrinting = isPrinting; this.draw(); });
@@ -62,8 +67,6 @@ export class List {
   }
 
   isFar(at) { return this.tops[at] < this.box.scrollTop || this.tops[at + 1] > this.box.scrollTop + this.box.clientHeight; }
-
-  byNumber(n) { return this.shown.find((lane) => lane.n === n); }
 
   key(event) {
     const page = Math.max(1, this.laneAt(this.box.scrollTop + this.box.clientHeight) - this.laneAt(this.box.scrollTop) - 1), last = this.shown.length - 1;

@@ -91,7 +91,7 @@ export class Model {
 
   stop(lane, at, stage, error, reason, final) {
     if (lane.stages.settled && !lane.undone) { // a second attempt at a payment that is made
-      lane.notes.push([lane.at, [error, reason].filter(Boolean).join(": ")]);
+      lane.notes.push([at, [error, reason].filter(Boolean).join(": ")]);
       return;
     }
     Object.assign(lane, { stopped: stage, error, reason, final, chain_s: Math.floor(at / 1000 + this.chainSkew) });
@@ -373,7 +373,7 @@ export class Model {
     const lane = this.lane(all, seen.at_ms), { at_ms: at } = seen, end = at + seen.ms;
     lane.at = Math.min(lane.at, at);
     const refusal = seen.seen.map((seq) => this.recent.get(seq)).find((each) => each?.event === "payment refused");
-    const refused = refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: text(said.error ?? said.invalidReason ?? said.errorReason), reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
+    const refused = refusal ? { error: refusal.refusal, reason: refusal.reason, isNoted: lane.stages.settled && !lane.undone } : { error: text(said.error ?? said.invalidReason ?? said.errorReason), reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
     Object.assign(seen, { body, said, payment, decoded: decodedText, refused });
     lane.exchanges.push(seen);
     for (const { name, data } of seen.seen.map((seq) => this.recent.get(seq)).filter((each) => each?.event === "note"))
@@ -415,8 +415,8 @@ export class Model {
     if (tried || (isAside && seen.said.isValid)) lane.stages.verified = tried ? asked[0].at_ms : end;
     if (seen.status === 200 && !isAside) { this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
     if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= text(seen.said.transaction ?? seen.said.txHash); }
-    const { error: no, reason: why } = seen.refused;
-    if (no && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
+    const { error: no, reason: why, isNoted } = seen.refused;
+    if (no && !isNoted && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
       this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, typeof seen.said.final === "boolean" ? seen.said.final : undefined);
   }
 }

@@ -25,7 +25,7 @@ export async function showState(model, again) {
         ["time", iso(state.now)], ["clocks", clocksOf(state).join("; ") || "all right"],
         ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "blocks come at an interval, or on demand"}, ${state.chain.waiting} waiting`],
         ["supply", money(state.chain.supply)], ["service", Object.entries(state.rows).map(([name, count]) => `${count} ${name}`).join(", ")],
-        ["pending payments", `${state.pendingPayments}`], ["indexer", `${state.unindexedPayments} payments have no block yet; ${backlog(model)}`]]));
+        ["pending payments", `${state.pendingPayments}`], ["indexer", `${state.unindexedPayments} payments are not indexed yet; ${backlog(model)}`]]));
     if (state.agents.length) parts.push(table("Agents", ["agent", "sells", "price", "reputation"], state.agents.map((each) => [each.name, each.resource, money(each.price), `${each.reputation}`])));
   }
   const sessions = [...model.sessions.values()].slice(-30).reverse();
@@ -40,5 +40,5 @@ export async function showState(model, again) {
 
 function backlog(model) {
   const last = [...model.recent.values()].findLast((each) => each.event === "indexer ran");
-  return last ? `it last ran at ${time(last.at_ms)}: asked for ${last.asked}, matched ${last.matched}` : "it has not run yet";
+  return last ? `it last ran at ${time(last.at_ms)}: looked for ${last.asked}, found ${last.matched}` : "it has not run yet";
 }

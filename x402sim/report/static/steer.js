@@ -62,7 +62,7 @@ export function buildSteering(model) {
     show([`x402sim pay ${at("..")}${what.slice(1)}${order} --account ${body.account}${body.wrong ? ` --wrong ${body.wrong}` : ""}${body.buys === "session" ? " --session" : ""}`]);
   };
   const accounts = Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]);
-  const wrongs = [["", "rightly"], ...Object.entries(words.mistakes).map(([name, does]) => [name, `wrongly: ${does}`])];
+  const wrongs = [["", "correctly"], ...Object.entries(words.mistakes).map(([name, does]) => [name, `wrongly: ${does}`])];
   const victim = select("victim", Object.keys(words.victims).map((name) => [name])), path = el("select", { name: "path" });
   const containing = el("input", { name: "containing", placeholder: "any text, such as a payment id" });
   const usual = () => { // what a payer notices: a lost receipt, a lost settlement

@@ -16,8 +16,7 @@ from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
 from x402sim.protocol.states import PaymentState
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
-from x402sim.spec.markdown import table
-from x402sim.text.templates import render
+from x402sim.text.templates import markdown_table, render
 
 _GUIDE = files("x402sim") / "guide"
 
@@ -122,8 +121,8 @@ def _errors(decisions: Decisions) -> dict[str, object]:
     ]
     titles = ("Error text", "Status", "`final`", "Cause", "Resolution")
     return {
-        "refusals": table(titles, refusals).rstrip(),
-        "others": table(("Error text", "Status", "Meaning"), others).rstrip(),
+        "refusals": markdown_table(titles, refusals).rstrip(),
+        "others": markdown_table(("Error text", "Status", "Meaning"), others).rstrip(),
     }
 
 
@@ -132,7 +131,9 @@ def _states(_: Decisions) -> dict[str, object]:
     for name, machine in (("payment", states.PAYMENT), ("session", states.SESSION)):
         rows = [(move.before, f"when {move.event}", move.after, move.does) for move in machine]
         found[f"{name}_diagram"] = states.mermaid(machine)
-        found[f"{name}_moves"] = table(("In state", "", "It is then", "The service"), rows).rstrip()
+        found[f"{name}_moves"] = markdown_table(
+            ("In state", "", "It is then", "The service"), rows
+        ).rstrip()
     shown = {
         (move.event, move.before): "stays" if move.after == move.before else f"**{move.after}**"
         for move in states.PAYMENT
@@ -141,7 +142,7 @@ def _states(_: Decisions) -> dict[str, object]:
         (event, *(shown.get((event, state), "-") for state in PaymentState), f"`{by}`")
         for event, by in states.HANDLED_BY.items()
     ]
-    found["payment_matrix"] = table(("When", *PaymentState, "Handled by"), every).rstrip()
+    found["payment_matrix"] = markdown_table(("When", *PaymentState, "Handled by"), every).rstrip()
     return found
 
 
@@ -152,13 +153,13 @@ def _decisions(in_use: Decisions) -> dict[str, object]:
         standing = {d.choice: "the choice", d.alternatives: "the alternative"}.get(answer, answer)
         rows.append((f"`{d.id}`", d.question, d.choice, d.alternatives, d.reason, standing))
     titles = ("Decision", "Question", "Choice", "Alternatives", "Reason", "In force here")
-    return {"decisions": table(titles, rows).rstrip()}
+    return {"decisions": markdown_table(titles, rows).rstrip()}
 
 
 def _clauses(_: Decisions) -> dict[str, object]:
     rows = [(f"`{c.id}`", c.level, c.section, c.text, f"`{c.kept_by}`") for c in CLAUSES]
     titles = ("Clause", "Level", "Section", "Text", "Kept by")
-    return {"clauses": table(titles, rows).rstrip()}
+    return {"clauses": markdown_table(titles, rows).rstrip()}
 
 
 PAGES = {
