@@ -208,7 +208,7 @@ class _Pool:
     """Looks for new transactions in the mempool, as anybody may at a node."""
 
     def __init__(self, parts: RunningWorld, see: Callable[[Observed], None]) -> None:
-        from x402sim.chain.node.evm_chain import LinkedNode  # it signs: heavy
+        from x402sim.chain.node.evm_chain import LinkedNode  # most worlds need none
 
         self._node = LinkedNode(Asgi(parts.outside["rpc"]), "http://rpc.local")
         self._clock, self._network, self._see = parts.clock, parts.network, see
