@@ -45,7 +45,7 @@ class Forked:
         *words: str,
         stderr: Any,
         env: dict[str, str],
-        cwd: Path | None,
+        cwd: Path | None = None,
         imports: tuple[str, ...] = SERVERS,
     ) -> None:
         """Start `python WORDS`, which begin with `-m` or a file."""
