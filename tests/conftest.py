@@ -51,8 +51,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--clause-map", help="write test file -> clauses to this file, as JSON")
 
 
-READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
-"""A client reads the system's certificates for 25 ms, and the tests open thousands of clients."""
+@cache
+def _trusted(read: Callable[..., Any], authorities: str | None, *args: Any, **options: Any) -> Any:
+    return read(*args, **options)
+
+
+def read_once(*args: Any, read: Any = httpx.create_ssl_context, **options: Any) -> Any:
+    """Do as httpx's function: it reads the system's certificates for 25 ms, for thousands of clients."""
+    return _trusted(read, os.environ.get("SSL_CERT_FILE"), *args, **options)
+
+
+READ_ONCE = [
+    patch(f"httpx.{name}", read_once)
+    for name in ("create_ssl_context", "_transports.default.create_ssl_context")
+]
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist there is no such hook
@@ -68,7 +80,8 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is collected: a walk through what is imported finds nothing to free
-    READ_ONCE.start()
+    for each in READ_ONCE:
+        each.start()
     # Workers of xdist, and the processes that tests start, would compile everything each time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if config.getoption("--knock-out"):
@@ -96,6 +109,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(100_000, 20, 20)
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """Let pytest, which collects ten times at its end, find after the first time what is new."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -1,11 +1,12 @@
 """Starts a program in Python as a fork of a process that has imported x402sim, for half the CPU.
 
-What is started is a process as any other, in a session of its own, with its own environment,
+The workers of one run of the tests share such a process; the first that needs it starts it. What is started is a process as any other, in a session of its own, with its own environment,
 folder, output, signals and exit code. Only Python's start is not its own: the tests of that use
 `subprocess`.
 """
 
 import atexit
+import fcntl
 import gc
 import json
 import os
@@ -16,12 +17,13 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from threading import Lock
 from typing import Any
 
@@ -43,7 +45,7 @@ class Forked:
         *words: str,
         stderr: Any,
         env: dict[str, str],
-        cwd: Path | None,
+        cwd: Path | None = None,
         imports: tuple[str, ...] = SERVERS,
     ) -> None:
         """Start `python WORDS`, which begin with `-m` or a file."""
@@ -99,12 +101,33 @@ def run(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
 
 @cache
 def _server(imports: tuple[str, ...]) -> socket.socket:
-    """Return the connection to a server, which ends with this process."""
-    ours, its = socket.socketpair()
-    with its:
-        process = subprocess.Popen([sys.executable, "-P", __file__, *imports], stdin=its)
-    atexit.register(lambda: (ours.close(), process.wait()))
+    """Return a connection to the server of this run, which ends with its last connection."""
+    run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    named = sha256(repr((__file__, run, imports)).encode()).hexdigest()[:16]
+    path = Path(gettempdir()) / f"x402sim-{named}"
+    ours = socket.socket(socket.AF_UNIX)
+    atexit.register(ours.close)
+    with _one_server_at_a_time():
+        try:
+            ours.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)  # of a server that was killed
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(str(path))
+                listening.listen()
+                words = [sys.executable, "-P", __file__, *imports]
+                process = subprocess.Popen(words, stdin=listening)
+            ours.connect(str(path))
+            atexit.register(lambda: (ours.close(), process.wait()))
     return ours
+
+
+@contextmanager
+def _one_server_at_a_time() -> Iterator[None]:
+    """Let none look for a server in the block while another begins or ends."""
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _serve(imports: Sequence[str]) -> None:
@@ -113,22 +136,43 @@ def _serve(imports: Sequence[str]) -> None:
         import_module(name)
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(fileno=0) as requests:
-        while (received := socket.recv_fds(requests, 1, 4))[0]:
-            told, output, errors, status = fds = received[1]
-            if _fork():
-                for each in fds:
-                    os.close(each)
-                _bury()
-                continue
-            if pid := _fork():
-                _wait(pid, status, told, output, errors)
-            os.close(status)
-            requests.detach()
-            _become(told, output, errors)
-            return
-        _bury()
+    with socket.socket(fileno=0) as listening:
+        given = [listening.accept()[0]]
+        while given:
+            for ready in select.select([listening, *given], [], [])[0]:
+                if ready is listening:
+                    given.append(listening.accept()[0])
+                elif fds := socket.recv_fds(ready, 1, 4)[1]:
+                    if _is_forked(fds):
+                        for each in given:
+                            each.close()
+                        listening.detach()
+                        _become(*fds[:3])
+                        return
+                else:
+                    given.remove(ready)
+                    ready.close()
+            _bury()
+            if not given:
+                with _one_server_at_a_time():
+                    if select.select([listening], [], [], 0)[0]:
+                        given.append(listening.accept()[0])
+                    else:
+                        Path(listening.getsockname()).unlink()
     sys.exit()
+
+
+def _is_forked(fds: Sequence[int]) -> bool:
+    """Fork, and say whether this is the process that was asked for."""
+    told, output, errors, status = fds
+    if _fork():
+        for each in fds:
+            os.close(each)
+        return False
+    if pid := _fork():
+        _wait(pid, status, told, output, errors)
+    os.close(status)
+    return True
 
 
 def _fork() -> int:

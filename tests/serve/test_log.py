@@ -1,8 +1,9 @@
 """The log of `serve`: what each request came to, and what it caused, on stderr."""
 
 import json
+import os
 import re
-import subprocess
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.serve.driver import ORDER, QUOTE, Server, command, environment, started
+from tests.fork_server import Forked
+from tests.serve.driver import ORDER, QUOTE, Server, environment, started
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.world.server.log import Form, LogLine, _read_answer, as_text
@@ -173,19 +175,23 @@ def test_a_refused_payment_in_one_step_has_the_id_of_its_answer() -> None:
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_reader_who_leaves_or_never_reads_holds_nothing_up(leaves: bool) -> None:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment()}
-    with subprocess.Popen(command("serve", "--port", "0", "--json", "-v"), **pipes) as process:
-        try:
-            url = json.loads(process.stdout.readline())["service"]
-            if leaves:
-                process.stderr.close()
-            with httpx.Client(base_url=url, trust_env=False) as http:
-                for _ in range(100):  # more than a pipe holds
-                    assert http.get("/docs").status_code == 200
-            process.terminate()
-            assert process.wait(10) == 0
-        finally:
-            process.kill()
+    reads, writes = os.pipe()
+    with open(reads) as reader, open(writes, "w") as writer:
+        words = ("-m", "x402sim", "serve", "--port", "0", "--json", "-v")
+        process = Forked(*words, stderr=writer, env=environment())
+        writer.close()
+        with process.stdout:
+            try:
+                url = json.loads(process.stdout.readline())["service"]
+                if leaves:
+                    reader.close()
+                with httpx.Client(base_url=url, trust_env=False) as http:
+                    for _ in range(100):  # more than a pipe holds
+                        assert http.get("/docs").status_code == 200
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(10) == 0
+            finally:
+                process.kill()
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 32), (402, 33), (404, 31), (503, 31)])

@@ -28,11 +28,10 @@ BUYS = """
 import os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-import json
+import dataclasses, json
 from tests.suite_payer.payer import Payer
-from x402sim.suite.payer.play import Task
 told = json.load(open(os.environ["X402SIM_TASK_FILE"]))
-task = Task(**{{name: told[name] for name in Task.__dataclass_fields__}})
+task = dataclasses.make_dataclass("Task", told)(**told)
 assert os.environ["X402SIM_URL"] == task.url and "MY_RPC_URL" not in os.environ
 assert os.environ["X402SIM_FLOW"] == task.flow
 {more}
@@ -152,7 +151,7 @@ def test_a_command_that_is_not_there_is_told() -> None:
 
 
 def test_a_signature_of_another_wallet_ends_the_run(tmp_path: Path) -> None:
-    other = 'import dataclasses; task = dataclasses.replace(task, private_key="0x" + "11" * 32)'
+    other = 'task = dataclasses.replace(task, private_key="0x" + "11" * 32)'
     ended = run(command(tmp_path, more=other))
     assert ended.exit_code == 2
     assert "which is not the wallet of this case" in ended.output

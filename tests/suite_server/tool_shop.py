@@ -9,11 +9,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.suite_server.shop import Malformed, Order, Reply, Shop, of_environment, shop
 from x402sim.protocol import mcp
-from x402sim.suite.server.room import Given
+
+if TYPE_CHECKING:
+    from x402sim.suite.server.room import Given
 
 PATHS = {
     "weather": ("GET", "/weather"),
@@ -124,7 +126,7 @@ class _Any(dict[str, str]):
         return super().get(name.lower(), default)
 
 
-def tool_shop(given: Given, defects: Any = (), habits: Any = ()) -> ToolShop:
+def tool_shop(given: "Given", defects: Any = (), habits: Any = ()) -> ToolShop:
     return shop(given, defects, habits, ToolShop)
 
 

@@ -206,7 +206,7 @@ class _Pool:
     """Polls the node for new transactions in the mempool, as anybody may."""
 
     def __init__(self, parts: RunningWorld, report: Callable[[Observed], None]) -> None:
-        from x402sim.chain.node.evm_chain import LinkedNode  # it signs: heavy
+        from x402sim.chain.node.evm_chain import LinkedNode  # most worlds need none
 
         self._node = LinkedNode(Asgi(parts.outside["rpc"]), "http://rpc.local")
         self._clock, self._network, self._report = parts.clock, parts.network, report

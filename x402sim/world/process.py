@@ -188,7 +188,7 @@ class FacilitatorNode:
         if not self._faults.reach_facilitators:
             return self.direct
         if self._linked is None:
-            from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode  # it signs: heavy
+            from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode  # most need none
 
             node = LinkedNode(self._link(), self._url)
             self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import httpx
-from eth_account import Account
 
 from x402sim.chain import reverts
 from x402sim.chain.base import (
@@ -68,6 +67,12 @@ class _Sent:
     """How often in a row the node has reported it as replaced."""
 
 
+def _account(key: bytes) -> Address:
+    from eth_account import Account  # half a second, and who only looks on signs nothing
+
+    return parse_address(Account.from_key(key).address)
+
+
 class Sender:
     """The accounts whose keys we have, on one node, or on several at one address, which may lag.
 
@@ -79,7 +84,7 @@ class Sender:
         self, node: AnyNode, chain_id: int, keys: Iterable[bytes], *, may_lag: bool = True
     ) -> None:
         self._node, self._chain_id, self._may_lag = node, chain_id, may_lag
-        self.keys = {parse_address(Account.from_key(key).address): key for key in keys}
+        self.keys = {_account(key): key for key in keys}
         self._turn = asyncio.Lock()
         """Held from taking a nonce until its transaction is sent."""
         self._nonces: dict[Address, int] = {}
@@ -93,6 +98,8 @@ class Sender:
         """
         if sender not in self.keys:
             raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
+        from eth_account import Account
+
         async with self._turn:
             advised = await self._node.read(read_quantity, "eth_gasPrice")
             newest = await self._node.read(objects.block, "eth_getBlockByNumber", "latest", False)
