@@ -196,6 +196,8 @@ def main(
         parser.error(f"there is no check {', '.join(sorted(unknown))}")
     wanted = {*(given.only or ())} | {*(new_names if not ids else ())}
     if given.new and not ids and not wanted:
+        if given.csv:
+            write(given.csv, [])  # rows and columns of what is gone go, too
         print("the matrix lacks nothing")
         sys.exit()
     chosen = [it for it, words in names.items() if not wanted or wanted & {it, *words}]

@@ -501,7 +501,7 @@ ROWS = [
             success_is_this_transfer(
                 "What was sent and is not mined is no success, and no failure without a hash"
             ),
-            _says_pending("What was sent and is not mined is answered as pending, with its hash"),
+            _says_pending("What was sent and is not mined is said as pending, with its hash"),
             wastes_no_gas(
                 "What was sent and is asked again is not sent twice",
                 "a server asks once more for what is pending: another transaction can only revert",

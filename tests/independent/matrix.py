@@ -92,10 +92,10 @@ def look_again(trial: Trial, ids: Collection[str], within: World) -> Verdict:
     sections only if a defect's own found nothing: such ids are left out. The verdict has `ids` if
     the row holds.
     """
-    before = {_name(row): row for row in kept()}.get(trial.name)
-    if before is None:
+    if lacking([trial.name]):
         return look(trial, within)
-    found = f"{before['seen_by_text']} {before['seen_by_us']}".split()
+    before = {_name(row): row for row in kept()}[trial.name]
+    found = _found(before)
     section = tuple(_of_its_section(defect_of(trial.name)))
     if found and section and all(each.startswith(section) for each in found):
         ids = [each for each in ids if each.startswith(section)]
@@ -109,14 +109,19 @@ def look_again(trial: Trial, ids: Collection[str], within: World) -> Verdict:
 
 
 def lacking(names: Iterable[str]) -> list[str]:
-    """Return those of these forms that the kept matrix lacks."""
-    have = {*map(_name, kept())}
+    """Return those of these forms that the kept matrix lacks; a row with an id that is gone counts."""
+    ids = {check.id for check in all_checks()}
+    have = {_name(row) for row in kept() if ids.issuperset(_found(row))}
     return [name for name in names if name not in have]
 
 
 def kept() -> list[dict[str, str]]:
     """Return the rows of the matrix that is kept."""
     return list(csv.DictReader(FILE.read_text("utf-8").splitlines()))
+
+
+def _found(row: Mapping[str, str]) -> list[str]:
+    return f"{row['seen_by_text']} {row['seen_by_us']}".split()
 
 
 def _name(row: Mapping[str, str]) -> str:

@@ -142,6 +142,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     (tmp_path / "x402sim" / "service.py").write_text("changed")
     assert "interrupted after 1" in run(stops_at="b")
     assert judged == [*"abcdaaa"]
+    assert (run("--new"), written[-1]) == (None, []), "what is gone goes, and nobody is judged"
 
 
 @pytest.mark.thorough

@@ -17,7 +17,7 @@ FEW = {
 
 def test_the_page_is_that_of_the_cases_and_of_the_verdicts_that_are_kept() -> None:
     """Renew it with `python -m tests.suite_facilitator.published`."""
-    assert FILE.read_text(encoding="utf-8") == page()
+    assert FILE.read_text(encoding="utf-8") == page(), "python -m tests.renew --only cases"
 
 
 def test_ours_passes_every_must() -> None:

@@ -24,7 +24,7 @@ def failed(verdict: dict[str, list[dict[str, str]]]) -> set[str]:
 
 def test_the_page_is_that_of_the_cases_and_of_the_verdicts_that_are_kept() -> None:
     """Renew it with `python -m tests.suite_server.published`."""
-    assert FILE.read_text(encoding="utf-8") == page()
+    assert FILE.read_text(encoding="utf-8") == page(), "python -m tests.renew --only cases"
 
 
 def test_each_is_kept_with_its_version() -> None:
