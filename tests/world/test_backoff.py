@@ -136,6 +136,10 @@ def test_a_backoff_waits_at_least_as_long_as_the_answer_asks() -> None:
     assert pauses(run_of(given, headers={"Retry-After": "3"})) == [1, 1], "a number is kept"
 
 
+def test_spaces_around_the_seconds_of_retry_after_are_no_error() -> None:
+    assert retry_after_s(" " * 20 + "5 ", 0) == 5
+
+
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_a_date_in_retry_after_is_utc_in_every_form_and_on_every_machine(
     zone: str, monkeypatch: pytest.MonkeyPatch
