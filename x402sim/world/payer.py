@@ -722,6 +722,7 @@ class Shopper:
         order = await self.order(self._payer.ask, required)
         self._last = order.last
         if not order.is_final:
+            # interned, as in the service's cache: a crowd has many ids, and each is there once
             self._payment_id = self._bought.payment_id = intern(order.required.payment_id)
             if not order.in_one_step:
                 await self.show_payment()
