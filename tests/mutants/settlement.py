@@ -33,7 +33,7 @@ from x402sim.protocol.refusals import Refusal, SettlementRefused
 from x402sim.protocol.routes import PAY
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.facilitator import Moved, NotMoved, Verdict
-from x402sim.world.process import FacilitatorNode
+from x402sim.world.chains import FacilitatorNode
 
 settlement = Kind("settlement")
 RECORD = "/api/payments/"

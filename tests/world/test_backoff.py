@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Run, SpendingCapExceeded, World
+from x402sim import Fault, LiveWorld, Run, Settings, SpendingCapExceeded, World
 from x402sim.http.exchange import retry_after_s
 from x402sim.policies import (
     AtMost,
@@ -18,6 +18,8 @@ from x402sim.policies import (
     RetryBudget,
     SameAuthorization,
     SameThenNew,
+    ServeConfirmed,
+    ServicePolicy,
     StartOver,
 )
 from x402sim.population import Buy, Every
@@ -134,6 +136,10 @@ def test_a_backoff_waits_at_least_as_long_as_the_answer_asks() -> None:
     assert paused("Fri, 15 Jan 2027 08:00:30 GMT") == [30, 2, 4], "the world begins at 08:00:00"
     given = PayerPolicy(retry=SameAuthorization(times=2, wait_s=1))
     assert pauses(run_of(given, headers={"Retry-After": "3"})) == [1, 1], "a number is kept"
+
+
+def test_spaces_around_the_seconds_of_retry_after_are_no_error() -> None:
+    assert retry_after_s(" " * 20 + "5 ", 0) == 5
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
@@ -269,3 +275,43 @@ def test_a_payment_that_is_reported_after_it_has_expired_counts_as_paid(counts: 
             await alice.buy()
 
     World(seed=1).play(story).raise_for_failure()
+
+
+# --- one payer, several orders at a time ------------------------------------------------
+
+
+def slowly_confirmed(blocks: int) -> dict[str, Any]:
+    confirmed = Settings(policy=ServicePolicy(serve=ServeConfirmed(blocks)))
+    return {"service": confirmed, "block_time_s": 5, "seed": 1}
+
+
+def test_orders_that_overlap_are_served_for_their_own_payments() -> None:
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(sessions=PayAndWait(times=9, wait_s=5))
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        first = asyncio.create_task(alice.fetch())
+        await world.clock.sleep(7)
+        answers = [await alice.fetch(), await first]
+        assert [each.status for each in answers] == [200, 200]
+
+    run = World(**slowly_confirmed(3)).play(story).raise_for_failure()
+    assert run.orders["served"].to_list() == [True, True]
+
+
+def test_the_deadline_of_an_order_is_its_own() -> None:
+    ended = []
+
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(sessions=PayAndWait(times=99, wait_s=1), within_s=20)
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        began_s = world.clock.now()
+
+        async def fetch(after_s: float) -> None:
+            await world.clock.sleep(after_s)
+            assert (await alice.fetch()).status == 402
+            ended.append(round(world.clock.now() - began_s))
+
+        await asyncio.gather(fetch(0), fetch(10))
+
+    World(**slowly_confirmed(50)).play(story).raise_for_failure()
+    assert ended == [20, 30]

@@ -28,8 +28,8 @@ from x402sim.http.bounded import Limits, bound
 from x402sim.payer import mistakes
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
+from x402sim.payer.diagnosis import Picked, pick
 from x402sim.payer.flow import FlowAuth, origin_of
-from x402sim.payer.pick import Picked, pick
 from x402sim.payer.purchases import Unfinished
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.tools import ToolTransport, tool_request

@@ -30,8 +30,8 @@ def retry_after_s(value: str | None, now_s: float) -> float | None:
     """
     if value is None:
         return None
-    if value.strip().isdecimal():
-        return float(value[:12])  # 30,000 years; more digits could overflow
+    if (digits := value.strip()).isdecimal():
+        return float(digits[:12])  # 30,000 years; more digits could overflow
     try:
         return max(0.0, date_s(value) - now_s)
     except (ValueError, OverflowError):

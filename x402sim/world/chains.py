@@ -1,4 +1,5 @@
-"""The chain of a world: backends, funded accounts, block times, gas prices and reorganisations.
+"""The chain of a world: backends, funded accounts, block times, gas prices and reorganisations; and
+the chain as a facilitator reaches it.
 
 A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.capabilities`
 afterwards. No other code depends on which backend it is.
@@ -12,21 +13,30 @@ import asyncio
 import hashlib
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
 
-from x402sim.chain.base import PLENTY_WEI, Chain, ChainError
+from x402sim.chain.base import (
+    PLENTY_WEI,
+    Block,
+    Call,
+    Chain,
+    ChainClient,
+    ChainError,
+    TxReceipt,
+)
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
 from x402sim.facilitator.engine import FacilitatorSettings
+from x402sim.http.exchange import Transport
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import phrase
 from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex, parse_address, parse_key
@@ -37,6 +47,10 @@ from x402sim.text.arguments import FromZero, Range, ZeroToOne, explained, requir
 from x402sim.text.program import install
 from x402sim.text.words import unknown
 from x402sim.world.loop import VirtualLoop, run_anywhere
+from x402sim.world.transport.faults import Faults
+
+if TYPE_CHECKING:
+    from x402sim.chain.node.evm_chain import LinkedChain
 
 Interval = Annotated[float, Range(0.01, 86_400)]
 """Seconds between blocks."""
@@ -594,3 +608,72 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
             f"a token can be named or deployed only on a node (`--chain URL`): {text} has its own"
         )
     return known[text]
+
+
+# --- the chain as a facilitator reaches it ----------------------------------------------
+
+
+class FacilitatorNode:
+    """The chain as one facilitator reaches it, a `ChainClient`.
+
+    It calls the chain directly, or, while a fault for facilitators is active, over a link as a real
+    facilitator would: by JSON-RPC, with transactions that it signs and receipts that it polls.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        faults: Faults,
+        link: Callable[[], Transport],
+        url: str,
+        network: Network,
+        clock: Clock,
+        key: PrivateKey,
+    ) -> None:
+        self.token = chain.token
+        self.direct = chain
+        """The chain itself, without faults."""
+        self._faults, self._link, self._url = faults, link, url
+        self._network, self._clock, self._key = network, clock, key
+        self._linked: LinkedChain | None = None
+
+    @property
+    def _now(self) -> ChainClient:
+        if not self._faults.reach_facilitators:
+            return self.direct
+        if self._linked is None:
+            from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode  # most need none
+
+            node = LinkedNode(self._link(), self._url)
+            self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)
+        return self._linked
+
+    def height(self) -> Coroutine[Any, Any, int]:
+        """Return the number of the newest block."""
+        return self._now.height()
+
+    def block(self, which: int | Hash) -> Coroutine[Any, Any, Block | None]:
+        """Return a block by number or hash."""
+        return self._now.block(which)
+
+    def code(self, account: Address) -> Coroutine[Any, Any, bytes]:
+        """Return a contract's code."""
+        return self._now.code(account)
+
+    def call(self, call: Call) -> Coroutine[Any, Any, bytes]:
+        """Run a call and discard its effects; raises `Reverted`."""
+        return self._now.call(call)
+
+    def send(self, call: Call) -> Coroutine[Any, Any, Hash]:
+        """Put a transaction into the mempool; raises `ChainError`."""
+        return self._now.send(call)
+
+    def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
+        """Return the receipt once the transaction is mined; raises `TimeoutError`.
+
+        A transaction that was sent over the link may be lost, so the link's sender waits for it: it
+        sends it again.
+        """
+        if self._linked is not None and self._linked.has_sent(tx_hash):
+            return self._linked.wait(tx_hash, timeout_s)
+        return self._now.wait(tx_hash, timeout_s)

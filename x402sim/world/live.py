@@ -55,7 +55,8 @@ _STANDARD = {"verify": standard.VERIFY_PATH, "settle": standard.SETTLE_PATH}
 class LiveWorld:
     """The world during a scenario; `World.play` makes one.
 
-    `network` is the network whose token pays, `stage` the open stage.
+    `network` is the first network, whose token pays, and `stage` the open stage. A method about the
+    chain acts on that of the first network, unless it takes a `network`.
     """
 
     def __init__(self, stage: Stage) -> None:

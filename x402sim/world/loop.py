@@ -216,6 +216,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
             self._cancelled -= 1
+        # what is due now runs before a turn is given, and before time passes
         is_idle = is_idle and not (timers and timers[0][0] <= self.now_s)
         if self._in_threads or self._watched.has_sockets:  # else no I/O can come: save the call
             grace_s = GRACE_S if any(self.in_transit.values()) else 0.0

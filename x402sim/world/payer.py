@@ -223,7 +223,7 @@ class Payer:
         """Seconds by which this payer's clock is ahead of the true time."""
         self.network = stage.network_of(service)
         """The network whose token it pays with: that of the service it is at."""
-        self._spending, self._shopper = spending, Shopper(self, spending)
+        self._spending, self._bought = spending, Bought()
         self._at_services: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
         if self._service not in stage.local:
@@ -499,7 +499,7 @@ class Payer:
 
         Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
         """
-        return (await self._shopper.order(self.ask)).last
+        return (await Shopper(self, self._spending, self._bought).order(self.ask)).last
 
     async def fetch(self) -> Answer:
         """Get one quote as the policy says; return the last answer, whose status is 200 if served.
@@ -507,7 +507,7 @@ class Payer:
         It pays for it and shows the payment id, or spends a session. Without a 402, or after a
         final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
         """
-        return await self._shopper.fetch()
+        return await Shopper(self, self._spending, self._bought).fetch()
 
     @explained
     async def open_session(self, deposit: str, duration: int) -> Answer:
@@ -515,7 +515,7 @@ class Payer:
 
         Raises as `buy`.
         """
-        return await self._shopper.deposit(deposit, duration)
+        return await Shopper(self, self._spending, self._bought).deposit(deposit, duration)
 
 
 Ask = Callable[[], Awaitable[Answer]]
@@ -632,19 +632,30 @@ class Order:
             self._spending.note_paid(self._signed)
 
 
-class Shopper:
-    """A payer at one service that buys as the policy `sessions` decides."""
+@dataclass(slots=True)
+class Bought:
+    """What a payer has bought at one service, for all its requests there."""
 
-    def __init__(self, payer: Payer, spending: Spending) -> None:
-        self._payer, self._spending = payer, spending
-        self._payment_id: str | None = None
-        self._session_id: str | None = None
+    payment_id: str | None = None
+    session_id: str | None = None
+    payments: int = 0
+    """How many payments were made, deposits included."""
+
+
+class Shopper:
+    """One request of a payer at one service, which buys it as the policy `sessions` decides.
+
+    Requests of a payer may overlap, so each has its own deadline, last answer and payment id.
+    """
+
+    def __init__(self, payer: Payer, spending: Spending, bought: Bought) -> None:
+        self._payer, self._spending, self._bought = payer, spending, bought
+        self._payment_id = bought.payment_id
         self._last: Answer | None = None
-        """The last answer to the request that is being made."""
-        self._until_s: float | None = None
-        """When the request that is being made is given up."""
-        self.payments = 0
-        """How many payments were made, deposits included."""
+        self._until_s = spending.until_s(payer.clock)
+        """When the request is given up."""
+        self.payments = bought.payments
+        """How many payments were made: before this request, and for it."""
 
     @property
     def is_served(self) -> bool:
@@ -654,25 +665,19 @@ class Shopper:
     async def fetch(self) -> Answer:
         """Get one quote; return the last answer."""
         sessions = self._spending.policy.sessions
-        self._until_s = self._spending.until_s(self._payer.clock)
-        try:
-            with suppress(_RetriesEnded):
-                await sessions.fetch(self)
-            if self._last is None:
-                raise RuntimeError(f"{described(sessions)} has sent no request")
-            return self._last
-        finally:
-            self._last = self._until_s = None  # else each payer of a crowd keeps an answer
+        with suppress(_RetriesEnded):
+            await sessions.fetch(self)
+        if self._last is None:
+            raise RuntimeError(f"{described(sessions)} has sent no request")
+        return self._last
 
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
-        until_s = self._until_s
-        if until_s is None:
-            until_s = self._spending.until_s(self._payer.clock)
-        order = Order(self._payer, self._spending, required or await ask(), ask, until_s)
+        order = Order(self._payer, self._spending, required or await ask(), ask, self._until_s)
         with suppress(_RetriesEnded):
             await self._spending.policy.retry.pay(order)
         self.payments += order.is_paid
+        self._bought.payments += order.is_paid
         return order
 
     async def deposit(self, deposit: str, duration: int) -> Answer:
@@ -695,7 +700,7 @@ class Shopper:
 
     async def wait(self, seconds: float) -> None:
         """Let time pass, unless that would pass the deadline."""
-        if self._until_s is not None and self._payer.clock.now() + seconds > self._until_s:
+        if self._payer.clock.now() + seconds > self._until_s:
             raise _RetriesEnded
         await self._payer.clock.sleep(seconds)
 
@@ -706,8 +711,8 @@ class Shopper:
 
     async def show_session(self) -> None:
         """Request it with the newest session, if there is one."""
-        if self._session_id is not None:
-            self._last = await self._payer.ask(session_id=self._session_id)
+        if self._bought.session_id is not None:
+            self._last = await self._payer.ask(session_id=self._bought.session_id)
 
     async def buy(self) -> None:
         """Pay for the request, and send it with that payment id unless the refusal is final."""
@@ -717,7 +722,8 @@ class Shopper:
         order = await self.order(self._payer.ask, required)
         self._last = order.last
         if not order.is_final:
-            self._payment_id = intern(order.required.payment_id)
+            # interned, as in the service's cache: a crowd has many ids, and each is there once
+            self._payment_id = self._bought.payment_id = intern(order.required.payment_id)
             if not order.in_one_step:
                 await self.show_payment()
             if self.is_served:
@@ -727,7 +733,7 @@ class Shopper:
         """Pay a deposit for a session."""
         opened = await self.deposit(deposit, duration)
         self._last = opened
-        self._session_id = opened.body.get("sessionId")
+        self._bought.session_id = opened.body.get("sessionId")
 
 
 def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:

@@ -1,29 +1,21 @@
-"""A service as a process that can crash and restart; the chain as a facilitator reaches it."""
+"""A service as a process: its application and background work, which crash and restart together."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from x402sim.chain.base import Block, Call, Chain, ChainClient, TxReceipt
-from x402sim.clock import Clock, periodic_context
+from x402sim.clock import periodic_context
 from x402sim.events import Part
-from x402sim.http.exchange import Transport
-from x402sim.protocol.crypto import Address, Hash, PrivateKey
-from x402sim.protocol.networks import Network
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
-from x402sim.world.transport.faults import Faults
 from x402sim.world.transport.link import cancel_all
 from x402sim.world.transport.strike import ABORT, Queue
 from x402sim.world.world import Hooks
-
-if TYPE_CHECKING:
-    from x402sim.chain.node.evm_chain import LinkedChain
 
 T = TypeVar("T")
 
@@ -157,69 +149,3 @@ class ServiceProcess:
 def paths_of(app: Starlette) -> list[str]:
     """Return the paths that an application serves, as its routes spell them."""
     return [route.path for route in app.routes if isinstance(route, Route)]
-
-
-class FacilitatorNode:
-    """The chain as one facilitator reaches it, a `ChainClient`.
-
-    It calls the chain directly, or, while a fault for facilitators is active, over a link as a real
-    facilitator would: by JSON-RPC, with transactions that it signs and receipts that it polls.
-    """
-
-    def __init__(
-        self,
-        chain: Chain,
-        faults: Faults,
-        link: Callable[[], Transport],
-        url: str,
-        network: Network,
-        clock: Clock,
-        key: PrivateKey,
-    ) -> None:
-        self.token = chain.token
-        self.direct = chain
-        """The chain itself, without faults."""
-        self._faults, self._link, self._url = faults, link, url
-        self._network, self._clock, self._key = network, clock, key
-        self._linked: LinkedChain | None = None
-
-    @property
-    def _now(self) -> ChainClient:
-        if not self._faults.reach_facilitators:
-            return self.direct
-        if self._linked is None:
-            from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode  # most need none
-
-            node = LinkedNode(self._link(), self._url)
-            self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)
-        return self._linked
-
-    def height(self) -> Coroutine[Any, Any, int]:
-        """Return the number of the newest block."""
-        return self._now.height()
-
-    def block(self, which: int | Hash) -> Coroutine[Any, Any, Block | None]:
-        """Return a block by number or hash."""
-        return self._now.block(which)
-
-    def code(self, account: Address) -> Coroutine[Any, Any, bytes]:
-        """Return a contract's code."""
-        return self._now.code(account)
-
-    def call(self, call: Call) -> Coroutine[Any, Any, bytes]:
-        """Run a call and discard its effects; raises `Reverted`."""
-        return self._now.call(call)
-
-    def send(self, call: Call) -> Coroutine[Any, Any, Hash]:
-        """Put a transaction into the mempool; raises `ChainError`."""
-        return self._now.send(call)
-
-    def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
-        """Return the receipt once the transaction is mined; raises `TimeoutError`.
-
-        A transaction that was sent over the link may be lost, so the link's sender waits for it: it
-        sends it again.
-        """
-        if self._linked is not None and self._linked.has_sent(tx_hash):
-            return self._linked.wait(tx_hash, timeout_s)
-        return self._now.wait(tx_hash, timeout_s)

@@ -55,8 +55,16 @@ from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
 from x402sim.spilling import Spilling
 from x402sim.text.words import described, unknown
-from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain, dropped, gas_price_wei
-from x402sim.world.process import FacilitatorNode, ServiceProcess, paths_of
+from x402sim.world.chains import (
+    CHAIN,
+    Accounts,
+    ChainRequest,
+    FacilitatorNode,
+    OpenChain,
+    dropped,
+    gas_price_wei,
+)
+from x402sim.world.process import ServiceProcess, paths_of
 from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import Caller, Faults
 from x402sim.world.transport.link import Asgi, cancel_all
