@@ -552,12 +552,18 @@ class Audit:
                 yield Violation(Law.SERVED_ONCE, how)
 
     def _names_once(self) -> Iterator[Violation]:
-        """A name is bound to its payment until that has ended, and five minutes at least."""
+        """A name is bound to its payment until that has ended, and five minutes at least.
+
+        In two steps no payment has a name, also one that was sent in one step with a name before.
+        """
         held: dict[tuple[str, int], dict[str, Presented]] = defaultdict(dict)
-        for each in self.scene.book.presented:
+        presented = self.scene.book.presented
+        nameless = {(it.signed.nonce, it.order.service) for it in presented if it.in_two_steps}
+        for each in presented:
             nonce, service = each.signed.nonce, each.order.service
             is_settled = service in self.times.settled_by.get(nonce, ()) and self._use(each)
-            if each.order.name is not None and is_settled:
+            is_bound = each.order.name is not None and (nonce, service) not in nameless
+            if is_bound and is_settled:
                 held[service, each.order.name].setdefault(nonce, each)
         for (service, name), payments in held.items():
             for one, other in pairwise(payments.values()):

@@ -457,6 +457,18 @@ FOUND = {
         ),
         block_time_s=2.0,
     ),
+    "a payment that was not settled under its name pays in two steps without it: the name is free": Case(
+        balances=("1.00",),
+        latency={"service": 0.1},
+        steps=(
+            Deposit(number=0, wait_s=0.0, pause_s=5.0, spend_pause_s=0.0),
+            Buy(number=1, wait_s=15.0, pause_s=5.0, way="PAYMENT-SIGNATURE", name=0),
+            Buy(number=2, pause_s=5.0, patience_s=0.05, way="PAYMENT-SIGNATURE", name=0),
+            Buy(number=3, pause_s=5.0),
+            *[UNVERIFIED] * 4,
+            Again(at_s=6.0, of=2, what="new id", way="two steps"),
+        ),
+    ),
 }
 """Cases that random worlds found once."""
 

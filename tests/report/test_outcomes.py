@@ -9,7 +9,7 @@ from tests.report.stories import journal_of, pending
 from x402sim import World, events
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused
 from x402sim.report import frames
-from x402sim.service import payments
+from x402sim.service import unsettled
 
 
 def in_german(refusal: Refusal, reason: str | None = None, **said: Any) -> SettlementRefused:
@@ -17,7 +17,7 @@ def in_german(refusal: Refusal, reason: str | None = None, **said: Any) -> Settl
 
 
 def test_a_pending_payment_is_pending_in_whatever_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payments, "SettlementRefused", in_german)
+    monkeypatch.setattr(unsettled, "SettlementRefused", in_german)
     monkeypatch.setattr(Refusal.UNREACHABLE, "_value_", "Nicht erreichbar")
     found = World(seed=1).play(pending).payments
     assert list(found["status"]) == ["pending", "pending"]

@@ -182,7 +182,7 @@ class Verification(msgspec.Struct, frozen=True):
         return self._is_signer(self.payment.signature) if self.wallet is None else self.wallet
 
     def gives_consent(self) -> bool:
-        """Tell the same of the form of the signature that the token accepts."""
+        """Tell whether the payer has signed this, or the form of it that the token accepts."""
         signature = self.payment.signature
         return self._is_signer(signature) or self._is_signer(canonical(signature))
 

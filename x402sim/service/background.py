@@ -55,9 +55,9 @@ async def _every(
 ) -> None:
     """Work `first_s` seconds from now, and at each interval.
 
-    Work on what is `waiting` is also done at once, and first the waits end.
-    Missed turns are skipped. After a failure the work is done again at its next turn. A failure
-    that repeats is logged once.
+    Work on rows that wait (`waiting`) has a turn at once, too, before which it ends their waits.
+    It skips missed turns, works again at the next turn after a failure, and logs a failure that
+    repeats once.
     """
     clock = service.clock
     turn_s = clock.now() + first_s - (interval_s if waiting else 0)

@@ -25,10 +25,10 @@ Result = Literal["matched", "reverted", "unknown", "unanswered"]
 async def run(service: Service) -> events.IndexerRan:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
-    What earlier runs have stored is looked at again, after the batch: what the explorer shows now,
-    the next run queries the node about, when its block may be deep enough. Of each, one run takes a
-    batch at most. A payment whose transfer was undone is pending or failed, any other stays settled
-    (3/indexed-status).
+    Between the two it queries the node about the payments and refunds that have a block from an
+    earlier run, until that is deep enough; those of this batch wait for the next run. Of each kind
+    it takes a batch at most. A payment whose transfer was undone becomes pending or failed, any
+    other stays settled (3/indexed-status).
     """
     settings, payments = service.settings, service.store.payments
     most = settings.indexer_batch

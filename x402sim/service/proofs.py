@@ -25,7 +25,9 @@ async def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
 
 
 async def served_id(service: Service, payment_id: str, resource: str) -> str | None:
-    """Return the id in the request, or that of the payment in one step for its 402, if served."""
+    """Return the payment id by which a request is served: its own, or that of the payment in one
+    step which answers the 402 of this id. None if neither is served.
+    """
     if await is_entitled(service, payment_id, resource):
         return payment_id
     answered = service.store.payments.answer_to(payment_id)

@@ -155,8 +155,8 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Back
 async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
-    False for a deposit that a reorganisation has undone: it is not refunded; and for an amount that
-    is not owed any more, as it is paid or has grown: the next sweep reads it anew. Raises
+    False if a reorganisation has undone the deposit, if another process has paid the refund, or if
+    a debit was undone since it was listed: the next sweep reads the amount anew. Raises
     `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)

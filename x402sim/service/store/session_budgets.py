@@ -2,11 +2,9 @@
 
 The status moves only as `protocol.states.SESSION` allows; a session is "refunded" when all rows of
 its refunds are settled. A session whose deposit is not settled pays for nothing, and is not
-refunded.
-
-A debit may be undone at any time, as its client has hung up. What comes back after the end is added
-to the refund that is due; once that may have been sent, it is owed in a refund of its own, the next
-`part`: the token accepts the nonce of a refund only once.
+refunded. A client may hang up, and its debit be undone, at any time. After the session's end, the
+debit is added to the refund that is due. If that may have been sent, another refund owes it, the
+next `part`: the token accepts the nonce of a refund only once, with the amount that came first.
 Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
@@ -54,10 +52,9 @@ class NewSession(msgspec.Struct, frozen=True):
 class Refund(msgspec.Struct, frozen=True):
     """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
 
-    `number` is its number in the database. `part` numbers the refunds of a session, from 0; all but
-    the last may have been sent.
-    `deposited`, `released` and `expires_ms` are the session's. Refunds are paid in the order of
-    `look_s` and then of `timestamp`.
+    `number` is its number in the database, and `part` that among the refunds of its session, from
+    0: all but the last may have been sent. `deposited`, `released` and `expires_ms` are the
+    session's. Refunds are paid in the order of `look_s` and then of `timestamp`.
     """
 
     number: int
@@ -226,11 +223,9 @@ class SessionBudgets:
             "AND (r.look_s, r.timestamp, r.session_id, part) > (?, ?, ?, ?) "
             "ORDER BY r.look_s, r.timestamp, r.session_id, part LIMIT ?"
         )
-        place = (
-            (after.look_s, after.timestamp, after.session_id, after.part)
-            if after
-            else (-1.0, 0, "", 0)
-        )
+        place: tuple[float, int, str, int] = (-1.0, 0, "", 0)
+        if after is not None:
+            place = after.look_s, after.timestamp, after.session_id, after.part
         return [Refund(*row) for row in self._db.execute(sql, now_s, *place, limit)]
 
     def begin_refund(self, refund: Refund) -> bool:
