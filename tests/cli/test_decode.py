@@ -742,7 +742,7 @@ def test_what_is_for_other_payers_is_not_looked_at_and_not_wrong(message: Any, a
     assert done.exit_code == 0, done.output
     assert f"not looked at: {about}" in done.stdout
     assert "wrong:" not in done.stdout
-    assert done.stdout.endswith("Nothing is wrong in what was looked at.\n")
+    assert done.stdout.endswith("Nothing is wrong in what was examined.\n")
 
 
 @pytest.mark.parametrize("name", ["scheme", "network", "amount", "asset", "payTo"])

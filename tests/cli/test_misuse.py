@@ -17,7 +17,7 @@ WRONG = [
     ("conformance http://h --seed x", "is wanted, not 'x'"),
     ("decisions 7/finals", "did you mean '7/final'? Without an argument, all are shown"),
     ("decode README.md", "it is the name of a file; read it with `decode - < README.md`"),
-    ("decode http://shop/page", "it is a URL; `doctor URL` asks it, and examines its 402"),
+    ("decode http://shop/page", "it is a URL; `doctor URL` requests it, and examines its 402"),
     ("demo --seed 1e3", "is wanted, not '1e3'"),
     ("doctor http://127.0.0.1:1", "Connection refused; start it, for example with `x402sim serve`"),
     ("doctor shop", "'shop' is no URL with http:// or https://"),

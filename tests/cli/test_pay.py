@@ -150,7 +150,7 @@ def test_a_shop_that_takes_a_wrong_payment_fails() -> None:
     with serving(lambda asked: v1_shop(asked, served)) as url:
         done = run(url + "/page", "--wrong", "amount")
         assert done.exit_code == 1
-        assert done.stdout.startswith("Not refused: the server took it.\n")
+        assert done.stdout.startswith("Not refused: the server accepted it.\n")
         assert "do             At the server: refuse it." in done.stdout
         told = run(url + "/page", "--wrong", "resource")
         assert told.exit_code == 2
@@ -170,7 +170,7 @@ def test_a_payment_in_vain_says_that_it_may_still_be_made(settled: Reply, told: 
     assert done.exit_code == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("x402sim: not served")]
     assert told in line
-    assert "whoever pays again before may pay twice" in line
+    assert "paying again before then may pay twice" in line
     assert "Repeat the request" not in line
 
 
@@ -301,7 +301,7 @@ PENDING = receipt(success=False, errorReason="settlement_pending")
         (
             Reply(500, b"oops"),
             1,
-            "whoever pays again before may pay twice. Whether it was used, ask",
+            "paying again before then may pay twice. To see whether it was used, ask",
         ),
         (Reply(503, {}, PENDING), 1, "is not mined yet; it can be used until"),
     ],

@@ -101,7 +101,7 @@ def test_a_second_start_sends_the_same_authorization(tmp_path: Path, failure: Re
                 assert stat.S_IMODE(file.stat().st_mode) == 0o600
         done = start()
         assert done.exit_code == 0
-        assert "Took up the authorization of an earlier start: ok" in done.stderr
+        assert "Resumed the authorization of an earlier start: ok" in done.stderr
         assert json.loads(done.stdout) == {"data": "goods"}
         assert (len(shop.nonces), len(set(shop.nonces))) == (3, 1)
         assert files(tmp_path) == []

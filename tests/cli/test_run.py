@@ -116,7 +116,7 @@ def test_a_scenario_without_a_check_has_shown_nothing(tmp_path: Path) -> None:
     _, mine, replay = done.stdout.splitlines()[:3]
     assert mine.split()[:4] == ["look", "no", "checks", "2"]
     assert len(replay.rstrip()) == len(mine.rstrip()), "the columns stay"
-    assert "no checks, so nothing was shown to hold (--allow-no-checks if meant):" in done.stdout
+    assert "no checks, which proves nothing (--allow-no-checks, if you mean it):" in done.stdout
     assert "1 passed, 1 with no checks in" in done.stdout
     assert run(f"{file}:look", "--json").exit_code == 1
     allowed = run(f"{file}:look", "replay", "--allow-no-checks")

@@ -112,7 +112,7 @@ def test_if_every_point_fails_the_table_is_missing_and_the_errors_are_said(study
 def test_an_interval_needs_two_seeds_and_the_command_says_so(study: Path) -> None:
     done = run(f"{study}:number", "--seeds", "7:")
     assert done.stdout.splitlines()[1].split() == ["value", "1", "0", "7", "-", "-"]
-    assert done.stderr == "x402sim: - is an unknown interval: it needs two seeds\n"
+    assert done.stderr == "x402sim: '-' means no interval: it needs two seeds\n"
     done = run(f"{study}:number", "--seeds", "10:14", "--json")
     found = json.loads(done.stdout)
     assert found["points"] == 4
@@ -122,7 +122,7 @@ def test_an_interval_needs_two_seeds_and_the_command_says_so(study: Path) -> Non
 def test_results_without_numbers_are_told_what_to_return(study: Path) -> None:
     done = run(f"{study}:word", "--seeds", "2")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "return a number, or a dict or frame of some. --out DIR keeps" in done.stderr
+    assert "return a number, or a dict or frame of numbers. --out DIR keeps" in done.stderr
 
 
 @pytest.mark.parametrize(

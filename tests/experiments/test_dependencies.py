@@ -445,7 +445,7 @@ def test_what_cannot_be_compared_is_said(project: Path) -> None:
     out = project / "out"
     (project / "helpers.py").write_text("import threading\nLOCK = threading.Lock()\nFACTOR = 1\n")
     (project / "study.py").write_text(STUDY.replace("helpers.FACTOR", "helpers.LOCK.locked()"))
-    says = f"{out}: a change of what follows would not be noticed when this sweep goes on"
+    says = f"{out}: resuming this sweep does not notice a change of the following values"
     what = "the value LOCK in helpers (a lock: cannot pickle '_thread.lock' object)"
     for _ in range(2):
         done = started(project / "study.py", out)

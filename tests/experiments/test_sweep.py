@@ -425,5 +425,5 @@ def test_results_of_other_parameters_or_another_experiment_are_not_mixed(tmp_pat
         sweep(studies.deadly, {"n": [1]}, [0], workers=0, out=tmp_path)
     broken = tmp_path / "n=1,broken.parquet"
     broken.write_bytes(b"no table")
-    with pytest.raises(ValueError, match=r"broken.parquet: this is no Parquet file"):
+    with pytest.raises(ValueError, match=r"broken.parquet: this is not a Parquet file"):
         sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)

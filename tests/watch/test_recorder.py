@@ -586,7 +586,7 @@ def test_a_fault_never_strikes_beside_real_money():
     assert watch.recorder.fault(paid(2, signed(NOW_S, MAIN), MAIN)) is None
     both = paid(3, signed(NOW_S))  # the shop sells for both
     assert watch.recorder.fault(both) is None
-    assert [each[:14] for each in watch.told] == ["no fault strik"]  # said once
+    assert [each[:14] for each in watch.told] == ["faults are off"]  # said once
     assert watch.recorder.fault(unknown) is None
 
 

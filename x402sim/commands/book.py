@@ -1,4 +1,4 @@
-"""`decisions`, `clauses` and `events`: what the specification, we and a journal say, as books."""
+"""`decisions`, `clauses` and `events`: reference tables of specification and journal."""
 
 import json
 import textwrap
@@ -44,8 +44,8 @@ _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "
 
 
 def _beginnings(ids: Callable[[], Iterable[str]]) -> Any:
-    """Return an argument that is beginnings of ids."""
-    help_ = "Only those whose ids begin with one."
+    """Return an argument that takes beginnings of ids."""
+    help_ = "Show only ids that begin with one of these."
     return typer.Argument(metavar="BEGINNING", help=help_, autocompletion=completing(ids))
 
 
@@ -89,7 +89,7 @@ def _only(kind: str, rows: Sequence[Row], wanted: list[str] | None) -> list[Row]
 
 
 def _clause(clause: Clause) -> dict[str, Any]:
-    """Return a clause as data: what keeps it is a place in the code."""
+    """Return a clause for JSON; `kept_by` is a place in the code."""
     ground = clause.ground
     sentences = [{"section": each.section, "text": each.text} for each in ground.sentences]
     return {
@@ -121,7 +121,7 @@ def _print_book(titles: Row, rows: Sequence[Row], *, markdown: bool, as_json: bo
 
 
 def reference(only: list[str] | None, *, markdown: bool, as_json: bool) -> str:
-    """Return the reference of the events whose names begin so; raises `typer.Exit` if none does."""
+    """Return the reference of the events whose names begin so; raises `Misuse` if none does."""
     known = {declared.name_of(kind): kind for kinds in GROUPS.values() for kind in kinds}
     wanted = [known[name] for name in beginning("event", [*known], only)]
     found = {group: [kind for kind in kinds if kind in wanted] for group, kinds in GROUPS.items()}
@@ -165,14 +165,14 @@ def as_text(groups: Groups) -> str:
 
 
 def fields_of(kind: type[declared.Event]) -> Iterator[tuple[str, str]]:
-    """Yield the fields of an event in their order, each with what it is in JSON."""
+    """Yield the fields of an event in order, each with its JSON type."""
     hints = get_type_hints(kind)
     for name in kind.__struct_fields__:
         yield name, _json(hints[name])
 
 
 def _json(annotation: Any) -> str:
-    """Return what an annotation is in JSON: "integer or null", "used or canceled"."""
+    """Return the JSON type of an annotation: "integer or null", "used or canceled"."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is type(None):
         return "null"
@@ -181,7 +181,7 @@ def _json(annotation: Any) -> str:
     if origin is Literal:
         return " or ".join(f'"{each}"' for each in arguments)
     if origin is UnionType:
-        is_number = float in arguments  # which an integer is, too
+        is_number = float in arguments  # JSON's number includes integers
         members = [each for each in arguments if not (is_number and each is int)]
         return " or ".join(_json(each) for each in members)
     if origin is dict:

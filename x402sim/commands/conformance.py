@@ -1,4 +1,4 @@
-"""`conformance`: judge a service by its URL, or another subject by its name and what it is."""
+"""`conformance`: judges a service by its URL, or another subject after its name."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ def _report(form: str) -> Any:
 
 
 def takes(flags: Sequence[Flag]) -> Callable[[Given], Given]:
-    """Give a command these flags, which its `**given` receives by their names."""
+    """Add flags to a command, which gets their values in `**given`."""
     options = [_parameter(flag) for flag in flags]
 
     def give(command: Given) -> Given:
@@ -92,7 +92,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
 
 
 def judging(subject: Subject[Any]) -> Callable[..., None]:
-    """Return the command that judges a kind of subject."""
+    """Return the command that judges one kind of subject."""
 
     @takes([*flags_of(subject.options), STRICT])
     def conformance(
@@ -152,10 +152,10 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
 
 
 class Command(TyperCommand):
-    """The command of the usual subject, or, after its name, of another one."""
+    """The command of the default subject; if its first word names another subject, of that one."""
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
-        """Return the context of the subject's command."""
+        """Return the context of the command of the named subject."""
         name = args[0] if args else ""
         if name == DEFAULT:
             args = args[1:]

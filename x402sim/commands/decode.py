@@ -1,4 +1,4 @@
-"""`decode`: any message of a payment, field by field, and what is wrong in it."""
+"""`decode`: shows any message of a payment field by field, and what is wrong in it."""
 
 import json
 import sys
@@ -22,13 +22,13 @@ from x402sim.protocol.values import data_of
 from x402sim.protocol.ways import Dialect
 
 MOST = 1 << 20
-"""The most characters that are read."""
+"""Most characters that are read."""
 
 
 def _instead(text: str) -> str:
-    """Return what to do with the name of a file, or a URL; nothing for any other text."""
+    """Return what to do with a file's name or a URL; empty for any other text."""
     if text.startswith(("http://", "https://")):
-        return "it is a URL; `doctor URL` asks it, and examines its 402"
+        return "it is a URL; `doctor URL` requests it, and examines its 402"
     is_file = text != "-" and len(text) < 256 and Path(text).is_file()
     return f"it is the name of a file; read it with `decode - < {text}`" if is_file else ""
 
@@ -76,16 +76,16 @@ def decode(
             common.print_facts(each.facts)
         common.print_findings(findings)
         if not any(each.stops for each in findings):
-            part = "what was looked at" if any(each.skipped for each in findings) else "it"
+            part = "what was examined" if any(each.skipped for each in findings) else "it"
             typer.echo(f"Nothing is wrong in {part}.")
     if any(each.stops for each in findings):
         raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iterator[Finding]:
-    """Yield where a 402 of version 2 in a body differs from the same in its header.
+    """Yield the differences between a version 2 offer in a body and the one in the header.
 
-    Of a whole answer, it must be in the header.
+    A whole answer must have the offer in its header.
     """
     if found.kind is not MessageType.REQUIRED or found.dialect is not Dialect.V2:
         return

@@ -1,7 +1,7 @@
 """`demo`: one paid request through every component, step by step.
 
-Real HTTP to a real local server, paid as `pay` pays; every number that a step shows is read back
-from the component that has it.
+It sends real HTTP to a local server and pays as `pay` does; each step reads its numbers from the
+component that has them.
 """
 
 import json
@@ -66,19 +66,19 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
             http.post("/_sim/indexer/run")
             record = http.get(f"{routes.PAYMENTS}{served.request.headers['X-Payment-Id']}").json()
             facts = {name: record[name] for name in ("status", "block_number")}
-            title = "The indexer asks the explorer, and completes the stored record"
+            title = "The indexer queried the explorer, and completed the stored record"
             yield Step(title, record["block_number"] == server.transfers()[-1].block_number, facts)
 
 
 def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]:
-    """Yield what the components did since an event of the journal, and what that has moved."""
+    """Yield what the components did since the event `mark`, and what money that moved."""
     happened = [entry.event for entry in server.journal.since(mark)]
     price_base = sum(each.amount_base for each in happened if isinstance(each, PaymentSettled))
     behind = [
         f"{each.actor} {each.path} {each.status}" if isinstance(each, AnswerSent) else name_of(each)
         for each in happened
     ]
-    title = "The service has asked the facilitator, which has verified and settled it"
+    title = "The service sent it to the facilitator, which verified and settled it"
     yield Step(title, price_base > 0, {"behind": behind})
     after, network = _balances(server), server.network
     balances = [
@@ -90,7 +90,7 @@ def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]
         if isinstance(each, TransactionMined):
             mined |= {"block": each.block, "gas": meant(each.gas, f"paid by {each.sender}", " ")}
     has_moved = after == [before[0] - price_base, before[1] + price_base]
-    title = "The token has moved the money, and the facilitator has paid the gas"
+    title = "The token moved the money, and the facilitator paid the gas"
     yield Step(title, has_moved and "gas" in mined, mined)
 
 

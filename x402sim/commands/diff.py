@@ -1,4 +1,4 @@
-"""`diff`: the first difference between two journals."""
+"""`diff`: shows the first difference between two journals."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from x402sim.report.diff import describe
 A = Annotated[
     Path, typer.Argument(metavar="A", help="First journal, or the folder of a saved run.")
 ]
-B = Annotated[Path, typer.Argument(metavar="B", help="Second one.")]
+B = Annotated[Path, typer.Argument(metavar="B", help="Second journal, or folder.")]
 
 
 def diff(a: A, b: B) -> None:
@@ -22,7 +22,7 @@ def diff(a: A, b: B) -> None:
         if one.sha256() == other.sha256():
             typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")
         else:
-            typer.echo("equal, but for times, ids and hashes: two recordings of `watch`")
+            typer.echo("equal except for times, ids and hashes: two recordings of `watch`")
         return
     for line in (f"a {a}", f"b {b}", *lines):
         typer.echo(filled(line.lstrip(), len(line) - len(line.lstrip())))

@@ -1,4 +1,4 @@
-"""`doctor`: looks at the 402 of any URL, and says who could pay it and what would stop them."""
+"""`doctor`: examines the 402 of any URL, and says who could pay it and what would stop them."""
 
 import json
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ COLUMNS = (
     ("payTo", 11),
     ("window", 6),
 )
-"""The columns of an offer, and their widths."""
+"""The columns of an offer, with their widths."""
 
 
 def doctor(
@@ -47,7 +47,7 @@ def doctor(
         try:
             response = answer_to(http, request)
             ways = ways_in({}, response.content) if response.status_code == 402 else []
-            pay_status = None  # nothing is paid there
+            pay_status = None  # the 402 offers no payment in two steps
             if any(way.dialect is Dialect.TWO_STEPS for way in ways):
                 pay_status = answer_to(http, post(request, PAY_PATH, {})).status_code
         except httpx.HTTPError as error:
@@ -103,7 +103,7 @@ def _row(number: str, cells: list[str]) -> None:
 
 
 def _cells(way: Way, known: Mapping[str, Network]) -> list[str]:
-    """Return an offer's fields, those in units that are known in words."""
+    """Return the cells of an offer; amounts of known networks in tokens."""
     fields, amount = way.fields, amount_of(way, known)
     return [
         way.dialect.value.replace("version ", "v"),

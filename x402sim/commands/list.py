@@ -1,4 +1,4 @@
-"""`list`: the scenarios, or one of them in full."""
+"""`list`: lists the scenarios, or shows some in full."""
 
 import inspect
 import json

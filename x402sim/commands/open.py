@@ -1,4 +1,4 @@
-"""`open`: a saved run on the page that `serve` has."""
+"""`open`: shows a saved run on the page that `serve` has."""
 
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +42,7 @@ def open_run(run: Saved = ".", port: Port = 0, every: Every = False) -> None:
             shown = journal_page(lambda: of_journal(journal, str(file)), feed)
         else:
             shown = one_page(of_run(journal, str(file), LAST))
-    except ValueError as error:  # a line of a large file, which is read only now
+    except ValueError as error:  # a bad line: of a large file, lines are decoded only here
         raise Misuse(f"{file}: {error}") from error
     app = own_programs_only(shown, (), is_local=listen.is_local)
 

@@ -1,4 +1,4 @@
-"""`pay`: one request to any URL, paid as its 402 asks, each exchange printed as it ends."""
+"""`pay`: sends one request to any URL, pays as its 402 demands, and prints each exchange."""
 
 import json
 import os
@@ -61,7 +61,7 @@ Most = Annotated[
     str,
     typer.Option(
         "--max",
-        help="Pay at most so many tokens.",
+        help="Most tokens to pay.",
         metavar="AMOUNT",
         envvar="X402SIM_MAX_AMOUNT",
     ),
@@ -106,7 +106,7 @@ Wrong = Annotated[
 
 @dataclass(slots=True)
 class _Printer:
-    """The steps so far, printed to stderr at once, unless all is printed as JSON at the end."""
+    """Collects steps, and prints each to stderr at once; with --json, nothing until the end."""
 
     as_json: bool
     steps: list[common.Step] = field(default_factory=list)
@@ -172,7 +172,7 @@ def pay(
 
 
 def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
-    """Return the answer to a request; exits if nothing was signed, or if it was in vain."""
+    """Return the answer to a paid request; exits if nothing was signed, or it was not served."""
     try:
         answer = purchase.buy()
     except (PaymentFailed, httpx.HTTPError) as failed:
@@ -186,7 +186,7 @@ def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
             raise common.Misuse(problem) from failed
         raise common.Misuse(buying.no_answer(purchase.request.url, failed)) from failed
     if purchase.sent is None:
-        if purchase.kept is not None and answer.is_success:  # what is free is bought, too
+        if purchase.kept is not None and answer.is_success:  # free, or already paid for
             _end(printer, "", answer, ok=True)
             raise typer.Exit
         _end(printer, "", answer)
@@ -202,7 +202,7 @@ def _end(
     *,
     ok: bool = False,
 ) -> None:
-    """Print the body (on a terminal, escaped), and what is known of the payment; or all as JSON."""
+    """Print the body (escaped on a terminal), and what is known of the payment; or JSON."""
     if printer.as_json:
         payment = None if outcome is None else outcome.data()
         _print_json(printer, ok=ok, problem=problem, answer=answer, payment=payment)
@@ -223,7 +223,7 @@ def _end(
 
 
 def _without_task(method: str | None, data: str | None) -> tuple[None, None]:
-    """Leave out what a task in the environment says of a tool once more; raises `ValueError`."""
+    """Drop the method and body that a task's environment sets for a tool; raises `ValueError`."""
     told = os.environ.get("X402SIM_METHOD"), os.environ.get("X402SIM_BODY")
     if any(given not in (None, known) for given, known in zip((method, data), told, strict=True)):
         raise ValueError("--tool: it has --arguments; omit --method and --data")
@@ -231,7 +231,7 @@ def _without_task(method: str | None, data: str | None) -> tuple[None, None]:
 
 
 def _only(known: Mapping[str, Network], name: str) -> dict[str, Network]:
-    """Return the one network of a name, or of a CAIP-2 name; raises `ValueError`."""
+    """Return the network with this name or CAIP-2 name, as a mapping; raises `ValueError`."""
     found = {each: network for each, network in known.items() if name in (each, network.caip2)}
     if not found:
         raise ValueError(f"--network {unknown('network', name, known)}")
@@ -239,7 +239,7 @@ def _only(known: Mapping[str, Network], name: str) -> dict[str, Network]:
 
 
 def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:
-    """Return who pays; raises `ValueError`."""
+    """Return the wallet that pays; raises `ValueError`."""
     if key is None and account >= len(local.keys):
         raise ValueError(
             f"--account {account}: there are {len(local.keys)}, from 0 to {len(local.keys) - 1}; "
@@ -257,7 +257,7 @@ def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:
 
 
 def instead(answer: httpx.Response) -> str:
-    """Return what to do about an answer that is no 402."""
+    """Return what to do about an answer other than 402."""
     status, there = answer.status_code, answer.headers.get("location")
     if there and 300 <= status < 400:
         return f"the server answered {status} and redirects to {there}: give that URL"
@@ -276,9 +276,9 @@ def failure(
     answer: httpx.Response | None,
     last: httpx.Request | None,
 ) -> str:
-    """Return why a signed payment failed, and what to do: a new call would sign another one.
+    """Return why a signed payment failed, and what to do: a new call would sign another payment.
 
-    `answer` is that to the payment, if one came, and `last` the last request.
+    `answer` is the answer to the payment, if one came, and `last` the last request.
     """
     why = failed.why if isinstance(failed, PaymentFailed) else str(failed)
     if answer is not None and answer.is_success:
@@ -306,7 +306,7 @@ def failure(
 
 
 def in_vain(outcome: buying.Outcome, answer: httpx.Response) -> str:
-    """Return what to do about an error that answers a request with a payment."""
+    """Return what to do if a signed request was answered with an error."""
     proof, status = proof_in(answer.request), answer.status_code
     if outcome.is_confirmed:
         again = f"; correct the request, and send it with {proof}: that is paid for"
@@ -316,7 +316,7 @@ def in_vain(outcome: buying.Outcome, answer: httpx.Response) -> str:
 
 
 def proof_in(request: httpx.Request) -> str:
-    """Return the option that sends the proof of a request again; "" without one, as for tools."""
+    """Return the option -H that repeats a request's proof of payment; "" without one."""
     headers = request.headers
     if mcp.TOOL in headers:
         return ""
@@ -327,7 +327,7 @@ def proof_in(request: httpx.Request) -> str:
 
 
 def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) -> None:
-    """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
+    """Pay with a mistake, and explain the answer; exits with 1 unless the server refuses it."""
     used = None
     if mistake.name == "replay":
         _bought(purchase, printer)
@@ -349,7 +349,7 @@ def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) ->
     if printer.as_json:
         _print_json(printer, ok=ok, wrong={"name": mistake.name, **data_of(facts)}, answer=answer)
     else:
-        did = "took it" if answer.is_success else "failed on it"
+        did = "accepted it" if answer.is_success else "failed on it"
         typer.echo("Refused, as it should be." if ok else f"Not refused: the server {did}.")
         common.print_facts(facts)
     if not ok:

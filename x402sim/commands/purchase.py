@@ -173,7 +173,7 @@ def no_answer(url: httpx.URL, error: Exception) -> str:
 
 
 class KeptPurchase(msgspec.Struct, kw_only=True):
-    """What is not finished of one purchase; `network` is a name."""
+    """The unfinished payments of one purchase; `network` is a name."""
 
     url: str
     network: str
@@ -182,12 +182,12 @@ class KeptPurchase(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The purchases in a folder, which is made if it is not there."""
+    """The unfinished purchases in a folder, which is made when needed."""
 
     folder: Path
 
     def read(self, request: httpx.Request) -> KeptPurchase | None:
-        """Return what is not finished of a purchase, if anything; raises `ValueError`."""
+        """Return the unfinished payments of a purchase, or None; raises `ValueError`."""
         file = self._file(request)
         try:
             found = msgspec.json.decode(file.read_bytes(), type=KeptPurchase)
@@ -195,13 +195,13 @@ class Kept:
             return None
         except (OSError, msgspec.DecodeError) as wrong:
             raise ValueError(
-                f"--state-dir: {file} cannot be read: {wrong}. It may hold an authorization that "
-                "can still be used: remove it only if you may pay again"
+                f"--state-dir: {file} cannot be read: {wrong}. It may have an authorization that "
+                "can still be used: remove it only if you may pay twice"
             ) from wrong
         return found if found.unfinished.payments else None
 
     def write(self, request: httpx.Request, network: Network, unfinished: Unfinished) -> None:
-        """Write down what is not finished, or remove what is; raises `OSError`."""
+        """Write a purchase's unfinished payments, or remove its file if none; raises `OSError`."""
         file = self._file(request)
         if not unfinished.payments:
             file.unlink(missing_ok=True)
@@ -209,7 +209,7 @@ class Kept:
         found = KeptPurchase(url=str(request.url), network=network.name, unfinished=unfinished)
         self.folder.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(".new")
-        # for its owner alone: a payment id is proof of payment for anyone who has it
+        # readable by its owner only: whoever has a payment id can use it as proof of payment
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
             out.write(msgspec.json.format(msgspec.json.encode(found)))
             out.flush()
@@ -226,22 +226,22 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known of the last payment."""
+    """What is known of the last payment, and no more."""
 
     sent: mistakes.Draft
-    """What was signed."""
+    """The signed payment."""
     transaction: str = ""
-    """The transaction of a receipt that says that it was paid; "" if there was none."""
+    """The transaction of a receipt that confirms the payment; "" if there is none."""
     pending: str = ""
-    """The transaction of a receipt that says that it may still be paid."""
+    """The transaction of a receipt that says "pending"."""
     receipt: str = ""
-    """What is to say of any other receipt."""
+    """What any other receipt says."""
     is_used: bool | None = None
-    """What the chain says of the authorization; None if it is not known."""
+    """Whether the chain has used the authorization; None if unknown."""
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether a receipt or the chain says that it was paid."""
+        """Whether a receipt or the chain confirms the payment."""
         return bool(self.transaction) or self.is_used is True
 
     def described(self) -> str:
@@ -259,13 +259,14 @@ class Outcome:
         return f"signed, not seen to be paid: {receipt}; it can be used until {until}"
 
     def question(self) -> str:
-        """Return whom to ask whether the payment was made."""
+        """Return where to find out whether the payment was made."""
         sent = self.sent
         asks = "the token"
         if sent.payment_id:
             asks = f"GET /api/payments/{sent.payment_id}, or the token"
         state = f"authorizationState({checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)})"
-        return f"whoever pays again before may pay twice. Whether it was used, ask {asks}: {state}"
+        again = "paying again before then may pay twice. To see whether it was used"
+        return f"{again}, ask {asks}: {state}"
 
     def data(self) -> dict[str, Any]:
         """Return it for JSON: amounts in base units and decimals, times in Unix seconds."""
@@ -288,7 +289,7 @@ class Outcome:
 
 
 def outcome_of(sent: mistakes.Draft, receipts: list[dict[str, Any]]) -> Outcome:
-    """Return what is known of a payment by the receipts that were answered to it."""
+    """Return what the receipts in the answers to a payment say of it."""
     paid = next((each for each in receipts if is_paid(each)), {})
     pending = next((each for each in receipts if is_pending(each)), {})
     transaction = paid.get("transaction", paid.get("txHash", ""))
@@ -309,7 +310,7 @@ def receipts_in(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 def refusal_in(response: httpx.Response) -> Fact:
-    """Return what an answer says of a refusal: its status, error, reason and `final`."""
+    """Return an answer's refusal in words: status, error, reason and `final`."""
     body, words = body_of(response), []
     if body.get("isError") is True and isinstance(told := mcp.text_in(body), dict):  # of a tool
         body = told
@@ -326,7 +327,7 @@ def refusal_in(response: httpx.Response) -> Fact:
 
 
 def body_of(response: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object of an answer; an empty one for any other, and for one not read."""
+    """Return the JSON object in an answer; an empty one if there is none, or it was not read."""
     return object_in(response.content if response.is_stream_consumed else b"") or {}
 
 
@@ -335,12 +336,12 @@ def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
 
 
 ASK_S = 5.0
-"""How long a local server may take to tell its time and its accounts."""
+"""Seconds in which a local server must answer with its time and accounts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What a local server of x402sim tells: the networks that are known, its accounts and clock."""
+    """What a local server of x402sim reports: its networks, accounts and clock."""
 
     known: Mapping[str, Network]
     keys: list[str]
@@ -350,14 +351,14 @@ class Local:
 
 
 def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
-    """Ask a server on this machine for its world; without one, the accounts of anvil and now."""
+    """Query a server on this machine; without one, return the accounts of anvil and real time."""
 
     def fetched(what: str) -> bytes:
         path = f"{origin_of(url)}/_sim/{what}"
         return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
 
     if url.host in LOOPBACK:
-        with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
+        with suppress(httpx.HTTPError, ValueError):  # it is not an x402sim server
             who: WorldInfo = decode(fetched("who"), WorldInfo)
             accounts: list[Account] = decode(fetched("accounts"), list[Account])
             clock, own = SkewedClock(Clock()), network_of(who)
@@ -382,29 +383,29 @@ class Purchase:
     tell: Callable[[Step], None]
     max_amount: str
     steps: int | None = None
-    """In one step or in two; None as the 402 offers."""
+    """1 or 2; None: as the 402 offers."""
     session: bool = False
     kept: Kept | None = None
-    """Where unfinished payments are written down; None for nowhere."""
+    """Where unfinished payments are kept; None: nowhere."""
     mistake: mistakes.Mistake | None = None
-    """What is done wrong in the payment, of which the answer is the last one then."""
+    """The mistake in the payment; `buy` then returns the answer to the wrong payment."""
     used: Authorization | None = None
     """The authorization that a replay sends again."""
 
     network: Network = field(default=TESTNET, init=False)
     picked: Picked | None = field(default=None, init=False)
-    """The offer that is paid, and why not those before it."""
+    """The offer that is paid, and why earlier offers were rejected."""
     right: mistakes.Draft | None = field(default=None, init=False)
     """The payment, before the mistake was made in it."""
     sent: mistakes.Draft | None = field(default=None, init=False)
     answer: httpx.Response | None = field(default=None, init=False)
-    """What was answered to it; None if nothing was."""
+    """The answer to the payment; None if none came."""
     receipts: list[dict[str, Any]] = field(default_factory=list, init=False)
-    """What was answered to it, of any dialect."""
+    """The receipts in answers to the payment, of any dialect."""
     last: httpx.Request | None = field(default=None, init=False)
     """The newest request."""
     resumed: Unfinished = field(default_factory=Unfinished, init=False)
-    """What an earlier start has signed for it and not finished."""
+    """What an earlier start signed for this purchase and did not finish."""
     _payer: PaymentAuth | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -442,7 +443,7 @@ class Purchase:
         return mistakes.request_of(self.sent, request)
 
     def _resume(self, kept: Kept) -> None:
-        """Take up what an earlier start has signed and not finished; raises `PaymentFailed`."""
+        """Resume what an earlier start signed and did not finish; raises `PaymentFailed`."""
         try:
             found = kept.read(self.request)
             if found is None:
@@ -537,7 +538,7 @@ class Purchase:
         return to_decimal(to_base(self.max_amount, decimals), decimals)
 
     def _single(self, version: Version | None) -> PaymentAuth:
-        """Return the payer of one purchase, with what is not finished of it."""
+        """Return the payer of one purchase, which resumes its unfinished payments."""
         self._payer = PaymentAuth(
             self.wallet,
             max_amount=self._spend(),
@@ -563,7 +564,7 @@ class Purchase:
         return f"the 402 asks for {price}; --max allows {self.max_amount}. Raise --max to pay it."
 
     def _unpayable(self, ways: list[Way], picked: Picked) -> PaymentFailed:
-        """Return why no offer of a 402 is paid."""
+        """Return the error that says why no offer of a 402 can be paid."""
         if all(way.is_paywall for way in ways):
             return PaymentFailed(
                 "the 402 offers two steps as the public Cronos paywall does, with the payment id "
@@ -586,7 +587,7 @@ class Purchase:
         return mistakes.draft_of(request, self.wallet, self.network, self.local.clock.now_s())
 
     def _sends(self, request: httpx.Request) -> None:
-        """Tell what was signed, before it is sent."""
+        """Report a signed payment before it is sent."""
         self.last = request
         if self.mistake is None:
             self._keep()
@@ -608,7 +609,7 @@ class Purchase:
         }
         title = "Signed an EIP-3009 authorization, off-chain"
         if any(auth == each.auth for each in self.resumed.payments):
-            title = "Took up the authorization of an earlier start"
+            title = "Resumed the authorization of an earlier start"
         self.tell(Step(title, True, facts))
 
     def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
@@ -619,7 +620,7 @@ class Purchase:
             name = f"tool {tool} at {request.url.path}"
         if (dialect := mistakes.paid_in(request)) is not None:
             self.answer = response
-            if self.mistake is not None:  # the explanation has the rest
+            if self.mistake is not None:  # the explanation at the end has the rest
                 facts["answer"] = status
             found = receipts_in(response)
             self.receipts += found
@@ -647,7 +648,7 @@ class Purchase:
             self.tell(Step(title, response.is_success, facts))
 
     def _offer(self, response: httpx.Response) -> dict[str, Any]:
-        """Return what a 402 asks for: the way to pay that is taken, or else one that is known."""
+        """Return the facts of the offer that is paid; else of one on a known network."""
         ways, known = ways_in(response.headers, response.content), self.local.known
         if not ways:
             return {}

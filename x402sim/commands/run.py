@@ -1,7 +1,7 @@
-"""`run`: play scenarios, one after the other, and print what held.
+"""`run`: plays scenarios one after the other, and prints which checks held.
 
-Each scenario has a world of its own with the same seed. A row is printed for each as soon as it is
-over, then each failure in full, in 80 columns; or all of it as JSON.
+Each scenario has its own world with the same seed. Its row is printed as soon as it has ended; each
+failure follows in full, in 80 columns. With --json, everything is one JSON object.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from x402sim.world.world import World, parse_where
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A scenario, and what the user typed: its name, or its file."""
+    """A scenario, and what the user typed for it: a name, or a file."""
 
     typed: str
     scenario: Scenario
@@ -55,7 +55,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A scenario that was played: its run, and the command that repeats it."""
+    """A played scenario: its run, and the command that repeats it."""
 
     run: Run
     again: str
@@ -68,13 +68,13 @@ class Played:
 
     @property
     def virtual_s(self) -> float:
-        """How much time passed in the world."""
+        """Seconds that passed in the world."""
         events = list(self.run.journal)
         return (events[-1].at_ms - events[0].at_ms) / 1000
 
 
 def choose(names: Sequence[str]) -> list[Chosen]:
-    """Return the scenarios of these names, files or functions; without any, all that are shipped.
+    """Return the scenarios of these names, files or functions; by default, all shipped ones.
 
     Raises `Misuse` for an unknown name, and for a file that cannot be loaded.
     """
@@ -91,7 +91,7 @@ def choose(names: Sequence[str]) -> list[Chosen]:
 
 
 def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
-    """Return the part and the latency of an option; raises `ValueError` if it cannot be read."""
+    """Parse PART=SECONDS or PART=MEDIAN,SIGMA; raises `ValueError`."""
     part, _, given = text.partition("=")
     try:
         numbers = tuple(map(float, given.split(",")))
@@ -122,10 +122,9 @@ def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Playe
 
 
 def combined_sha256(all_played: Sequence[Played]) -> str:
-    """Return one hash for all journals: of their hashes in hex, in order, one a line.
+    """Return one hash of all journals: the SHA-256 of their hashes in hex, in order, one per line.
 
-    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same. It is not the hash of a
-    journal, and is never called so.
+    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same. It is no journal's hash.
     """
     lines = "".join(f"{played.run.sha256}\n" for played in all_played)
     return hashlib.sha256(lines.encode()).hexdigest()
@@ -155,7 +154,7 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
 
 
 MAX_CHECKS = 5
-"""How many failed checks of one scenario are printed in full."""
+"""Failed checks of one scenario that are printed in full."""
 MAX_NAME = 24
 _SENTENCES = {clause.id: clause.text for clause in CLAUSES}
 
@@ -186,12 +185,12 @@ def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
     shown = name if len(name) <= size else name[: size - 1] + "…"
     widths = (7, 6, 13, 10)
     cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
-    cells[0] = cells[0][max(0, len(outcome) - 7) :]  # "no checks" is longer, and has no number
+    cells[0] = cells[0][max(0, len(outcome) - 7) :]  # "no checks" is wider, without a number
     return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
 
 
 def conclusion(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
-    """Yield what follows the table: the reasons to skip some, the failures, and the last lines."""
+    """Yield the lines after the table: why scenarios were skipped, failures, totals and hash."""
     reasons: dict[str, list[str]] = {}
     for played in all_played:
         if played.run.outcome == "skipped":
@@ -204,7 +203,7 @@ def conclusion(seed: int, all_played: Sequence[Played], real_s: float) -> Iterat
             yield "\n" + "\n".join(_failure(played))
     if unchecked := [played.run.name for played in all_played if is_unchecked(played)]:
         yield "\n" + common.filled(
-            "no checks, so nothing was shown to hold (--allow-no-checks if meant):"
+            "no checks, which proves nothing (--allow-no-checks, if you mean it):"
         )
         yield common.filled(", ".join(unchecked), 2)
     outcomes = ["no checks" if is_unchecked(it) else it.run.outcome for it in all_played]
@@ -222,15 +221,15 @@ def conclusion(seed: int, all_played: Sequence[Played], real_s: float) -> Iterat
 
 
 def is_unchecked(played: Played) -> bool:
-    """Tell whether a scenario passed without a single check, which shows nothing.
+    """Tell whether a scenario passed without a single check, which proves nothing.
 
-    The invariants of a run do not count: a world without payments keeps them, too.
+    Invariants do not count: a world without payments keeps them, too.
     """
     return played.run.outcome == "passed" and not checks_of(played.run.journal)
 
 
 def _failure(played: Played) -> Iterator[str]:
-    """Yield a scenario that failed: its failed checks, or its error."""
+    """Yield the lines of a failed scenario: its failed checks, or its error."""
     run = played.run
     yield common.filled(f"FAILED {run.name}: {run.title}")
     yield common.filled(why_failed(run), 2)
@@ -259,7 +258,7 @@ def _check(check: Check) -> Iterator[str]:
 
 
 def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
-    """Yield what happened between the request that a check is about and its answer."""
+    """Yield what happened between a check's request and its answer."""
     if is_repeated:
         yield f"    about exchange {number}, too"
     elif trace:
@@ -376,7 +375,7 @@ def run(
             with nullcontext() if as_json else telling("report", lambda: f"writing {out}"):
                 stories = {each.scenario.name: each.scenario.description for each in scenarios}
                 save.save_runs([played.run for played in all_played], out, stories=stories)
-            typer.echo(f"report {out / 'report.html'}", err=as_json)  # stdout is for a program
+            typer.echo(f"report {out / 'report.html'}", err=as_json)  # stdout has the JSON
     if ahead_s := max(played.run.ahead_s for played in all_played):
         typer.echo(f"x402sim: {left_ahead(place, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
@@ -389,7 +388,7 @@ def run(
 def _play(
     chosen: list[Chosen], world: World, options: str, as_json: bool, keep_going: bool
 ) -> list[Played]:
-    """Play one after the other, and print each result as soon as it is known."""
+    """Play the scenarios one after the other, and print each row when its run has ended."""
     console = new_console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
     names = [each.scenario.name for each in chosen]
     all_played: list[Played] = []
@@ -405,7 +404,7 @@ def _play(
 
 
 def _prepare(out: Path) -> None:
-    """Make the folder of the reports, before anything is played; raises `Misuse`."""
+    """Make the folder of the reports before the first run; raises `Misuse`."""
     if out.exists() and not out.is_dir():
         raise common.Misuse(f"--out {out}: a folder is wanted, and this is a file")
     with common.as_misuse(ModuleNotFoundError, begin="--out: "):

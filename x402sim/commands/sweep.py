@@ -1,4 +1,4 @@
-"""`sweep`: play an experiment over a grid of parameters and many seeds, in parallel."""
+"""`sweep`: plays an experiment over a grid of parameters and many seeds, in parallel."""
 
 import inspect
 import json
@@ -86,7 +86,7 @@ def sweep(
     dask: _Dask = None,
     out: _Out = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Delete the results in DIR, and begin anew.")
+        bool, typer.Option("--fresh", help="Delete the results in DIR first.")
     ] = False,
     independent: Annotated[
         bool, typer.Option("--independent", help="Draw other seeds for each cell.")
@@ -176,7 +176,7 @@ def _value(text: str) -> Any:
 
 
 def _seeds(text: str) -> range:
-    """Return the seeds of "200", "100:200" or "17:" (the one seed 17); raises `Misuse`."""
+    """Parse "200", "100:200" or "17:" (only seed 17); raises `Misuse`."""
     first, colon, end = text.partition(":")
     try:
         start = int(first)
@@ -189,7 +189,7 @@ def _seeds(text: str) -> range:
 
 
 def _until(text: str | None) -> Until | None:
-    """Return what "5%", "0.01" or "waited_s=5%" asks for; raises `Misuse`."""
+    """Parse "5%", "0.01" or "waited_s=5%"; raises `Misuse`."""
     if text is None:
         return None
     result, _, width = text.rpartition("=")
@@ -204,7 +204,7 @@ def _until(text: str | None) -> Until | None:
 
 
 def _executor(dask: str | None) -> AbstractContextManager[Any]:
-    """Connect to a Dask cluster; without an address there is none, and None is returned."""
+    """Return a context: a client of the Dask cluster at an address, or None without an address."""
     if dask is None:
         return nullcontext()
     need_extra(("distributed",), "--dask", "sweep")
@@ -219,7 +219,7 @@ def _executor(dask: str | None) -> AbstractContextManager[Any]:
 
 
 def _program(experiment: str, options: list[str]) -> Running:
-    """Return what a bundle carries of this command, with the file below the folder it is run in."""
+    """Return this command as a bundle's program, with the file below the working directory."""
     name, _, function = experiment.rpartition(":")
     file = Path(name).resolve()
     root = Path.cwd() if file.is_relative_to(Path.cwd()) else file.parent
@@ -229,7 +229,7 @@ def _program(experiment: str, options: list[str]) -> Running:
 
 
 def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
-    """Return where results are kept, if they are; raises `Misuse`."""
+    """Return where results are kept; None without --out. Raises `Misuse`."""
     if out is not None and out.exists() and not out.is_dir():
         raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
     if fresh and out is None:
@@ -242,7 +242,7 @@ def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
 
 
 def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
-    """Write all rows of a folder and their summary; say so if they are more than were played.
+    """Write all rows of a folder, and their summary; say so if the folder has more points.
 
     Raises `Misuse` for tables that cannot be one frame.
     """
@@ -262,12 +262,12 @@ def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
 
 
 def _summary(rows: "DataFrame", keys: Sequence[str], unit: Unit) -> "DataFrame | None":
-    """Return the summary; None if there is no number."""
+    """Return the summary; None if no result is a number."""
     return summarize(rows, by=list(keys), unit=unit) if results_of(rows, keys) else None
 
 
 def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_json: bool) -> None:
-    """Print the summary, or why there is none."""
+    """Print the summary, or the reason why there is none."""
     table = _summary(frame, keys, unit)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")
@@ -276,14 +276,14 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_js
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
         typer.echo(printable_table(table[[*keys, *columns]]))
         if table["low"].isna().any():
-            text = f"- is an unknown interval: it needs two {unit}s"
+            text = f"'-' means no interval: it needs two {unit}s"
             typer.echo(f"x402sim: {text}", err=True)
         if unit == "seed" and (table["rows"] > table["seeds"]).any():
             text = "intervals count seeds, as rows of one seed may depend on each other"
-            typer.echo(f"x402sim: {text}; if they do not: --unit row", err=True)
+            typer.echo(f"x402sim: {text}; if rows are independent, give --unit row", err=True)
     elif frame["error"].isna().any():
-        text = "the results have no numbers; return a number, or a dict or frame of some"
-        text += ". --out DIR keeps the results as they are"
+        text = "the results have no numbers; return a number, or a dict or frame of numbers"
+        text += ". --out DIR keeps other results"
         typer.echo(f"x402sim: no summary: {text}", err=True)
 
 

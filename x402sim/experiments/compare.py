@@ -1,7 +1,7 @@
 """Compares values of a parameter, seed by seed: what common random numbers are made for.
 
-The worlds of one seed meet the same luck whatever the parameter, so most of what differs between
-seeds cancels in the difference of two of their results.
+Worlds with the same seed draw the same random numbers, whatever the parameter. So most of the
+variation between seeds cancels in the difference of two results with the same seed.
 """
 
 import math
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 EACH_OTHER: Any = ...
-"""Compares each value with those before it."""
+"""The default of `against`: compare each value with all values before it."""
 _SEED: Unit = "seed"
 _COLUMNS = ("against", "result", "seeds", "unpaired", "difference", "low", "high", "std")
 _ALL = (*_COLUMNS, "correlation")
@@ -45,13 +45,13 @@ def compare(
 ) -> "DataFrame":
     """Return how results differ between the values of a parameter and one of them, in pairs.
 
-    `of` is the parameter, `against` the value that the others are compared with; without `against`,
-    each value is compared with all that come before it in the frame. Of several parameters, a value
-    is a tuple, so that any two cells can be compared:
-    `compare(table, of=["policy", "lost"], against=("forget", 0.3))`. `by` are further parameters,
-    in whose combinations each comparison is made; `values` are the results, by default every number
-    that is no parameter. Pairs are the points of one seed, so the sweep must have played its cells
-    with the same seeds, as it does by default. A row a value and result:
+    `of` is the parameter, and `against` the value to compare with; without `against`, each value is
+    compared with all values before it in the frame. With several parameters, a value is a tuple, so
+    that any two cells can be compared: `compare(table, of=["policy", "lost"], against=("forget",
+    0.3))`. `by` are further parameters: comparisons are made within each combination of them.
+    `values` are the results, by default every number that is not a parameter. A pair is two points
+    with one seed, so the sweep must have played its cells with the same seeds, as by default. The
+    frame has a row for each value and result:
 
     | column | meaning |
     | --- | --- |
@@ -63,11 +63,11 @@ def compare(
     | std | the standard deviation of the differences over the seeds |
     | correlation | of the pairs: the closer to 1, the more common random numbers have helped |
 
-    The interval is that of Student's t over the pairs; of a result that is true or false, or 0 and
-    1, Newcombe's for paired shares, which does not vanish where nothing differs. The guide's page
-    on experiments has the formulas. Each interval is of one comparison: among 20 without a
-    difference, expect one that misses 0. So that all of n hold together in 95 % of studies, ask for
-    `confidence=1 - 0.05 / n` (Bonferroni).
+    The interval is Student's t over the pairs. For a result that is true or false, or 0 and 1, it
+    is Newcombe's for paired shares, which has a width even if no pair differs. The guide's page on
+    experiments has the formulas. Each interval is for one comparison: among 20 comparisons without
+    a difference, expect one interval that misses 0. For n intervals that hold together in 95 % of
+    studies, use `confidence=1 - 0.05 / n` (Bonferroni).
 
     Raises `ValueError` for a column or a value that does not exist, and if no seed is in both.
     """
@@ -97,7 +97,7 @@ def compare(
 
 
 def _require_value(frame: "DataFrame", parts: Sequence[str], against: Any) -> None:
-    """Raise `ValueError` unless rows have the value that the others are compared with."""
+    """Raise `ValueError` unless some rows have the value `against`."""
     if against is EACH_OTHER:
         return
     wanted = _values(parts, against)
@@ -109,7 +109,7 @@ def _require_value(frame: "DataFrame", parts: Sequence[str], against: Any) -> No
 
 
 def _values(parts: Sequence[str], against: Any) -> tuple[Any, ...]:
-    """Return the value of each parameter; raises `ValueError` if they are not as many."""
+    """Return `against` as a tuple, a value for each parameter; raises `ValueError`."""
     if len(parts) == 1 and not isinstance(against, tuple):
         return (against,)
     if not isinstance(against, tuple | list) or len(against) != len(parts):
@@ -122,7 +122,7 @@ def _values(parts: Sequence[str], against: Any) -> tuple[Any, ...]:
 def _pairs(
     frame: "DataFrame", keys: Sequence[str], parts: Sequence[str], against: Any
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], "DataFrame", "DataFrame"]]:
-    """Yield the group, the value and that it is compared with, and the rows of both."""
+    """Yield the group, the value, the value it is compared with, and the rows of both."""
     groups = frame.groupby(list(keys), sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
         cells = dict(iter(group.groupby(list(parts), sort=False, dropna=False)))
@@ -138,7 +138,7 @@ def _pairs(
 
 
 def _paired(first: "DataFrame", second: "DataFrame", name: str) -> tuple[Counted, Counted, int]:
-    """Return the units of both that have a partner, in one order, and how many have none."""
+    """Return the paired units of both, in the same order, and the number of unpaired ones."""
     both = [rows[["seed", name]].dropna().astype({name: "float64"}) for rows in (first, second)]
     seeds = [set(rows["seed"]) for rows in both]
     common = seeds[0] & seeds[1]

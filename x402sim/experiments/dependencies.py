@@ -1,15 +1,14 @@
-"""What the results of an experiment depend on, by name, with a digest of each.
+"""What the results of an experiment depend on: names, with a digest of each.
 
-From a function on, that is: its code, defaults and closure; the global names that its code uses,
-and those that the functions among them use; the files of the project that its module and these
-import, also inside functions; and the versions of Python, x402sim and the libraries. What is read
-while an experiment plays, such as a file of data or an environment variable, is not among them.
+For a function these are: its code, defaults and closure; the global names that it uses, and those
+that the functions among them use; the project's files that its module and these functions import,
+also inside functions; and the versions of Python, x402sim and the libraries. Data files and
+environment variables that an experiment reads are not included.
 
-Equal values have the same digest in every process, whatever the hash seed.
-It is made of what a value holds, not of where it is: of a function its code, defaults and closure;
-of a class of the user's its attributes and methods; of any other object what it would be pickled
-as. Of the standard library, of installed packages and of x402sim only names count, as their
-versions are noted beside it. Line numbers and comments do not count.
+Equal values have equal digests in every process, whatever the hash seed. The digest of a function
+covers code, defaults and closure; of the user's class, attributes and methods; of any other object,
+what pickle would store. Of the standard library, installed packages and x402sim, only names count,
+as their versions are recorded, too. Line numbers and comments do not count.
 """
 
 import ast
@@ -46,15 +45,15 @@ _CLASS_MAKING = {
     *("__struct_config__", "__parameters__"),
     *(vars(ABC).keys() - {"__slots__"}),
 }
-"""What a class has of how it was made: what counts of it is in its methods and defaults, too."""
+"""Attributes of a class about how it was made; its methods and defaults have what counts."""
 _MADE_AT_RUN_TIME = 1 << 9
-"""The flag of a class that a `class` statement made, and not C (`Py_TPFLAGS_HEAPTYPE`)."""
+"""The flag of a class made by a `class` statement, not in C (`Py_TPFLAGS_HEAPTYPE`)."""
 _STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
-"""A text that `World.play` takes for a scenario in a file."""
+"""A text that `World.play` reads as a scenario in a file."""
 
 
 def _is_users_function(function: types.FunctionType) -> bool:
-    """Tell whether a function is of a file of the project, a notebook, or text that was run."""
+    """Tell whether a function is the user's: from a project file, a notebook, or `exec`."""
     name, file = map(function.__globals__.get, ("__name__", "__file__"))
     return name is None or not is_library(file, name)
 
@@ -67,26 +66,26 @@ def _is_users_class(kind: type) -> bool:
 
 
 class Reader:
-    """Makes digests, and notes what it met on the way."""
+    """Makes digests, and collects the functions, modules, classes and files on the way."""
 
     def __init__(self) -> None:
         self.functions: list[types.FunctionType] = []
-        """The user's functions, whose global names count, too."""
+        """The user's functions; their global names are dependencies, too."""
         self.modules: list[types.ModuleType] = []
         self.classes: list[type] = []
-        """The user's."""
+        """The user's classes."""
         self.stories: list[Path] = []
         """The files of scenarios that a text names."""
         self.unread: list[str] = []
         """Why something has no digest."""
         self._known: dict[int, tuple[Any, bytes]] = {}
-        """The digests by identity; each keeps its object, whose identity is not used anew."""
+        """Digests by `id`. Each entry keeps its object alive, so that its `id` is not reused."""
         self._open: dict[int, int] = {}
-        """How deep the objects are that are being read, for those that hold themselves."""
+        """Depth of each object that is being read, to detect objects that contain themselves."""
         self._lowest = 0
 
     def digest(self, value: Any) -> str:
-        """Return the digest of a value, in hex; what cannot be read counts by its type."""
+        """Return the digest of a value in hex; of what cannot be read, by its type."""
         self._lowest = sys.maxsize
         try:
             return self._of(value).hex()[:32]
@@ -115,7 +114,7 @@ class Reader:
         self._open[id(value)] = depth
         found = self._inside(value)
         del self._open[id(value)]
-        if self._lowest >= depth:  # it means the same wherever it is held
+        if self._lowest >= depth:  # it refers to nothing above it, so its digest can be reused
             self._known[id(value)] = value, found
             self._lowest = before
         else:
@@ -217,7 +216,7 @@ class Reader:
         return _hash("object", self._several("made", (make, args, *listed)) + b"".join(held))
 
     def _state(self, state: Any) -> bytes:
-        """Return the digest of an object's attributes, in whatever order they were set."""
+        """Return the digest of an object's attributes, independent of their order."""
         if isinstance(state, dict) and all(isinstance(name, str) for name in state):
             return self._sorted("state", state)
         return self._of(state)
@@ -234,7 +233,7 @@ def _hash(name: str, content: bytes) -> bytes:
 
 
 def _wrapped(value: Any) -> Sequence[Any] | None:
-    """Return what a wrapper holds that cannot be pickled, or that counts by what it wraps."""
+    """Return the parts of a wrapper that pickle cannot store, or stores by name only."""
     match value:
         case staticmethod() | classmethod():
             return (value.__func__,)
@@ -257,10 +256,10 @@ Namespace = dict[str, Any]
 
 
 class Dependencies:
-    """What a value depends on: `digests` by name, `versions` by name, and what is `unread`.
+    """What a value depends on: `digests` and `versions` by name, and what is `unread`.
 
-    `home` is the namespace of the experiment's own module. That file is not compared as a whole: it
-    has the grid, too, which may grow.
+    `home` is the namespace of the experiment's own module. Its file is not compared as a whole, as
+    it may also have the grid, which may grow.
     """
 
     def __init__(self, root: Any, name: str, home: Namespace) -> None:
@@ -268,7 +267,7 @@ class Dependencies:
         self.versions = own_versions() | versions_of(_NUMERIC)
         self.unread: list[str] = []
         self.files: dict[str, Path] = {}
-        """The files of the user's own, but for the experiment's, by module or by their names."""
+        """The user's own files except the experiment's, by module or by name."""
         self._home, self._home_file = home, _file_in(home)
         self._reader = Reader()
         self._seen: set[str] = set()
@@ -282,7 +281,7 @@ class Dependencies:
     # --- values ----------------------------------------------------------------------
 
     def _add_root(self, root: Any, name: str) -> None:
-        """Note the parts of an experiment one by one, so that a change can be told by its name."""
+        """Add the parts of an experiment one by one, so that an error can name what changed."""
         if isinstance(root, partial):
             self._add(f"the arguments of the partial {name}", (root.args, root.keywords))
             self._add_root(root.func, name)
@@ -311,7 +310,7 @@ class Dependencies:
             self._add(f"the attributes of {name}", function.__dict__)
 
     def _add(self, name: str, value: Any) -> None:
-        """Note a value under a name, and what it refers to for later."""
+        """Add a value under a name, and queue what it refers to."""
         reader = self._reader
         before = len(reader.functions), len(reader.modules), len(reader.classes), len(reader.unread)
         self.digests[name] = reader.digest(value)
@@ -324,7 +323,7 @@ class Dependencies:
             self.files[str(story)] = story
 
     def _follow(self, function: types.FunctionType) -> None:
-        """Note the global names that a function uses."""
+        """Add the global names that a function uses."""
         space = function.__globals__
         self._import([space.get("__name__") or ""])
         used = _Used(function.__code__)
@@ -353,7 +352,7 @@ class Dependencies:
         self._add(f"the {kind} {key}", value)
 
     def _label(self, space: Namespace) -> str:
-        """Return how a namespace is called, however the file in it was started."""
+        """Return the name of a namespace: independent of how its file was started."""
         if space is self._home or _file_in(space) == self._home_file is not None:
             return Path(self._home_file).name if self._home_file else "this session"
         return str(space.get("__name__") or "a namespace without a name")
@@ -377,13 +376,13 @@ class Dependencies:
         self.versions |= versions_of(each for each in dict.fromkeys(libraries) if each != "x402sim")
 
     def _add_file(self, name: str, file: Path) -> None:
-        """Note a file of Python by what it says, without its comments."""
+        """Add a Python file by its syntax tree, without comments."""
         tree = ast.parse(file.read_bytes())
         self.digests[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:32]
 
 
 class _Used:
-    """The names that code uses, also inside: global ones, attributes, and what it imports."""
+    """The names that code uses, nested functions included: globals, attributes, imports."""
 
     def __init__(self, code: types.CodeType) -> None:
         self.names: list[str] = []

@@ -1,14 +1,13 @@
 """Cuts a sweep into tasks, hands them to a pool, and finds the point that kills its worker.
 
-A task has as many points as take about two seconds: small tasks cost too much on the way to a
-worker; large ones leave the others idle at the end, and lose more when a sweep is interrupted.
+A task has the points of about two seconds: sending small tasks to workers costs too much; large
+tasks leave other workers idle at the end, and lose more when a sweep is interrupted.
 
-A task whose worker died, or which could not be returned, is played again point by point, each with
-nothing beside it: so the point that kills its worker is found, and nothing else is lost.
+If a task's worker dies, or its result cannot be returned, the task is played again point by point,
+each alone: this finds the point that kills its worker, and loses no other.
 
-A worker plays the points of a task, and returns their table as bytes.
-Everything that a task needs comes with it, so that it runs in any process on any machine which has
-x402sim: in a pool's, in Dask's, or in this one.
+A worker plays the points of a task and returns their table as bytes. A task carries everything it
+needs, so that it runs in any process with x402sim: in a pool's, in Dask's, or in this one.
 """
 
 import gc
@@ -46,7 +45,7 @@ _HERE = tracebacks.shown(__file__)
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
-    """cloudpickle's, which drops the file names of functions: a failure is text with its line."""
+    """Pickles code with its file names and lines, which cloudpickle drops: traces need them."""
 
     dispatch_table: ClassVar = ChainMap(
         {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
@@ -55,9 +54,9 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no typ
 
 
 def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
-    """Pickle a value; classes and functions of the experiment's own module go with it.
+    """Pickle a value, with the classes and functions of the experiment's own module.
 
-    So a worker needs no copy of that file. What the file imports, it must be able to import.
+    So a worker needs no copy of that file, but it must be able to import what the file imports.
     Raises `ValueError` if the value refers to something that cannot be sent.
     """
     module = inspect.getmodule(function_of(experiment) or experiment)
@@ -81,7 +80,7 @@ def warm(experiment: bytes) -> None:
     logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
     for module in "x402sim.world.live", "x402sim.report.frames":
         importlib.import_module(module)
-    with suppress(Exception):  # the first task raises it again, and the sweep tells it
+    with suppress(Exception):  # the first task raises it again, for the user
         _loaded(experiment)
     gc.collect()
     gc.freeze()
@@ -93,9 +92,9 @@ def _loaded(function: bytes) -> Any:
 
 
 def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, bytes]:
-    """Play points of a cell; return the real seconds that took, and their table as Parquet.
+    """Play points of a cell; return the real seconds it took, and their table as Parquet.
 
-    An exception of the experiment fails its point only.
+    An exception of the experiment fails only its point.
     """
     elapsed = stopwatch()
     function, values = _loaded(experiment), pickle.loads(work.values)  # noqa: S301
@@ -118,7 +117,7 @@ def _played(experiment: Any, values: dict[str, Any], seed: int, watched: Watched
     try:
         returned = experiment(**values, seed=seed)
     except Exception:
-        for run in watched.failed:  # what the experiment raised may follow from it
+        for run in watched.failed:  # probably the cause of the exception
             run.raise_for_failure()
         raise
     for run in watched.failed:
@@ -137,7 +136,7 @@ def _failed(error: Exception, seed: int, file: str) -> Point:
 
 
 def _text(error: BaseException) -> str:
-    """Return an error in one line; of a run that failed, what to do if that is meant."""
+    """Return an error in one line; for a broken invariant, how to switch invariants off."""
     if not isinstance(error, RunFailed):
         return " ".join(tracebacks.summary(error).split())
     run = error.run
@@ -151,7 +150,7 @@ def _text(error: BaseException) -> str:
 
 
 def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
-    """Return the table of points whose worker died, or could not return the results."""
+    """Return the table of points whose worker died or could not return the results."""
     text, trace = tracebacks.summary(error), "\n".join(tracebacks.lines(error))
     points = [Point(seed, None, text, trace) for seed in seeds]
     return table_of(points, work)
@@ -159,35 +158,35 @@ def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
 
 # --- tasks and pools --------------------------------------------------------------------
 
-# joblib is not used: when a worker dies it ends the whole call, and does not say which tasks were
-# lost, so that the point that kills its worker could not be found, nor the others be kept.
+# Why not joblib: when a worker dies, joblib ends the whole call without saying which tasks were
+# lost. So one could neither find the point that kills its worker, nor keep the other results.
 
 
 class Pool:
-    """An executor and its number of workers; one that we `make` is replaced and closed by us."""
+    """An executor and its number of workers. The pool replaces and closes an executor it made."""
 
     def __init__(
         self, workers: int, *, make: Callable[[], Executor] | None = None, given: Any = None
     ) -> None:
         self.workers = workers
         self.ahead = 1 if make is _ThisProcess else 2 * workers
-        """How many tasks are submitted at the same time, so that no worker waits for the next."""
+        """Tasks submitted at the same time: enough that no worker waits for the next one."""
         self._make = make
         self.executor: Executor = make() if make else given
         self.has_processes = isinstance(self.executor, Processes)
-        """Whether processes of our own have to be ended."""
+        """Whether it has processes that we must end."""
 
     def restart(self) -> bool:
-        """Replace workers that died; False if that is for the owner of the executor."""
+        """Replace dead workers; return False if only the executor's owner can."""
         self.close()
         if self._make is not None:
             self.executor = self._make()
         return self._make is not None
 
     def close(self, *, at_once: bool = False) -> None:
-        """End an executor of our own: once its tasks have ended, or at once; none begins."""
+        """End our own executor, after its running tasks or at once; no other task starts."""
         if self._make is not None:
-            if at_once and isinstance(self.executor, Processes):  # what they do is lost anyway
+            if at_once and isinstance(self.executor, Processes):  # their results are lost anyway
                 self.executor.kill()
             else:
                 self.executor.shutdown(wait=True, cancel_futures=True)
@@ -199,7 +198,7 @@ def cpus() -> int:
 
 
 class _ThisProcess(Executor):
-    """This process, one task after the other: for a debugger, and where no other may be started."""
+    """Runs tasks in this process: for a debugger, and where no process may be started."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
         """Run a function now."""
@@ -213,7 +212,7 @@ def _version() -> str:
 
 
 def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
-    """Return where the tasks run; raises `TypeError` and `ValueError` for what cannot be that."""
+    """Return the pool for `executor` and `workers`; raises `TypeError` and `ValueError`."""
     if workers is not None and (workers < 0 or (workers == 0 and executor is not None)):
         least = 0 if executor is None else 1
         raise ValueError(f"workers: a whole number from {least} on is needed, not {workers}")
@@ -237,23 +236,23 @@ def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
 
 
 _MOST_FAILURES = 3
-"""How often the workers may die before any task is done."""
+"""How often workers may die without a finished task in between."""
 LEAST_S, WANTED_S = 1.0, 2.5
-"""Real seconds of a task: at the end of a sweep, and before."""
+"""Real seconds of a task: at least, at the end of a sweep; and before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Points of one cell, which are played together."""
+    """Points of one cell that are played together."""
 
     cell: Work
     seeds: tuple[int, ...]
     is_alone: bool = False
-    """Whether it is played with no other beside it, since it may kill its worker."""
+    """Whether no other task may run meanwhile: it may kill its worker."""
 
 
 class Batches:
-    """The points that are left, cut into tasks as the time of a point becomes known."""
+    """Cuts the remaining points into tasks, by the time that earlier points took."""
 
     def __init__(self, left: Sequence[tuple[Work, Sequence[int]]], workers: int) -> None:
         self._left = deque((cell, deque(seeds)) for cell, seeds in left if seeds)
@@ -265,7 +264,7 @@ class Batches:
         self._last_s: float | None = None
 
     def next(self, *, is_idle: bool) -> Task | None:
-        """Return the next task; None if there is none, or it must wait until all is idle."""
+        """Return the next task; None if there is none, or all workers must be idle first."""
         if self._suspects:
             return self._suspects.popleft() if is_idle else None
         if not self._left:
@@ -287,23 +286,23 @@ class Batches:
         return max(1, int(min(WANTED_S / seconds, max(LEAST_S / seconds, fair))))
 
     def learn(self, task: Task, seconds: float) -> None:
-        """Note how long a task took."""
+        """Record how long a task took."""
         each_s = seconds / len(task.seeds)
         self._seconds[task.cell.key] = self._last_s = each_s
 
     def split(self, task: Task) -> None:
-        """Take back a task that was lost: its points are played one by one, alone."""
+        """Put back a lost task: its points are played one by one, each alone."""
         self._suspects.extend(Task(task.cell, (seed,), is_alone=True) for seed in task.seeds)
 
 
 def drive(
     pool: Pool, experiment: bytes, batches: Batches, finished: Callable[[Task, bytes], None]
 ) -> None:
-    """Play all that is left in a pool; `finished` gets each task with its table as Parquet.
+    """Play all remaining points in a pool; `finished` gets each task with its table as Parquet.
 
-    Returns when every point is done, or has failed. Raises `BrokenExecutor` if workers die again
-    and again at their start, or if those of an executor of the user's own die. If it is
-    interrupted, no further task begins.
+    Returns when every point is done or has failed. Raises `BrokenExecutor` if workers keep dying at
+    their start, or if a worker of the user's own executor dies. An interrupt cancels tasks that
+    have not started.
     """
     running: dict[Future[Any], Task] = {}
     try:
@@ -333,7 +332,7 @@ def _drive(
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             if (task := running.pop(future, None)) is None:
-                continue  # it was taken back
+                continue  # `split` took it back
             error = future.exception()
             if error is None:
                 seconds, parquet = future.result()
@@ -342,7 +341,7 @@ def _drive(
                 finished(task, parquet)
                 continue
             is_broken = isinstance(error, BrokenExecutor)
-            if is_broken:  # what runs is lost, too
+            if is_broken:  # all running tasks are lost
                 failures += 1
                 for each in running.values():
                     batches.split(each)
@@ -356,7 +355,7 @@ def _drive(
 
 
 def _submitted(pool: Pool, experiment: bytes, task: Task) -> "Future[Any]":
-    """Return the future of a task, which has failed already if the workers are dead."""
+    """Submit a task and return its future, a failed one if the workers are dead."""
     try:
         return pool.executor.submit(run, experiment, task.cell, task.seeds)
     except BrokenExecutor as error:

@@ -1,4 +1,4 @@
-"""The folder of a sweep: one Parquet file a task, and what made them."""
+"""The folder of a sweep: one Parquet file per task, and `bundle.json` with what made them."""
 
 import hashlib
 import os
@@ -19,20 +19,20 @@ from x402sim.report.bundle import BUNDLE, Origin, Running, begin, carry, require
 _NAME_LENGTH = 120
 _MOST_TOLD = 5
 _BEFORE_BUNDLES = "sweep.json"
-"""What version 0.1.0 wrote in the place of a bundle."""
+"""The file that version 0.1.0 wrote instead of `bundle.json`."""
 ALL_ROWS, SUMMARY = "results.parquet", "summary.csv"
-"""What the command writes beside the files of the tasks."""
-AGAIN = "give fresh=True (`--fresh`) to begin anew, or another folder"
+"""Files that the command writes beside those of the tasks."""
+AGAIN = "give fresh=True (`--fresh`) to start over, or another folder"
 
 
 class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
-    """The `bundle.json` of a sweep: what the files of its folder are results of.
+    """The `bundle.json` of a sweep: what the results in its folder come from.
 
-    `depends_on` has the digests by name, of the experiment (under "") and of each value of a
-    parameter that is more than its label; `unread` says what has none. `grid` are the labels of
-    each parameter, `seeds` the first and the last of those that follow each other (none if each
-    cell has its own), `points` how many are saved, and `table` the hash of all; it is empty before
-    the sweep has ended. `worlds` are the options of the worlds that were played, by cell.
+    `depends_on` has digests by name, for the experiment (under "") and for each parameter value
+    that is not its own label; `unread` names what has no digest. `grid` has the labels of each
+    parameter. `seeds` has ranges, first and last (none if cells have different seeds). `points` is
+    the number of saved points, and `table` the hash of all, empty until the sweep has ended.
+    `worlds` has the options of the played worlds, by cell.
     """
 
     experiment: str
@@ -48,9 +48,9 @@ class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
 
 
 class Folder:
-    """The folder of one sweep, made if it does not exist; `parameters` are the names of all.
+    """The folder of one sweep, created if missing; `parameters` are the names of its parameters.
 
-    Raises `OSError` if it cannot be made. `tables` raises `ValueError` for results of other
+    Raises `OSError` if it cannot be created. `tables` raises `ValueError` for results with other
     parameters.
     """
 
@@ -65,12 +65,12 @@ class Folder:
         program: Running | None = None,
         missing: Sequence[str] = (),
     ) -> str | None:
-        """Write what the results depend on; return a sentence on what cannot be compared, if any.
+        """Write what the results depend on; return a sentence on what cannot be compared, or None.
 
-        `parts` are the dependencies of the experiment (under ""), and of values of parameters;
-        `program` plays the sweep, by default the one that runs; `missing` are sentences on what is
-        not carried. Raises `ValueError` if the folder has results of something else, and names what
-        changed.
+        `parts` are the dependencies of the experiment (under "") and of parameter values; `program`
+        plays the sweep, by default the program that runs; `missing` has sentences on what is not
+        carried. Raises `ValueError`, and names what changed, if the folder's results depend on
+        something else.
         """
         calls, theirs = begin(self.path), self._manifest()
         versions = {name: v for each in parts.values() for name, v in each.versions.items()}
@@ -91,8 +91,8 @@ class Folder:
         if not ours.unread:
             return None
         return (
-            f"{self.path}: a change of what follows would not be noticed when this sweep goes on, "
-            f"so then {AGAIN}: {'; '.join(ours.unread)}"
+            f"{self.path}: resuming this sweep does not notice a change of the following values; "
+            f"after a change, {AGAIN}: {'; '.join(ours.unread)}"
         )
 
     def _manifest(self) -> OfSweep | None:
@@ -119,7 +119,7 @@ class Folder:
         versions: Mapping[str, str],
         digests: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Raise `ValueError` unless both depend on the same; the text names what changed."""
+        """Raise `ValueError` unless both depend on the same things; the text names what changed."""
         if theirs.experiment != experiment:
             self._refuse([f"the experiment was {theirs.experiment}, is {experiment}"])
         changed = []
@@ -137,7 +137,7 @@ class Folder:
         raise ValueError(f"{self.path} has results of another sweep ({changes}): {AGAIN}")
 
     def note(self, tables: Sequence[Done]) -> None:
-        """Write what all results of the folder are: points, their hash, options of worlds."""
+        """Write the number of points in the folder, their hash, and the options of worlds."""
         manifest = self._manifest()
         if manifest is None:
             return
@@ -150,7 +150,7 @@ class Folder:
         self._write_manifest(manifest)
 
     def clear(self) -> None:
-        """Delete what sweeps have written here, and nothing else."""
+        """Delete the files that sweeps wrote here, and no others."""
         others = (SUMMARY, BUNDLE, _BEFORE_BUNDLES)
         for file in (*self.path.glob("*.parquet"), *(self.path / name for name in others)):
             is_ours = file.suffix != ".parquet" or file.name == ALL_ROWS
@@ -161,7 +161,7 @@ class Folder:
                 file.unlink(missing_ok=True)
 
     def tables(self) -> Iterator[Done]:
-        """Yield the tables of the tasks that are done; raises `ValueError` for a broken file."""
+        """Yield the tables of finished tasks; raises `ValueError` for a broken file."""
         for file in sorted(self.path.glob("*.parquet")):
             try:
                 done = decoded(file.read_bytes())
@@ -184,7 +184,7 @@ class Folder:
 def _grid_of(
     points: Iterable[tuple[str, int]],
 ) -> tuple[dict[str, list[Label]], list[tuple[int, int]]]:
-    """Return the labels of each parameter, and the seeds if they are the same in all cells."""
+    """Return the labels of each parameter, and the ranges of seeds if all cells share them."""
     seeds: dict[str, list[int]] = {}
     for cell, seed in points:
         seeds.setdefault(cell, []).append(seed)
@@ -217,7 +217,7 @@ def file_of(task: Task) -> str:
 
 
 def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
-    """Return what differs, by name."""
+    """Return a sentence for each digest that differs."""
     both = [name for name in ours if name in theirs]
     return [
         *(f"{name} has changed" for name in both if ours[name] != theirs[name]),

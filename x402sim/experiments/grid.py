@@ -1,7 +1,7 @@
 """What a sweep plays: an experiment, and the cells of its grid.
 
-An experiment is a function, a partial, a bound method, or an object that is called. A cell is one
-combination of parameters, with labels for a frame.
+An experiment is a function, a partial, a bound method, or an object with `__call__`. A cell is one
+combination of parameters, with labels for the frame.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from x402sim.text.words import unknown
 
 
 def function_of(experiment: Any) -> FunctionType | None:
-    """Return the function that an experiment calls in the end; None if none in Python."""
+    """Return the Python function that an experiment calls in the end; None if there is none."""
     while True:
         if isinstance(experiment, partial):
             experiment = experiment.func
@@ -37,12 +37,12 @@ def function_of(experiment: Any) -> FunctionType | None:
 
 
 def vars_of(kind: type) -> dict[str, Any]:
-    """Return the attributes of a class, with those it inherits."""
+    """Return the attributes of a class, inherited ones included."""
     return {name: value for each in reversed(kind.__mro__) for name, value in vars(each).items()}
 
 
 def name_of(experiment: Any) -> str:
-    """Return the name of an experiment: of a function, of a class and its method, of a class."""
+    """Return the name of an experiment: a function, "Class.method", or a class."""
     if isinstance(experiment, partial):
         return name_of(experiment.func)
     if isinstance(experiment, MethodType):
@@ -53,9 +53,10 @@ def name_of(experiment: Any) -> str:
 
 
 def line_of(experiment: Callable[..., Any], given: str) -> str:
-    """Return the Python line that calls an experiment; `given` are the arguments in a call.
+    """Return the Python line that calls an experiment with the arguments `given`, as code.
 
-    Of an object's method it cannot name the object: there it is `experiment`, as it was given.
+    No line can make the object of a method: then the line calls `experiment`, the value that the
+    user passed to `sweep`.
     """
     if isinstance(experiment, partial) and isinstance(experiment.func, FunctionType):
         named = [f"{name}={value!r}" for name, value in experiment.keywords.items()]
@@ -70,16 +71,16 @@ def line_of(experiment: Callable[..., Any], given: str) -> str:
 
 
 Label = str | int | float | bool | None
-"""What a frame shows of a parameter's value."""
+"""How a frame shows a parameter's value."""
 Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]] | Sequence[Mapping[str, Any]]
-"""The values of each parameter, all of which are combined; or the cells one by one."""
+"""The values of each parameter, to combine all; or a list of cells."""
 RESERVED = ("seed", "error", "trace", "replay")
-"""The columns of a sweep's own."""
+"""Columns of every sweep."""
 OF_SUMMARIES = (
     *("result", "seeds", "rows", "failed", "mean", "low", "high", "std"),
     *("unit", "independent"),
 )
-"""The columns of a summary beside the parameters and the quantiles."""
+"""Columns of a summary, beside parameters and quantiles."""
 _QUANTILES = ("q05", "q50", "q95")
 _SEED_BYTES = 6
 _LABELS = (str, int, float, bool)
@@ -94,7 +95,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The labels as JSON: the name of the cell in every sweep, whatever its other cells."""
+        """The labels as JSON, which name the cell in every sweep."""
         return msgspec.json.encode(self.labels, order="sorted").decode()
 
 
@@ -148,14 +149,14 @@ def _named(name: str, values: Iterable[Any] | Mapping[str, Any]) -> list[_Named]
 
 
 def is_label(value: Any) -> bool:
-    """Tell whether a value is its own label: a number, a text, None, also of numpy."""
+    """Tell whether a value is its own label: a number (also of numpy), a text, None."""
     if hasattr(value, "item") and not isinstance(value, _LABELS):
         value = value.item() if getattr(value, "ndim", 0) == 0 else value
     return value is None or isinstance(value, _LABELS)
 
 
 def _label(name: str, value: Any) -> Label:
-    """Return what a frame shows of a value; raises `ValueError` if that is not the same twice."""
+    """Return the label of a value; raises `ValueError` if it differs from process to process."""
     if is_label(value):
         return value if value is None or isinstance(value, _LABELS) else value.item()
     shown = getattr(value, "__name__", None) or repr(value)
@@ -165,7 +166,7 @@ def _label(name: str, value: Any) -> Label:
 
 
 def labels_key(labels: Iterable[Any]) -> tuple[Any, ...]:
-    """Return labels as a key that equals itself: what a frame has made of None is None again."""
+    """Return labels as a dict key; NaN, which a frame makes of None, becomes None again."""
     return tuple(None if each is None or each != each else each for each in labels)
 
 
@@ -177,7 +178,7 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
         raise TypeError(
             f"{name}: an experiment is a plain function that plays a world and returns numbers"
         )
-    if isinstance(experiment, partial):  # of which inspect tells less
+    if isinstance(experiment, partial):  # `signature` below does not check its arguments
         try:
             inspect.signature(experiment.func).bind_partial(*experiment.args, **experiment.keywords)
         except TypeError as error:
@@ -200,7 +201,7 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
 
 
 def seeds_of(cell: Cell, seeds: Sequence[int], *, common: bool) -> list[int]:
-    """Return the seeds of a cell: those given, or numbers drawn from each of them and the cell."""
+    """Return the seeds of a cell: `seeds` if common, else numbers drawn from them and the cell."""
     if common:
         return list(seeds)
     return [int.from_bytes(Rng(seed).secret(f"cell {cell.key}")[:_SEED_BYTES]) for seed in seeds]

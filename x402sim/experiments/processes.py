@@ -1,8 +1,8 @@
-"""An executor whose tasks run in new processes of Python, which do not run the user's script again.
+"""An executor whose tasks run in new Python processes that do not run the user's script again.
 
-Those of `multiprocessing` would, from its top to the sweep. Here, this file is the script of each
-process, which needs nothing but Python to start. Pickled tasks come through its standard input,
-and answers leave through its standard output; what a task prints goes to standard error.
+Processes of `multiprocessing` would run it, from its top to the sweep. Here, this file is the
+script of each process, so it imports nothing but Python's library. Pickled tasks come through
+stdin, and pickled answers leave through stdout; what a task prints goes to stderr.
 """
 
 import gc
@@ -21,24 +21,24 @@ from typing import Any, BinaryIO
 
 
 class Processes(Executor):
-    """Up to so many processes, each started when a task finds no other idle.
+    """Up to `workers` processes; a new one starts when a task finds no idle process.
 
-    In each, `initializer(*initargs)` runs first. If one of them dies, its task fails with
-    `BrokenProcessPool`, and the executor is to be shut down, which kills the others.
+    Each runs `initializer(*initargs)` first. If a process dies, its task fails with
+    `BrokenProcessPool`; then shut the executor down, which kills the other processes.
     """
 
     def __init__(
         self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]
     ) -> None:
         self._threads = ThreadPoolExecutor(workers)
-        """Each waits for the answer of one process."""
+        """Each thread waits for the answer of one process."""
         self._first = pickle.dumps((initializer, initargs, {}))
         self._started: list[_Process] = []
         self._idle: list[_Process] = []
         self._is_broken = False
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        """Run a function in a process; what it refers to is pickled now."""
+        """Run a function in a process; function and arguments are pickled now."""
         return self._threads.submit(self._run, pickle.dumps((function, args, named)))
 
     def _run(self, task: bytes) -> Any:
@@ -48,7 +48,7 @@ class Processes(Executor):
             except IndexError:
                 process = _Process()
                 self._started.append(process)
-                if self._is_broken:  # `kill` may not have seen it
+                if self._is_broken:  # `kill` ran before this process was in the list
                     raise BrokenProcessPool("it is shut down") from None
                 process.run(self._first)
             try:
@@ -60,12 +60,12 @@ class Processes(Executor):
             raise
 
     def kill(self) -> None:
-        """End the processes at once, whatever they do; their tasks fail."""
+        """Kill the processes at once; their tasks fail."""
         self._is_broken = True
         self.shutdown(cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes, once their tasks have ended; a broken executor's end at once."""
+        """End the processes after their tasks; kill them at once if one has died."""
         if self._is_broken:
             for each in self._started:
                 each.kill()
@@ -76,7 +76,7 @@ class Processes(Executor):
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Let a process that is started in the block hear no Ctrl-C until it has read `main`."""
+    """Block SIGINT in processes started here, until their `main` ignores it."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -88,7 +88,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 class _Process:
-    """One process, as its executor sees it."""
+    """One process, from its executor's side."""
 
     def __init__(self) -> None:
         flags = ["-P", *(f"-W{each}" for each in sys.warnoptions)]
@@ -124,15 +124,15 @@ class _Process:
         self._child.kill()
 
     def close(self) -> None:
-        """Close the process's input, whereupon it ends."""
+        """Close the process's stdin, which ends it, and wait."""
         self._child.communicate()
 
 
 def main() -> None:
-    """Run the tasks that come, one after the other, until the parent process ends.
+    """Run tasks one after the other until the parent process ends.
 
-    However it ended: the system closes its end of the input with it. Ctrl-C is left to the parent.
-    What this process has started is not ended.
+    When the parent ends, even killed, the system closes this process's stdin. Ctrl-C is left to the
+    parent. Processes that tasks have started are not ended.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -144,7 +144,7 @@ def main() -> None:
     sys.path[:], sys.argv[:] = pickle.load(given)  # noqa: S301 - of our own making
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=[given, tasks], daemon=True).start()
-    gc.disable()  # until the first task has imported what it needs: nothing of it can be freed
+    gc.disable()  # until the first task has imported its modules, which are never freed
     while True:
         answer = _answer(tasks.get())
         if not gc.isenabled():
@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def _receive(given: BinaryIO, tasks: "queue.SimpleQueue[bytes]") -> None:
-    """Pass on the tasks that come; end this process, also in the midst of one, at their end."""
+    """Queue the tasks that come; at the end of stdin, exit at once, even during a task."""
     try:
         while True:
             tasks.put(pickle.load(given))  # noqa: S301
@@ -169,7 +169,7 @@ def _answer(task: bytes) -> bytes:
     try:
         function, args, named = pickle.loads(task)  # noqa: S301
         return pickle.dumps((None, function(*args, **named)))
-    except BaseException as error:  # noqa: BLE001 - raised again where the task came from
+    except BaseException as error:  # noqa: BLE001 - raised again in the parent process
         try:
             return pickle.dumps((error, None))
         except Exception:  # noqa: BLE001 - some errors hold what cannot be pickled

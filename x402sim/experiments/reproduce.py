@@ -1,4 +1,4 @@
-"""Repeats a saved run or sweep: runs its program to the call that wrote it, and compares hashes."""
+"""Repeats a saved run or sweep: runs its program up to the call that saved it, compares hashes."""
 
 import ast
 import asyncio
@@ -60,10 +60,10 @@ _JOURNAL = "journal.ndjson"
 
 @dataclass(slots=True)
 class Repeated:
-    """What came of repeating a result.
+    """The outcome of repeating a result.
 
-    `compared` says what is equal or not, with how many; `differences` are sentences, and none if
-    all is the same; `notes` are sentences on what differs around it, such as versions.
+    `compared` counts what was compared, by kind. `differences` are sentences, none if all is the
+    same. `notes` are sentences on what differs around the result, such as versions.
     """
 
     kind: str
@@ -81,10 +81,10 @@ class Repeated:
 def reproduce(
     folder: Path, *, points: int | None = None, seed: int = 0, workers: int | None = None
 ) -> Repeated:
-    """Repeat the run or the sweep in a folder, and compare; it runs the program in the folder.
+    """Repeat the run or the sweep in a folder, and compare. This runs the program in the folder.
 
-    Of a sweep it plays all points, or so many that are drawn by a seed, in so many processes. It
-    raises `NotRepeatable`, which says what to do.
+    Of a sweep, play all points, or `points` drawn with `seed`, in `workers` processes. Raises
+    `NotRepeatable`, whose text says what to do.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "reproduce", "sweep")
     folder = folder.resolve()  # the program runs in another
@@ -113,7 +113,7 @@ def reproduce(
 
 
 def _read(folder: Path) -> "tuple[OfRun | OfSweep, list[Done]]":
-    """Return the bundle in a folder, and a sweep's tables; raises `NotRepeatable`."""
+    """Return the bundle in a folder, and the tables of a sweep; raises `NotRepeatable`."""
     from x402sim.experiments.folder import Folder, OfSweep
 
     file = folder / BUNDLE
@@ -159,9 +159,9 @@ def _changed_sources(folder: Path, origin: Origin) -> Iterator[str]:
 
 @contextmanager
 def _copied(folder: Path, origin: Origin) -> Iterator[None]:
-    """Be in a copy of the sources in a block, with a program's arguments; its prints are not ours.
+    """Run a block in a copy of the sources, with the program's arguments; its prints go to stderr.
 
-    Whatever else is in the folder of the sources is there, too: data that somebody added.
+    The copy has every file in the folder of the sources, so that a user can add data there.
     """
     before = os.getcwd(), sys.argv[:], sys.path[:]
     with tempfile.TemporaryDirectory(prefix="x402sim-") as place:
@@ -180,7 +180,7 @@ def _copied(folder: Path, origin: Origin) -> Iterator[None]:
 
 
 def _run_to(origin: Origin, versions: Mapping[str, str], done: "list[Done]") -> list[Any]:
-    """Run a program to the call that is repeated; return what was given to all that count."""
+    """Run a program up to the call that saved the result; return the arguments of its calls."""
     program, place = origin.program, os.getcwd()
     assert program is not None
     try:
@@ -227,7 +227,7 @@ play_cells({name!r}, globals())
 
 
 def _run_cells(program: Program) -> None:
-    """Run cells in a `__main__` of their own."""
+    """Run cells in a new `__main__`."""
     file = Path(".x402sim_cells.py")
     file.write_text(_RUN_CELLS.format(name=program.name))
     runpy.run_path(str(file), run_name="__main__")
@@ -236,8 +236,8 @@ def _run_cells(program: Program) -> None:
 def play_cells(name: str, space: dict[str, Any]) -> None:
     """Run the cells of a notebook in a namespace, one after the other, or the text of `-c`.
 
-    A cell that raises ends there, and the next one begins, as it did in the notebook. What is
-    imported from `__future__` holds in all that follow.
+    A cell that raises ends, and the next one starts, as in the notebook. An import from
+    `__future__` holds for all later cells.
     """
     text, is_book = Path(name).read_bytes(), name.endswith(".ipynb")
     del space["__file__"]
@@ -316,7 +316,7 @@ def _first(folder: Path, name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """How many points are drawn, and by which seed; None is all."""
+    """The number of points to draw, None for all, and the seed that draws them."""
 
     points: int | None
     seed: int
@@ -374,7 +374,7 @@ def _compare_sweep(
 
 
 def _changed_code(bundle: "OfSweep", call: SweepCall) -> list[str]:
-    """Return what code and values differ from the bundle's; only the same Python can tell."""
+    """Return the code and values that differ from the bundle's; bytecode needs the same Python."""
     from x402sim.experiments.folder import differences
 
     if bundle.versions.get("Python") != own_versions()["Python"]:
@@ -385,7 +385,7 @@ def _changed_code(bundle: "OfSweep", call: SweepCall) -> list[str]:
 
 
 def _plain(key: str, cells: Sequence[Cell]) -> Cell | None:
-    """Return the cell of a key, if all parameters are their own labels in these cells."""
+    """Return the cell of a key, if the parameters of these cells are their own labels."""
     labels: dict[str, Label] = labels_of(key)
     ordered = {name: labels[name] for name in cells[0].labels if name in labels}
     is_plain = all(is_label(value) for cell in cells for value in cell.values.values())
@@ -416,13 +416,13 @@ def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> N
 
 
 def _place(point: tuple[str, int]) -> str:
-    """Return how a point is called: its parameters and its seed."""
+    """Return a point's name: its parameters and its seed."""
     labels = [f"{name}={label}" for name, label in labels_of(point[0]).items()]
     return ", ".join([*labels, f"seed {point[1]}"])
 
 
 def _rows(saved: Sequence[str], repeated: Sequence[str]) -> str:
-    """Return in what the first row that differs does."""
+    """Return the first row that differs, and its fields that do."""
     for number, (one, other) in enumerate(zip_longest(saved, repeated), 1):
         if one != other:
             a, b = (msgspec.json.decode(each) if each else {} for each in (one, other))

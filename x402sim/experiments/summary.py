@@ -1,5 +1,5 @@
-"""Summarizes a sweep: mean, quantiles and confidence intervals, by parameters; and says when it has
-enough seeds: once each interval is as narrow as you ask.
+"""Statistics of results: a sweep's summary by parameters (mean, quantiles, confidence interval),
+the number of seeds that a sweep needs, and the steady state of one long run.
 """
 
 import math
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 DRAWS = 2000
-"""Resamples of the bootstrap."""
+"""Number of resamples of the bootstrap."""
 _CHUNK, _MOST_DRAWN = 100, 10_000_000
-"""How many resamples are drawn at once, and how many numbers for them."""
+"""Resamples drawn at once, at most; and random numbers drawn at once, at most."""
 Unit = Literal["seed", "row"]
-"""What is independent of the others: the rows of one seed together, or each row."""
+"""What is independent: all rows of one seed together, or each row."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
@@ -36,34 +36,35 @@ def summarize(
 ) -> "DataFrame":
     """Return mean, confidence interval and quantiles of a sweep's results, by parameters.
 
-    `by` is the parameter, or those, whose combinations are the groups (of an empty list: all is one
-    group); `values` are the results, by default every number that is no parameter. A row a group:
+    `by` is a parameter, or several: each combination is a group (an empty list makes one group).
+    `values` are the results, by default every number that is not a parameter. The frame has a row
+    for each group and result:
 
     | column | meaning |
     | --- | --- |
     | (those in `by`) | the parameters of the group |
     | result | the name of the result |
-    | seeds, rows | how many seeds and rows it is from; missing values are left out |
-    | failed | how many points failed, which are left out |
+    | seeds, rows | the number of seeds and rows with a value |
+    | failed | the number of failed points, which are left out |
     | mean, low, high | the mean of the rows and its confidence interval |
     | std | the standard deviation of the rows |
     | q05, q50, q95 | the quantiles of the rows |
-    | unit, independent | what the interval counts, and how many independent ones it has |
+    | unit, independent | what the interval counts as independent, and how many of these |
 
-    `unit` says what is independent. "seed", the default: rows of one seed come from one world, and
-    may all be lost for one reason, so that 1,000 equal orders of 10 seeds say no more than 10
-    would. "row": each row is independent of the others, which only you can know, such as that each
-    order met a fault of its own; then 0 in 1,000 has the interval [0, 0.0038].
+    `unit` says what is independent. "seed", the default: rows of one seed come from one world and
+    may share one cause, so that 1,000 equal orders of 10 seeds say no more than 10 orders. "row":
+    each row is independent of the others. Only you can know that, for example because each order
+    had its own fault; then 0 of 1,000 has the interval [0, 0.0038].
 
-    The interval of a mean is a bootstrap of the units (2,000 resamples); of a result that is true
-    or false, or 0 and 1, it is Wilson's: what none of n has seen may still come in about 4 of n. A
-    share that the experiment returns for each seed has the bootstrap's: for Wilson's, return a row
-    for each order. The guide's page on experiments has the formulas, and how often they cover. It
-    needs two units: else `low` and `high` are NaN. For differences of groups, see `compare`; for
-    one long run of each group, `x402sim.experiments.steady`.
+    The interval of a mean is a bootstrap of the units (2,000 resamples). For a result that is true
+    or false, or 0 and 1, it is Wilson's: an event that none of n had may still happen in about 4 of
+    n. A share that the experiment returns for each seed gets the bootstrap; for Wilson's interval,
+    return a row for each order. The guide's page on experiments has the formulas, and how often the
+    intervals cover. With fewer than two units, `low` and `high` are NaN. For differences between
+    groups, see `compare`; for one long run per group, `x402sim.experiments.steady`.
 
-    Groups that were played with the same seeds, as by default, err together: with few seeds all of
-    a curve may be too high or too low by as much as an interval, and yet be smooth.
+    Groups with the same seeds, as by default, have correlated errors: with few seeds, a whole curve
+    may be too high or too low by as much as an interval, and still be smooth.
 
     The attribute "units" of the table has the units of results that are columns of a run's frames.
 
@@ -87,7 +88,7 @@ def summarize(
     for given, group in groups:
         failed = int(group["error"].notna().sum()) if "error" in group else 0
         for name in names:
-            # resamples of a share that never happened here would say that it never can
+            # a bootstrap of only zeros would have no width, as if the event could never happen
             is_extreme = name in shares and set(group[name].dropna()) in ({0}, {1})
             either = events[name] or is_extreme
             facts = _facts(group, name, unit, confidence, quantiles, is_event=either)
@@ -100,7 +101,7 @@ def summarize(
 
 
 def units_of(frame: "DataFrame", names: Sequence[str]) -> dict[str, str]:
-    """Return the units of these columns that the frame names."""
+    """Return the units of these columns, as far as the frame's attributes name them."""
     units = frame.attrs.get("units", {})
     return {name: units[name] for name in names if name in units}
 
@@ -111,7 +112,7 @@ def checked_results(
     values: str | Sequence[str] | None,
     confidence: float,
 ) -> list[str]:
-    """Return the names of the results; raises `ValueError` for what cannot be summarized."""
+    """Return the names of the results; raises `ValueError` if they cannot be summarized."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
     _require_results(frame)
@@ -123,7 +124,7 @@ def checked_results(
 
 
 def _require_results(frame: "DataFrame") -> None:
-    """Raise `ValueError` if every point failed, with the first error."""
+    """Raise `ValueError` with the first error if every point failed."""
     if "error" in frame and len(frame) and frame["error"].notna().all():
         raise ValueError(
             f"all {len(frame)} points failed, so there is nothing to summarize. The first one: "
@@ -143,7 +144,7 @@ def _values(
 
 
 def results_of(frame: "DataFrame", keys: Sequence[str]) -> list[str]:
-    """Return the columns of numbers that are not parameters (`keys`) or columns of every sweep."""
+    """Return the numeric columns, without parameters (`keys`) and columns of every sweep."""
     from pandas.api.types import is_numeric_dtype
 
     swept = frame.attrs.get("parameters", ())
@@ -158,14 +159,14 @@ def _named(quantile: float) -> str:
 
 
 def is_event(column: Any) -> bool:
-    """Tell whether a result says if something happened; what is always 1 may be a count."""
+    """Tell whether a result is an event (true or false, 0 or 1); all 1 may be a count."""
     from pandas.api.types import is_bool_dtype
 
     return is_bool_dtype(column) or (set(column.dropna()) in ({0}, {0, 1}))
 
 
 def _is_share(column: Any) -> bool:
-    """Tell whether a result may be a share; what is always 1 may be a count."""
+    """Tell whether a result may be a share; all 1 may be a count."""
     return bool(column.between(0, 1).all()) and set(column) != {1}
 
 
@@ -213,9 +214,9 @@ def counted(seeds: Any, numbers: Any, unit: Unit) -> Counted:
 
 
 def _interval(units: Counted, confidence: float, *, is_event: bool) -> tuple[float, float, float]:
-    """Return the confidence interval of the mean, and of how many independent ones it is.
+    """Return the confidence interval of the mean, and how many independent units it has.
 
-    Of fewer than two units, the interval is NaN.
+    With fewer than two units, the interval is NaN.
     """
     import numpy as np
 
@@ -225,7 +226,7 @@ def _interval(units: Counted, confidence: float, *, is_event: bool) -> tuple[flo
     if is_event:
         worth = worth_of(units)
         return *wilson(float(sums.sum() / counts.sum()), worth, confidence), worth
-    # Its own stream each time, so that groups with the same seeds are resampled alike.
+    # The same random numbers each time, so that groups with the same seeds are resampled alike.
     draw = np.random.Generator(np.random.PCG64(list(Rng(0).secret("bootstrap"))))
     means, left = [], DRAWS
     while left:
@@ -239,18 +240,19 @@ def _interval(units: Counted, confidence: float, *, is_event: bool) -> tuple[flo
 
 
 def worth_of(units: Counted) -> float:
-    """Return of how many independent rows a share of events is, by its spread over the units."""
+    """Return the number of independent rows that a share of events is worth, by its variance over
+    the units."""
     sums, counts = units
     rows = float(counts.sum())
     share = sums.sum() / rows
     spread, inside = ((sums - share * counts) ** 2).sum() / rows**2, share * (1 - share)
-    if not inside:  # nothing tells how alike the rows of a unit are: as if they were equal
+    if not inside:  # all rows are equal: count each unit as one row
         return float(len(sums))
     return float(min(rows, inside / spread)) if spread else rows
 
 
 def wilson(share: float, of: float, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share of so many independent ones."""
+    """Return Wilson's interval of a share of `of` independent rows."""
     z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
     middle = (of * share + z2 / 2) / (of + z2)
     half = (z2 * (of * share * (1 - share) + z2 / 4)) ** 0.5 / (of + z2)
@@ -288,7 +290,7 @@ def _within(t: float, freedom: int) -> float:
 # --- enough seeds -----------------------------------------------------------------------
 
 _AT_LEAST_MORE = 5
-"""So that seeds do not come one by one: each look at the results is a chance to stop too early."""
+"""Least number of seeds to add: each look at the results is a chance to stop too early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,24 +298,23 @@ class Until:
     """Play seeds until the interval of each mean is narrow enough: `sweep(..., until=Until(...))`.
 
     relative
-        The half width of the interval that is enough, as a share of the mean: 0.05 is ± 5 %.
+        The wanted half width of the interval, as a share of the mean: 0.05 is ± 5 %.
     absolute
-        The half width in the result's own unit. With both, either is enough: a share that is
-        nearly 0 never has a narrow interval relative to itself.
+        The wanted half width in the result's unit. With both, either is enough: a share near 0
+        never has an interval that is narrow relative to itself.
     of
-        The result, or those, that must have it; by default every number that is returned.
+        The result, or results, that must have it; by default every number.
     least
-        How many seeds each cell has at least.
+        The least number of seeds of each cell.
     confidence
-        Of the interval, which is that of `summarize`, by seed.
+        Of the interval, which is that of `summarize` with the unit "seed".
 
-    A cell stops on its own, so cells differ in their seeds: `summarize` says how many each has. The
-    results of its first seeds say how many more it gets: as many as the present width asks for, but
-    never more than it has, and five at least. So the seeds depend on results only, not on who plays
-    them or in which order.
+    Each cell stops on its own, so cells have different numbers of seeds, which `summarize` shows. A
+    cell gets as many more seeds as its present width demands, at most as many as it has, and at
+    least five. So the seeds depend only on results, not on workers or order.
 
-    Whoever stops when an interval is narrow stops rather when it is too narrow by chance. The
-    guide's page on experiments says by how much it covers less.
+    Stopping at a narrow interval favours intervals that are too narrow by chance. The guide's page
+    on experiments says how much less they cover.
     """
 
     relative: float | None = None
@@ -336,7 +337,7 @@ class Until:
             raise ValueError(f"confidence: between 0 and 1, not {self.confidence}")
 
     def __str__(self) -> str:
-        """Return what it asks for: "± 5 % of waited_s"."""
+        """Return the wanted width: "± 5 % of waited_s"."""
         wanted = [f"± {100 * self.relative:g} %"] if self.relative else []
         wanted += [f"± {self.absolute:g}"] if self.absolute else []
         of = [self.of] if isinstance(self.of, str) else self.of
@@ -346,9 +347,9 @@ class Until:
 def seeds_wanted(
     until: Until, frame: "DataFrame", parameters: Sequence[str]
 ) -> Mapping[tuple[Any, ...], int]:
-    """Return how many seeds each cell should have, by its labels, of those that need more.
+    """Return the number of seeds wanted, by the labels of each cell that needs more.
 
-    Of a cell without a result, no more seeds are played: its points fail, or return nothing.
+    A cell without a result gets no more seeds: its points fail, or return nothing.
     """
     if frame["error"].notna().all():
         return {}
@@ -370,7 +371,7 @@ def seeds_wanted(
 
 BATCHES = 20
 _MSER = 5
-"""How many values are one mean where the end of the warm-up is looked for: MSER-5."""
+"""Values per mean in the search for the end of the warm-up: MSER-5."""
 _OWN = ("dropped", "lag1", "correlated")
 STEADY_COLUMNS = (*OF_SUMMARIES, *_OWN)
 _DOUBTED = 1.645
@@ -390,21 +391,23 @@ def steady(
 ) -> "DataFrame":
     """Return the mean of each result in the steady state of a long run, with its interval.
 
-    `frame` has a row for each observation, such as `run.orders`, in the order of the column `time`,
-    or as they are if it has none. It may be the table of a sweep whose experiment returns such
+    Values of one run are no independent sample, as each waits for those before it; means of long
+    batches nearly are. `frame` has a row for each observation, such as `run.orders`, sorted by the
+    column `time` if it has one. It may be the table of a sweep whose experiment returns such
     frames: then `by` are its parameters, and each seed is a run. `values` are the columns, by
-    default every number. The first part of each run is left out: `warmup` is its share of the rows,
+    default every number. The warm-up of each run is left out: `warmup` is its share of the rows,
     `warmup_s` its length in seconds of `time`; without either, MSER-5 finds it.
 
-    A row a group of `by` and result, with the columns of `summarize`, so that `plots.bands` draws
-    it: `mean`, `low` and `high` are of the steady state, `unit` is "batch", and `independent` the
-    number of batches of all runs; `seeds` counts runs, and is 1 for a frame without seeds. And
+    The table has a row for each group and result, with the columns of `summarize`, so that
+    `plots.bands` draws it: `mean`, `low` and `high` are of the steady state, `unit` is "batch", and
+    `independent` the number of batches of all runs; `seeds` counts runs, 1 without a column `seed`.
+    It also has
 
     | column | meaning |
     | --- | --- |
-    | dropped | how many rows were left out as warm-up |
+    | dropped | the number of rows left out as warm-up |
     | lag1 | the autocorrelation of one batch mean with the next |
-    | correlated | whether that is more than chance: the interval is too narrow, the run too short |
+    | correlated | whether `lag1` is above chance: the run is too short, the interval too narrow |
 
     The interval is Student's: with the means y of n batches of equal size, s their standard
     deviation and r = `lag1`, mean(y) ± t s/√n √((1 + r)/(1 - r)), the last factor only if r is
@@ -487,7 +490,7 @@ def mser(numbers: Any) -> int:
     if count < 2:
         return 0
     means = numbers[: count * _MSER].reshape(count, _MSER).mean(axis=1)
-    means = means - means.mean()  # so that squares lose no digits
+    means = means - means.mean()  # else the difference of squares loses digits
     stay = np.arange(count, 0, -1)
     sums, squares = (np.cumsum(each[::-1])[::-1] for each in (means, means**2))
     errors = (squares - sums**2 / stay) / stay.astype("float64") ** 2
@@ -497,7 +500,7 @@ def mser(numbers: Any) -> int:
 def _facts_of_runs(
     runs: Sequence[tuple[Any, int]], batches: int, confidence: float
 ) -> dict[str, Any]:
-    """Return what a row says of the values of each run, and where their steady state begins."""
+    """Return the facts of a row; a run is its values, and where its steady state begins."""
     import numpy as np
 
     kept = [numbers[begin:] for numbers, begin in runs]
@@ -518,7 +521,7 @@ def _facts_of_runs(
     }
     if not kept or min(map(len, kept)) < batches:
         return facts
-    # equal batches; the first values that fill none are left out
+    # equal batches; the first values, too few for a batch, are left out
     equal = (each[len(each) % batches :].reshape(batches, -1) for each in kept)
     means = np.array([each.mean(axis=1) for each in equal])
     count, middle = means.size, float(means.mean())
@@ -526,7 +529,7 @@ def _facts_of_runs(
     spread = float((apart**2).sum())
     lag1 = float((apart[:, 1:] * apart[:, :-1]).sum()) / spread if spread else nan
     error = float(means.std(ddof=1)) / math.sqrt(count)
-    if 0 < lag1 < 1:  # batches that follow one another tell less than independent ones
+    if 0 < lag1 < 1:  # correlated batches say less than independent ones
         error *= math.sqrt((1 + lag1) / (1 - lag1))
     half = student((1 + confidence) / 2, count - 1) * error
     return facts | {

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 OnError = Literal["raise", "record"]
 Replay = Callable[[Cell], str]
-"""Returns the line that plays a point of a cell again, with "{seed}" in the place of the seed."""
+"""Returns the line that replays a point of a cell, with "{seed}" in place of the seed."""
 _MOST_SHOWN = 3
 
 
@@ -53,17 +53,17 @@ class SweepFailed(Exception):
 
 
 class Kept(NamedTuple):
-    """Where results are kept: the folder, whether to begin it anew, and who hears of its limits."""
+    """Where results are kept: the folder, whether to empty it first, and who is told its limits."""
 
     path: Path
     fresh: bool
     tell: Callable[[str], None]
     program: Running | None = None
-    """The program that plays the sweep, if that is not the one that runs."""
+    """The program that plays the sweep; None: the one that runs."""
 
 
 class SweepCall(NamedTuple):
-    """What a sweep was given that is repeated, and the digests of what its results depend on."""
+    """The arguments of a repeated sweep, and the digests of what its results depend on."""
 
     experiment: Callable[..., Any]
     cells: Sequence[Cell]
@@ -92,28 +92,28 @@ def sweep(
     is called.
     grid: the values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`, all
     combined. An object needs a label, as in `policy`. Or a list of cells, each a dict.
-    seeds: how many, from 0 on, so that 200 is `range(200)`; or which, such as `range(200, 400)`.
-    until: `Until(relative=0.05, of="waited_s")` of `x402sim.experiments` plays the seeds in order,
-    until the interval of each cell's mean is at most ± 5 % of it; `seeds` are then the most. It
-    warns of cells that need more than these; `summarize` says how many each cell has.
+    seeds: a number, so that 200 is `range(200)`; or the seeds, such as `range(200, 400)`.
+    until: `Until(relative=0.05, of="waited_s")` of `x402sim.experiments` plays the seeds in order
+    until the interval of each cell's mean is at most ± 5 % of the mean; `seeds` is then the
+    maximum. It warns of cells that need more; `summarize` says how many seeds each cell has.
     executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
-    default new processes are started: `workers`, or one a CPU. 0 plays in this process.
-    workers: of an executor of yours, how many tasks it plays at the same time; by default as many
-    as this process may use CPUs, of Dask as the cluster has threads.
-    out: a folder for one Parquet file a task. If a sweep is interrupted, the same call goes on
-    from there, and plays again what failed. More values and seeds may be added later. The frame
-    has what this call asks for; `python -m x402sim sweep` writes all that a folder has. If
-    something changed that the results depend on, the call is refused, and says what: the code of
-    the experiment, global variables, closures and defaults that it uses, its functions and
-    classes, files of yours that it imports, the values behind labels, the versions of Python,
-    x402sim and the libraries. What it reads otherwise, such as a file of data, is not compared.
-    The folder also has the program and its files: `x402sim reproduce` repeats the sweep.
-    fresh: delete the results in `out`, and begin anew.
-    common_random_numbers: play all cells with the same seeds, so that they differ by their
-    parameters only, and differences are precise. False draws other seeds for each cell.
-    on_error: "raise" raises `SweepFailed` after all else was played; "record" keeps failed points
-    in the frame, with `error`, and `replay`, the line that plays them again. A point fails if the
-    experiment raises, or if a run that it plays fails.
+    default the sweep starts new processes: `workers`, or one per CPU. 0 plays in this process.
+    workers: for your own executor, how many tasks it plays at the same time; by default the number
+    of CPUs that this process may use, or of threads in the Dask cluster.
+    out: a folder for one Parquet file per task. After an interruption, the same call resumes, and
+    replays failed points. Later calls may add values and seeds. The frame has the points of this
+    call; `python -m x402sim sweep` writes all points in the folder. The call raises `ValueError`,
+    and names what changed, if results depend on something that has changed: the experiment's code,
+    global variables, closures and defaults, functions and classes that it uses, your files that it
+    imports, the values behind labels, the versions of Python, x402sim and the libraries. Other
+    inputs, such as a data file, are not compared. The folder also has the program and its files:
+    `x402sim reproduce` repeats the sweep.
+    fresh: delete the results in `out` first.
+    common_random_numbers: play all cells with the same seeds, so that cells differ only by their
+    parameters, and differences are precise. False draws other seeds for each cell.
+    on_error: "raise" raises `SweepFailed` when all other points are done; "record" keeps failed
+    points in the frame, with `error`, and `replay`, the line that replays them. A point fails if
+    the experiment raises, or if a run that it plays fails.
     progress: show a bar with the time left, in a terminal and in Jupyter; in a file, a line every
         five seconds.
 
@@ -154,11 +154,10 @@ def play(
     until: Until | None = None,
     replay: Replay | None = None,
 ) -> "DataFrame":
-    """Play a sweep; return the frame with the errors, the traces and the lines of all failures.
+    """Play a sweep; return the frame, with error, trace and replay line of each failure.
 
-    `where` are executor and workers; `replay` makes a cell's line, by default one of Python. With
-    `until`, the frame's attribute "wanted more" has the labels of cells for which the seeds were
-    too few.
+    `where` has executor and workers; `replay` makes a cell's replay line, by default in Python.
+    With `until`, the frame's attribute "wanted more" has the labels of cells that need more seeds.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
     from x402sim.experiments.folder import file_of
@@ -171,7 +170,7 @@ def play(
     wanted = {key: seeds[:first] for key, seeds in every.items()}
     folder = None
     tables: list[Done] = []
-    if kept is not None and (call := awaited()) is not None:  # it is repeated, and writes nothing
+    if kept is not None and (call := awaited()) is not None:  # `reproduce` runs it: write nothing
         digests = {name: each.digests for name, each in dependencies_of(experiment, found).items()}
         is_ours = call.arrive(SweepCall(experiment, found, digests))
         kept, tables = None, call.done if is_ours else []
@@ -183,7 +182,7 @@ def play(
     tables = [each for each in tables if each.cell in wanted]
     done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
     unsettled: list[dict[str, Any]] = []
-    """The labels of the cells whose intervals are too wide, as far as is known."""
+    """The labels of cells whose intervals are still too wide."""
 
     def save(task: "Task", parquet: bytes) -> None:
         if folder is not None:
@@ -203,7 +202,7 @@ def play(
         ]
 
     def more(new: "Sequence[Done]") -> list[tuple[Cell, list[int]]]:
-        """Return what is to be played after these results; nothing at the end."""
+        """Return what to play after these results; nothing at the end."""
         tables.extend(new)
         done.update((each.cell, seed) for each in new for seed in each.seeds)
         if until is None:
@@ -242,11 +241,11 @@ def play_points(
     shown: bool = True,
     replay: Replay | None = None,
 ) -> "list[Done]":
-    """Play these seeds of each cell; return their tables. `save` gets each as it comes, as bytes.
+    """Play these seeds of each cell; return their tables. `save` gets each table at once, as bytes.
 
-    `more` is given the tables of one round, and returns what is played next; nothing ends it.
-    `known` points are played already. Raises `KeyboardInterrupt` with the text of `so_far`, which
-    is given how many are played, and of how many.
+    `more` gets the tables of one round and returns what to play next; nothing ends the sweep.
+    `known` points were played before. Raises `KeyboardInterrupt` with the text of `so_far`, which
+    gets the number of played points and of all points.
     """
     from x402sim.experiments.drive import Batches, drive, pickled, pool_of
     from x402sim.experiments.tables import Work, decoded
@@ -293,9 +292,9 @@ def play_points(
 
 @contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """Let only the first Ctrl-C interrupt a block: a second one would come while it ends processes.
+    """Let only the first Ctrl-C interrupt a block: a second one would come while processes end.
 
-    It leaves a handler of the user's own in place, and so does it in any thread but the main one.
+    It does nothing in threads other than the main one, or if the user has set a handler.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -314,7 +313,7 @@ def _one_interrupt() -> Iterator[None]:
 
 
 def _asked(until: Until, frame: "DataFrame", found: Sequence[Cell]) -> dict[str, int]:
-    """Return how many seeds each cell should have, by its key, of those that need more."""
+    """Return the number of seeds wanted, by the key of each cell that needs more."""
     labels = list(found[0].labels)
     wanted = seeds_wanted(until, frame, labels)
     keys = {labels_key(cell.labels.values()): cell.key for cell in found}
@@ -322,7 +321,7 @@ def _asked(until: Until, frame: "DataFrame", found: Sequence[Cell]) -> dict[str,
 
 
 def unreached(frame: "DataFrame", until: Until) -> str:
-    """Return a sentence on the cells for which the seeds were too few; empty if there are none."""
+    """Return a sentence on the cells that needed more seeds; empty if there are none."""
     cells = frame.attrs.get("wanted more", [])
     if not cells:
         return ""
@@ -332,13 +331,13 @@ def unreached(frame: "DataFrame", until: Until) -> str:
     return f"the {count} wider than {until} with all seeds ({', '.join(filter(None, shown))})"
 
 
-_OWN_EXECUTOR = "it was played by an executor of your own ({}): it is repeated by processes here"
+_OWN_EXECUTOR = "your own executor ({}) played it: reproduce uses processes of this machine"
 
 
 def _claimed(
     kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell], missing: Sequence[str]
 ) -> "Folder":
-    """Return the folder, if what is in it depends on the same; raises `ValueError` if not."""
+    """Return the folder; raises `ValueError` if its results depend on something else."""
     from x402sim.experiments.folder import Folder
 
     folder = Folder(kept.path, list(found[0].labels))
@@ -353,7 +352,7 @@ def _claimed(
 def dependencies_of(
     experiment: Callable[..., Any], found: Sequence[Cell]
 ) -> "dict[str, Dependencies]":
-    """Return what the results of an experiment depend on (under ""), and values of its cells."""
+    """Return the dependencies of an experiment (under ""), and of values in its cells."""
     from x402sim.experiments.dependencies import Dependencies
 
     name, function = name_of(experiment), function_of(experiment)
@@ -382,21 +381,21 @@ def _whole(seeds: object) -> list[int]:
 
 
 def _is_seed(value: object) -> TypeGuard[SupportsIndex]:
-    """Tell whether it is a whole number from 0 on, of Python or of numpy."""
+    """Tell whether a value is a whole number from 0 on, also of numpy."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         return False
     return 0 <= index(value) < 2**63
 
 
 def _python(experiment: Callable[..., Any], cell: Cell) -> str:
-    """Return the Python line that plays a point of a cell again."""
+    """Return the Python line that replays a point of a cell."""
     codes = {n: getattr(it, "__name__", None) or repr(it) for n, it in cell.values.items()}
     given = "".join(f"{name}={code}, " for name, code in codes.items())
     return line_of(experiment, f"{given}seed={{seed}}")
 
 
 def checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
-    """Return the frame without the columns that are not needed; raises `SweepFailed`."""
+    """Return the frame without columns of errors if none failed; raises `SweepFailed`."""
     failed = frame[frame["error"].notna()]
     if failed.empty:
         return frame.drop(columns=["error", "trace", "replay"])

@@ -1,8 +1,8 @@
-"""The results as Arrow tables, one a task; a Parquet file holds the same bytes.
+"""The results of a sweep as Arrow tables, one per task and per Parquet file.
 
-A table has the columns of the cell's parameters, `seed`, the columns of the results, and `error`,
-`trace` and `replay`, which are null if a point did not fail. Its metadata names the cell and the
-seeds, so that a point without rows counts as done.
+A table has the cell's parameters, `seed`, the results, and `error`, `trace` and `replay`, which are
+null unless the point failed. Its metadata names the cell and the seeds, so that a point without
+rows also counts as done.
 """
 
 import io
@@ -30,9 +30,9 @@ _SCALARS = str, int, float, bool, Decimal, date, type(None)
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A cell on its way to a worker: its name, its labels, and its pickled values.
+    """A cell as sent to a worker: its key, its labels, and its pickled values.
 
-    `replay` is the line that plays a point again, with "{seed}" in the place of its seed.
+    `replay` is the line that replays a point, with "{seed}" in place of its seed.
     """
 
     key: str
@@ -43,26 +43,26 @@ class Work(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What became of one point: a dict of results, a table of them, or an error."""
+    """The outcome of one point: a dict of results, a table of them, or an error."""
 
     seed: int
     result: "dict[str, Any] | pa.Table | None"
     error: str | None = None
     trace: str | None = None
     worlds: Sequence[dict[str, str]] = ()
-    """The options of the worlds that it played."""
+    """The options of the worlds that the point played."""
     journals: str = ""
     """The hash of the hashes of the journals of its runs, one a line."""
 
 
 class Done(msgspec.Struct, omit_defaults=True):
-    """Which points of which cell a task has played, and its table, which has that as metadata."""
+    """The points of a cell that a task has played, and the table; stored as its metadata."""
 
     cell: str
     seeds: tuple[int, ...]
     failed: frozenset[int]
     worlds: tuple[dict[str, str], ...] = ()
-    """The options of the worlds that were played, each once; at most `MOST_WORLDS`."""
+    """The options of the played worlds without duplicates, at most `MOST_WORLDS`."""
     units: dict[str, str] = {}
     """The units of columns, if the experiment returned frames that name them."""
     journals: tuple[str, ...] = ()
@@ -73,10 +73,10 @@ class Done(msgspec.Struct, omit_defaults=True):
 
 
 def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.Table":
-    """Return what an experiment returned, checked: a dict of scalars, or a table.
+    """Check what an experiment returned; return a dict of scalars, or a table.
 
     A number becomes the column `value`. Raises `TypeError` for anything else, and `ValueError` for
-    a column that has the name of a parameter or of a column of every sweep.
+    a column with the name of a parameter or of a column of every sweep.
     """
     if hasattr(returned, "columns") and hasattr(returned, "to_parquet"):
         result: Any = _from_frame(returned)
@@ -95,14 +95,14 @@ def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.
 
 
 def _from_frame(frame: Any) -> Any:
-    """Return a pandas frame as a table: with the levels of its index that have names."""
+    """Return a pandas frame as a table; named levels of its index become columns."""
     named = [level for level in frame.index.names if level is not None]
     frame = frame.reset_index(level=named) if named else frame
     units = msgspec.json.encode(frame.attrs.get("units", {}))
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({_UNITS: units})
     for number, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):  # categories may differ from point to point
+        if pa.types.is_dictionary(field.type):  # points may have different categories
             plain = table.column(number).cast(field.type.value_type)
             table = table.set_column(number, field.name, plain)
     return table
@@ -113,7 +113,7 @@ def _scalar(name: str, value: Any) -> Any:
     if value is not pd.NA and not isinstance(value, _SCALARS):
         kind = type(value).__name__
         raise TypeError(f"it returned a {kind} as {name!r}; numbers, texts and frames can be kept")
-    return None if value is pd.NA else value  # the mean of no whole numbers, in pandas' own word
+    return None if value is pd.NA else value  # pandas returns NA as the mean of no values
 
 
 def table_of(points: Sequence[Point], work: Work) -> bytes:
@@ -152,7 +152,7 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
 
 
 def _units_of(points: Sequence[Point]) -> dict[str, str]:
-    """Return the units of the columns of all frames that were returned."""
+    """Return the units of all columns of the frames that points returned."""
     units: dict[str, str] = {}
     for table in (each.result for each in points if isinstance(each.result, pa.Table)):
         named = (table.schema.metadata or {}).get(_UNITS, b"{}")
@@ -161,7 +161,7 @@ def _units_of(points: Sequence[Point]) -> dict[str, str]:
 
 
 def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
-    """Return a table with a sweep's own columns, given the point of each row."""
+    """Add the columns of every sweep to a table, given the point of each row."""
     lines = [replay.replace("{seed}", str(each.seed)) if each.error else None for each in points]
     return pa.table({
         "seed": pa.array([each.seed for each in points], pa.int64()),
@@ -173,9 +173,9 @@ def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Return tables one below the other; whole numbers become fractions if another part has some.
+    """Concatenate tables; whole numbers become floats if another table has floats.
 
-    Raises `TypeError` if a column cannot be both, such as text and number.
+    Raises `TypeError` if a column's types do not fit together, such as text and number.
     """
     try:
         return pa.concat_tables(parts, promote_options="permissive")
@@ -186,12 +186,12 @@ def joined(parts: Sequence[Any]) -> Any:
 def decoded(parquet: bytes) -> Done | None:
     """Return the table in a Parquet file of a sweep; None if another program wrote the file.
 
-    Raises `ValueError` for what is no Parquet file.
+    Raises `ValueError` if it is not a Parquet file.
     """
     try:
         table = pq.read_table(io.BytesIO(parquet))
     except pa.ArrowInvalid as error:
-        raise ValueError(f"this is no Parquet file: {error}") from error
+        raise ValueError(f"this is not a Parquet file: {error}") from error
     raw = (table.schema.metadata or {}).get(_META)
     if raw is None:
         return None
@@ -201,11 +201,11 @@ def decoded(parquet: bytes) -> Done | None:
 
 
 _NOT_RESULTS = ["trace", "replay"]
-"""What tells of a failure, and differs from machine to machine."""
+"""Columns about failures that differ from machine to machine."""
 
 
 def rows_of(table: Any) -> dict[int, list[str]]:
-    """Return the lines of the rows of each seed in a table; see `report.bundle`."""
+    """Return the hash lines of each seed's rows; `report.bundle` defines them."""
     found: dict[int, list[str]] = {}
     for row in table.drop_columns(_NOT_RESULTS).to_pylist():
         found.setdefault(row["seed"], []).append(row_line(row))
@@ -213,14 +213,14 @@ def rows_of(table: Any) -> dict[int, list[str]]:
 
 
 class Played(NamedTuple):
-    """What a point came to: the hashes of its rows and of its journals."""
+    """The result of a point as hashes: of its rows, and of its journals."""
 
     rows: str
     journals: str
 
 
 def played_in(tables: Iterable[Done]) -> dict[tuple[str, int], tuple[Played, Done]]:
-    """Return what each point came to, by its cell and its seed, in order, and the table with it."""
+    """Return each point's hashes and table, by cell and seed, sorted."""
     found: dict[tuple[str, int], tuple[Played, Done]] = {}
     for done in tables:
         for seed, rows, journals in zip(done.seeds, done.rows, done.journals, strict=True):
@@ -230,7 +230,7 @@ def played_in(tables: Iterable[Done]) -> dict[tuple[str, int], tuple[Played, Don
 
 
 def points_sha256(points: Mapping[tuple[str, int], tuple[Played, Done]]) -> str:
-    """Return the hash of all points: of a line for each."""
+    """Return one hash of all points, made of a line for each."""
     return lines_sha256(
         json.dumps([*point, *played], separators=(",", ":"))
         for point, (played, _) in points.items()
@@ -255,7 +255,7 @@ def whole_frame(tables: Sequence[Done], parameters: Sequence[str]) -> pd.DataFra
 
 
 def _rank(label: Label) -> tuple[bool, float, str]:
-    """Return what labels are ordered by: numbers as numbers, then texts and None."""
+    """Return a sort key of a label: numbers by value, then texts and None."""
     return (False, label, "") if isinstance(label, int | float) else (True, 0, str(label))
 
 
@@ -265,7 +265,7 @@ def frame_of(
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
-    # A point that did not fail counts more than one that did; of equals, the first counts.
+    # A point that succeeded replaces one that failed; otherwise the first table counts.
     owners: dict[tuple[str, int], Done] = {}
     for are_failed in (True, False):
         for done in reversed(tables):
@@ -285,7 +285,7 @@ def frame_of(
         table = table.append_column("cell", pa.array([number] * len(places), pa.int64()))
         table = table.append_column("position", pa.array(places, pa.int64()))
         placed.append((number, min(position[seed] for seed in seeds), table))
-    # The first point's table comes first, so that columns are in the order of its results.
+    # The first point's table comes first, so that its columns come first.
     placed.sort(key=itemgetter(0, 1))
     whole = joined([table for *_, table in placed]).sort_by(
         [(name, "ascending") for name in _PLACE]
@@ -298,7 +298,7 @@ def frame_of(
             frame[field.name] = frame[field.name].astype("boolean")  # not Python objects
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
-    frame.attrs["parameters"] = list(cells[0].labels)  # `summarize` takes none for a result
+    frame.attrs["parameters"] = list(cells[0].labels)  # so `summarize` skips them as results
     units = {name: unit for done in tables for name, unit in done.units.items()}
     frame.attrs["units"] = {name: units[name] for name in results if name in units}
     frame.attrs["made by"] = msgspec.structs.asdict(OURS)  # for `plots.caption`; a folder has one's

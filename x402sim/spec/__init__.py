@@ -1,1 +1,1 @@
-"""The book, as data: every clause of the specification, and what we decided where it is silent."""
+"""The specification as data: every clause, and our decisions where it is silent."""

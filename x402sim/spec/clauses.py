@@ -1,8 +1,9 @@
-"""Every clause of the service's specification: one sentence in our words, and its code.
+"""Every clause of the service's specification: one sentence in our words, and the code that keeps
+it.
 
-They are in `clauses.md`. `kept_by` names the function or class that implements a clause. Its
+The clauses are in `clauses.md`. `kept_by` names the function or class that implements a clause: its
 docstring cites the id, and the tests marked with the id fail without it. `ground` quotes the
-sentences of the specification that the clause comes from.
+sentences of the specification from which the clause follows.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ LEVELS: dict[GroundType, Level] = {
     GroundType.OURS: "SHOULD",
     GroundType.SILENT: "MAY",
 }
-"""The highest level that a ground supports; a demand has it if it does not name a lower one."""
+"""The highest level that a ground supports: the level of a demand unless it names a lower one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class Clause:
 
     @property
     def level(self) -> Level:
-        """MUST if the specification makes the demand, else what its ground supports."""
+        """The level that its ground supports: MUST if the specification states or implies it."""
         return LEVELS[self.ground.kind]
 
 
 def _read(document: str) -> Iterator[Clause]:
-    """Yield the clauses of `clauses.md`; raises `ValueError` for a sentence that is not there."""
+    """Yield the clauses of `clauses.md`; raises `ValueError` if it quotes an unknown sentence."""
     for part in document.split("\n## ")[1:]:
         clause_id, text, kept_by, ground = part.split("\n", 3)
         yield Clause(clause_id, text, kept_by.removeprefix("kept by "), read_ground(ground))

@@ -1,8 +1,8 @@
-"""Where the specification is silent: our choices, and the switches of those that can be switched.
+"""Our decisions where the specification is silent, and switches for some of them.
 
-`decisions.toml` has the texts: what was asked, what else could have been chosen and why we chose
-so. A service is built from one frozen `Decisions` object, so an experiment can run the other
-choice: `Decisions(payment_id_first=False)`.
+`decisions.toml` has for each the question, our choice, the alternatives and the reason. A service
+is built with one frozen `Decisions` object, so an experiment can run another choice:
+`Decisions(payment_id_first=False)`.
 """
 
 from dataclasses import dataclass, field, fields
@@ -14,10 +14,10 @@ from x402sim.text.arguments import explained
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One "not shown" of the specification.
+    """One question that the specification leaves open, and our choice.
 
-    `id` is section/slug; `field` names the switch in `Decisions`, or is None.
-    `alternative` is the other value of that switch.
+    `id` is section/slug; `field` names the switch in `Decisions`, or is None. `alternative` is the
+    other value of that switch.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Decisions:
 @cache
 def decisions() -> tuple[Decision, ...]:
     """Return every decision, the switchable ones first."""
-    import tomllib  # what starts quickly has no use for the texts
+    import tomllib  # late: few commands need the texts
     from importlib.resources import files
 
     text = files(__package__).joinpath("decisions.toml").read_text("utf-8")
@@ -83,5 +83,5 @@ def decisions() -> tuple[Decision, ...]:
 
 
 def alternatives() -> Decisions:
-    """Return the object in which every switch stands on its alternative."""
+    """Return `Decisions` with every switch set to its alternative."""
     return Decisions(**{each.name: each.metadata["alternative"] for each in fields(Decisions)})

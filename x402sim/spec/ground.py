@@ -1,12 +1,12 @@
-"""The sentences of the specification, and the ground of a demand: the sentences that it comes from.
+"""The sentences of the specification, and the ground of a demand: the sentences that support it.
 
-`sentences.md` is the specification, word for word, with one sentence a line. A sentence is a
-line of prose, a list item or a table's row; the titles of sections and columns are none. Each
-is named by its section and its opening words: "5: The amount must equal".
+`sentences.md` is the specification, word for word, with one sentence per line. A sentence is a line
+of prose, a list item or a row of a table; titles of sections and columns are not. Its name is its
+section and its opening words: "5: The amount must equal".
 
-A demand that the specification states is explicit, and one that follows from its sentences is
-derived; these can be a MUST. A demand of the kit itself is ours, and a SHOULD. Where the
-specification is silent, the suite observes.
+A demand that the specification states is explicit; a demand that follows from its sentences is
+derived. Both can be a MUST. A demand that only the kit makes is ours, and a SHOULD. Where the
+specification is silent, the suite only observes.
 """
 
 import re
@@ -92,16 +92,16 @@ def sentence(name: str) -> Sentence:
 
 
 class GroundType(StrEnum):
-    """Where a demand comes from: the specification says it, it follows, or the kit adds it."""
+    """The source of a demand: the specification states it, it follows, or the kit adds it."""
 
     EXPLICIT = "explicit"
-    """A sentence of the specification says it."""
+    """A sentence of the specification states it."""
     DERIVED = "derived"
     """It follows from sentences of the specification."""
     OURS = "ours"
-    """The specification does not say it; the kit demands it."""
+    """Only the kit demands it."""
     SILENT = "silent"
-    """The specification leaves it open; nothing is demanded."""
+    """The specification is silent; nothing is demanded."""
 
 
 BINDING = (GroundType.EXPLICIT, GroundType.DERIVED)
@@ -114,7 +114,7 @@ _KINDS = {
     "because": GroundType.OURS,
     "open": GroundType.SILENT,
 }
-"""The word before the reason, where a ground is written down."""
+"""The kind of ground by the word before its reason in `clauses.md`."""
 _WANTED = {
     GroundType.EXPLICIT: "an explicit ground names the sentences that state the demand",
     GroundType.DERIVED: "a derived ground names its sentences, and the step from them",
@@ -125,9 +125,9 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The ground of a demand: the sentences that state it, and why it follows from them.
+    """The ground of a demand: sentences, and why the demand follows from them.
 
-    `why` is the step of a derived ground, and the reason of ours; an explicit ground has none.
+    `why` is the step of a derived ground, or the reason of ours; an explicit ground has none.
     """
 
     kind: GroundType

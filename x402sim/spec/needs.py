@@ -1,7 +1,7 @@
-"""What a scenario or a check cannot take for granted.
+"""The needs of scenarios and checks: what a stage, or a target and its world, must offer.
 
-A scenario runs where the stage offers all of its needs; a conformance check runs where the
-target and its world do. Elsewhere it is skipped, with the reason.
+A scenario runs on stages that offer all of its needs; a conformance check runs where the target and
+its world offer them. Elsewhere it is skipped, and the reason names the need.
 """
 
 from enum import StrEnum
@@ -10,10 +10,10 @@ from x402sim.text.words import unknown
 
 
 class Need(StrEnum):
-    """One thing that must be there; the value is its name in `needs="..."`."""
+    """One need; its value is its name in `needs="..."`."""
 
     meaning: str
-    """What it is called in a sentence: "the stage does not offer ..."."""
+    """Its words in a sentence: "the stage does not offer ..."."""
 
     def __new__(cls, name: str, meaning: str) -> "Need":
         """Make a need of its name and its meaning."""

@@ -1,1 +1,1 @@
-"""Words shown to people: safe to print, suggestions, short tracebacks, TOML files, templates."""
+"""Text for people: escaping, suggestions, short tracebacks, TOML files, templates."""

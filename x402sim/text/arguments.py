@@ -1,9 +1,9 @@
-"""Says what is wrong with the arguments of a call: which one, what it may be, the nearest word.
+"""Checks the arguments of a call. Errors name the argument, what it may be, and the nearest word.
 
-`explained` wraps a function or a class. A name that it does not take raises `TypeError`, and a
-value that is not what its annotation says raises `ValueError`, as far as that can be checked:
-numbers and texts, a number within a `Range`, words of a `Literal`, objects of a class, and objects
-with the methods of a `Protocol`.
+`explained` wraps a function or a class. An unknown name raises `TypeError`. A value that does not
+fit its annotation raises `ValueError`, if the annotation can be checked: numbers and texts, numbers
+within a `Range`, words of a `Literal`, objects of a class, and objects with the methods of a
+`Protocol`.
 """
 
 import functools
@@ -35,7 +35,7 @@ _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True o
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Range:
-    """What a finite number may be: from `least`, or above it, to `most`."""
+    """The range of a finite number: from `least`, or above it, to `most`."""
 
     least: float
     most: float = math.inf
@@ -58,7 +58,7 @@ WholeAboveZero = Annotated[int, Range(0, is_above=True)]
 
 
 def explained(target: Target) -> Target:
-    """Return a function, or a class, whose wrong arguments are explained."""
+    """Wrap a function, or a class, so that errors explain wrong arguments."""
     if isinstance(target, type):
         target.__init__ = _wrapped(target.__init__, target.__name__)  # type: ignore[misc]
         return target
@@ -83,7 +83,7 @@ def _wrapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 class ExplainedMeta(msgspec.StructMeta):
-    """The metaclass of structs whose misspelt fields are explained."""
+    """Metaclass of structs; errors name misspelt fields."""
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Make a struct; raises `TypeError` for a field that it does not have."""
@@ -99,7 +99,7 @@ class ExplainedMeta(msgspec.StructMeta):
 
 @functools.cache
 def _facts(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, tuple[Any, ...]]]:
-    """Return the signature, and the kinds of each argument whose annotation can be checked."""
+    """Return the signature, and the types of each argument whose annotation can be checked."""
     signature, hints = inspect.signature(function), get_type_hints(function, include_extras=True)
     kinds = {}
     for name, parameter in signature.parameters.items():
@@ -116,7 +116,7 @@ def _facts(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, t
 
 
 def require_kind(argument: str, value: object, *kinds: Any) -> None:
-    """Raise `ValueError` unless a value is of one of these kinds; True is no number."""
+    """Raise `ValueError` unless a value has one of these types; True is not a number."""
     if any(_fits(value, kind) for kind in kinds):
         return
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
@@ -162,14 +162,14 @@ def _shown(value: object) -> str:
 
 
 def _meant(value: object, kinds: tuple[Any, ...]) -> str:
-    """Return what was probably meant: an object of a class, a number as text, or the reverse."""
+    """Return a hint at what was meant: an object, not its class; a number, not a text."""
     kinds = tuple(each.__origin__ if get_origin(each) is Annotated else each for each in kinds)
     if isinstance(value, type):
         return f"; did you mean {value.__name__}(…)?"
     if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:
         return f"; did you mean {str(value)!r}?"
     wanted = {type(word) for kind in kinds for word in get_args(kind)} | set(kinds)
-    if type(value).__module__ == "numpy" and int in kinds:  # a journal cannot hold it
+    if type(value).__module__ == "numpy" and int in kinds:  # a journal cannot store it
         return f"; did you mean {value}?"
     if isinstance(value, str) and wanted & {int, float}:
         try:

@@ -1,4 +1,4 @@
-"""Output for people: its width, whether it has colours, and rich's console that keeps to it."""
+"""Output for people: its width, whether it has colours, and a console of rich for it."""
 
 import os
 import textwrap
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 VARIABLE = "NO_COLOR"
-"""The variable by which users ask for plain text: https://no-color.org."""
+"""The environment variable for plain text: https://no-color.org."""
 
 
 def is_plain() -> bool:
-    """Tell whether the user wants no colours, and no other codes of a terminal."""
+    """Tell whether the user wants neither colours nor other terminal codes."""
     return bool(os.environ.get(VARIABLE))
 
 
 def console(**options: Any) -> "Console":
     """Return a console of rich; with NO_COLOR, one that writes as to a file.
 
-    Rich itself then leaves out colours only, and keeps bold text and moving bars.
+    Rich itself would leave out only colours, and keep bold text and moving bars.
     """
     from rich.console import Console  # programs do not need it
 
@@ -29,11 +29,11 @@ def console(**options: Any) -> "Console":
 
 
 WIDTH = 80
-"""The columns of all output that is for people."""
+"""Columns of all output for people."""
 
 
 def filled(text: str, begin: str = "") -> str:
-    """Return a text in 80 columns after its beginning, its further lines two columns further in."""
+    """Wrap a text at 80 columns after `begin`; later lines are indented by two more."""
     return textwrap.fill(
         printable(text),
         WIDTH,

@@ -1,4 +1,4 @@
-"""How this program is started, and what it lacks: as a package of Python, or as one file."""
+"""How this program starts, as a Python package or as one standalone file; how to add an extra."""
 
 import os
 import shutil
@@ -6,18 +6,18 @@ import sys
 from pathlib import Path
 
 STANDALONE: bool = getattr(sys, "frozen", False)
-"""Whether this is the standalone program: Python is inside, and no extra."""
+"""Whether this is the standalone program, which includes Python and no extra."""
 SHOWN = "x402sim" if STANDALONE else "python -m x402sim"
-"""What people are told to type, whatever is installed where."""
+"""The command in messages to users: it works wherever x402sim is installed."""
 
 
 def start() -> tuple[str, ...]:
-    """Return the words with which this program starts itself."""
+    """Return the command with which this program starts a copy of itself."""
     return (sys.executable,) if STANDALONE else (sys.executable, "-m", "x402sim")
 
 
 def program() -> tuple[str, ...]:
-    """Return the words that start this program again, whichever environment is active."""
+    """Return the command that starts this program, whichever environment is active."""
     if not sys.executable:
         return ("x402sim",)
     folder = str(Path(sys.executable).parent)
@@ -28,7 +28,7 @@ def program() -> tuple[str, ...]:
 
 
 def _from_here(file: str) -> str:
-    """Return the path of a file from the working directory, if it is below that."""
+    """Return a file's path relative to the working directory, if it is below it."""
     if not Path(file).is_relative_to(Path.cwd()):
         return file
     near = os.path.relpath(file)
@@ -36,7 +36,7 @@ def _from_here(file: str) -> str:
 
 
 def install(extra: str) -> str:
-    """Return how to get an extra."""
+    """Return how to install an extra."""
     pip = f"pip install 'x402sim[{extra}]'"
     return (
         f"the standalone program has no extras; where there is Python, {pip}" if STANDALONE else pip

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def render(package: str, template: str, **values: Any) -> str:
-    """Return the page that a template in the folder `templates` of a package makes of values.
+    """Render a template in the folder `templates` of a package; return the page.
 
-    Raises `jinja2.UndefinedError` for a value that the template uses and that is not given.
+    Raises `jinja2.UndefinedError` for a missing value.
     """
     return _environment(package).get_template(template).render(values)
 

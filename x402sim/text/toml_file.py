@@ -1,11 +1,11 @@
-"""Reads TOML files of users; nesting is limited."""
+"""Reads users' TOML files, with limited nesting."""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
 MOST_NESTED = 50
-"""More tables and lists in each other than any of our files has."""
+"""More levels of tables and lists than any of our files has."""
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Formats exceptions: the user's file and line, the causes, and the errors in a group.
 
-A frame of x402sim or of a library is shown only if no frame of the user's code comes after it. No
-line names an absolute path, so that the same failure reads the same on every machine.
+A frame of x402sim or of a library is shown only if no frame of the user's code follows it. No line
+has an absolute path, so that the same failure has the same text on every machine.
 """
 
 import traceback
@@ -15,7 +15,7 @@ _SCENARIOS = _PACKAGE / "scenarios"
 
 @cache
 def _libraries() -> tuple[tuple[Path, Path], ...]:
-    """Return the folders of libraries, and how each is shown."""
+    """Return the folders of libraries, each with the prefix that is shown for it."""
     import sysconfig
 
     names = ("purelib", ""), ("platlib", ""), ("stdlib", "python")
@@ -25,7 +25,7 @@ def _libraries() -> tuple[tuple[Path, Path], ...]:
 def summary(error: BaseException) -> str:
     """Return the type and the text of an error, with its notes.
 
-    Of a group, those of the errors in it, too; of a group of one, just those of that one.
+    A group also has those of its errors; a group of one error has only those of that error.
     """
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, BaseExceptionGroup):
@@ -80,7 +80,7 @@ def _all(error: BaseException) -> Iterator[BaseException]:
 
 
 def shown(file: str) -> str:
-    """Return a file's name as it is shown: of the user's, no more; of others, with its package."""
+    """Return a file's name for a trace: the user's without folders, others with their package."""
     path = Path(file)
     if path.is_relative_to(_PACKAGE) and not path.is_relative_to(_SCENARIOS):
         return path.relative_to(_PACKAGE.parent).as_posix()
@@ -93,5 +93,5 @@ def shown(file: str) -> str:
 
 
 def is_users(name: str) -> bool:
-    """Tell whether a file, as it is shown, is in no part of x402sim, Python or a library."""
+    """Tell whether a name of `shown` is a user's file: not of x402sim, Python or a library."""
     return "/" not in name

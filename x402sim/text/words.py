@@ -1,9 +1,8 @@
 """Words for people: text of other parties, times, numbers, and the name that was meant.
 
-Whoever answers a request, writes a journal or runs a node chooses the text of other parties. As it
-is, an escape sequence moves the cursor, a bidi override reverses what follows, a newline begins a
-line that looks like ours, U+FFFE breaks XML, and a CI runs `::error::` and `##[error]`. So it is
-escaped, and acts on no terminal, file or CI when printed.
+Other parties choose the text of answers, journals and nodes. Printed unchanged, an escape sequence
+would move the cursor, a bidi override reverse what follows, a newline begin a line that looks like
+ours, U+FFFE break XML, and `::error::` or `##[error]` run as a command in CI. So it is escaped.
 """
 
 import re
@@ -32,15 +31,15 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text with the lines that it has, each of them printable."""
+    """Return a text with its lines kept, each of them printable."""
     return "\n".join(printable(line) for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def described(value: object) -> str:
-    """Return a value as text that is equal in every process: `repr`, but without addresses.
+    """Return a value as text that is equal in every process: like `repr`, without addresses.
 
-    A function is its name, an object without a `repr` of its own is its class, and a frozen
-    distribution of scipy.stats is the call that makes it.
+    A function becomes its name, an object without its own `repr` its class, and a frozen
+    distribution of scipy.stats the call that makes it.
     """
     name = getattr(value, "__qualname__", None)
     if isinstance(name, str):
@@ -56,7 +55,7 @@ def described(value: object) -> str:
 
 
 def changed(value: Any, shown: Callable[[Any], str] = described) -> str:
-    """Return the call that makes a dataclass, with the fields only that differ from the default."""
+    """Return the call that makes a dataclass, with only the fields that differ from the default."""
     default = type(value)()
     pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]
     given = [f"{name}={shown(it)}" for name, it in pairs if it != getattr(default, name)]
@@ -65,7 +64,7 @@ def changed(value: Any, shown: Callable[[Any], str] = described) -> str:
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _END_S = 253402300800
-"""The first second of the year 10000, which no calendar here can write."""
+"""The first second of the year 10000, which `datetime` cannot represent."""
 _IN_TEXT = re.compile(r"\b(is|says) (\d{9,11})\b")
 
 
@@ -125,13 +124,13 @@ def unknown(
     possible: str | None = None,
     shown: Callable[[str], str] = str,
 ) -> str:
-    """Return the text of an error about a name that does not exist.
+    """Return the text of an error about an unknown name.
 
-    It has what was given, the nearest known name if one is near, and what is possible; by default
-    all names: "unknown victim 'servce'; did you mean 'service'? Possible: service, facilitator".
-    A name is near, too, if it alone begins with what was given. `shown` is how a name is shown.
+    "unknown victim 'servce'; did you mean 'service'? Possible: service, facilitator": it has the
+    given name, the nearest known name if one is near, and by default all names. The only name that
+    begins with the given text is near, too. `shown` formats a name.
     """
-    from difflib import get_close_matches  # few names are misspelt
+    from difflib import get_close_matches  # late: misspelt names are rare
 
     names = [str(name) for name in known]
     near = get_close_matches(given, names, n=1, cutoff=0.6)
@@ -143,7 +142,7 @@ def unknown(
 
 
 def near_url(text: str) -> str:
-    """Return what to say of a text that would be a URL with http:// before it; else nothing."""
+    """Return a hint for a text that would be a URL with http:// in front; else an empty text."""
     is_near = "://" not in text and ("." in text or ":" in text)
     return f"; did you mean http://{text}?" if is_near else ""
 

@@ -1,10 +1,10 @@
-"""What an exchange says of a payment: the offer, the payment, the receipt, and what is wrong.
+"""Reads the payment in an exchange: offer, payment, receipt, and what is wrong; hides secrets.
 
-A call of a paid tool over MCP is read as HTTP would say it (`protocol.mcp`).
+A call of a paid tool over MCP is translated to HTTP first (`protocol.mcp`).
 
-A recording of real money leaves out what could be spent, or shown as a proof.
-A signature, and the payload of a scheme that nobody here knows, lose their middle; a payment id and
-a session id become digests, the same in every message, so that a lane keeps its parts.
+A recording of real money leaves out what could be spent, or shown as proof of payment. Signatures
+keep their first characters only; payloads of unknown schemes are dropped; payment ids and session
+ids become digests, equal in every message, so that messages of one payment can still be joined.
 """
 
 import hashlib
@@ -42,13 +42,13 @@ _SIGNED_IN = frozenset(
 )
 _ID_FIELDS = frozenset({"paymentId", "sessionId", "payment_id", "session_id"})
 _PLAIN = frozenset({"authorization", "signature"})
-"""What a payload of scheme exact has; of another scheme anything may be spent."""
+"""Fields of a payload of the scheme "exact"; any part of another payload might be spent."""
 HIDDEN = "***"
 _DEEPEST = 40
 
 
 def digest(proof: str) -> str:
-    """Return what stands for a proof of payment: its kind, and a digest."""
+    """Return a digest that replaces a proof of payment, with the prefix of its kind."""
     kind = proof[: proof.find("_") + 1] if proof.find("_") in range(1, 12) else ""
     return f"{kind}{hashlib.sha256(proof.encode()).hexdigest()[:12]}"
 
@@ -59,7 +59,7 @@ def without_middle(signature: str) -> str:
 
 
 def hidden_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Return headers of which nothing can be spent."""
+    """Return headers without anything that can be spent."""
     return [(name, _header(name.decode("latin-1").lower(), value)) for name, value in headers]
 
 
@@ -74,7 +74,7 @@ def _header(name: str, value: bytes) -> bytes:
 
 
 def hidden_message(text: str) -> str:
-    """Return a message in a header of which nothing can be spent."""
+    """Return a header's message without anything that can be spent."""
     try:
         read = decoded(json_of_header(text))
     except BadMessage:
@@ -83,7 +83,7 @@ def hidden_message(text: str) -> str:
 
 
 def hidden_body(body: bytes, *, is_cut: bool) -> bytes:
-    """Return a body of which nothing can be spent; one that was cut and may be JSON is left out."""
+    """Return a body without anything that can be spent; a cut body, or broken JSON, is dropped."""
     read = decoded(body)
     if isinstance(read, dict | list):
         return encode(hidden(read))
@@ -117,7 +117,7 @@ def _field(name: str, value: Any, depth: int) -> Any:
 def _payload(value: Any, depth: int) -> Any:
     if not isinstance(value, dict):
         return HIDDEN
-    if not _PLAIN.isdisjoint(value) or "nonce" in value:  # also flat, as Cronos has it
+    if not _PLAIN.isdisjoint(value) or "nonce" in value:  # "nonce": flat, as Cronos has it
         return {
             name: _field(name, each, depth) if name in _KEPT else HIDDEN
             for name, each in value.items()
@@ -133,10 +133,10 @@ _KEPT = frozenset(
 )
 
 
-# --- what an exchange says --------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------
 
 MAX_PLAIN = 256 * 1024
-"""The bytes of a body after it was decompressed."""
+"""Most bytes of a decompressed body."""
 PROOFS = ("X-Payment-Id", "X-Session-Id")
 _OF_PAYMENTS = frozenset(
     name.lower().encode()
@@ -149,12 +149,12 @@ _OF_PAYMENTS = frozenset(
 )
 _MARKS = (b'"paymentHeader"', b'"paymentPayload"', b'"paymentRequirements"', b'"x402/payment')
 _FORMS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
-"""How zlib calls the encodings that it can stop in the middle of."""
+"""zlib's `wbits` for each encoding that can be decompressed in part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A request or an answer, its body decompressed."""
+    """A request or an answer, with its body decompressed."""
 
     headers: httpx.Headers
     body: bytes
@@ -162,7 +162,7 @@ class Half:
 
     @classmethod
     def of(cls, headers: RawHeaders, kept: Kept) -> "Half":
-        """Return a half as it passed."""
+        """Return a half of an exchange that passed."""
         coding = next(
             (value for name, value in headers if name.lower() == b"content-encoding"), b""
         )
@@ -179,11 +179,11 @@ class Half:
 
 @dataclass(slots=True)
 class Messages:
-    """The messages of an exchange, as HTTP would say them."""
+    """The messages of an exchange, as HTTP."""
 
     to: Part
     url: str
-    """The URL that the upstream was asked for."""
+    """The URL at the upstream."""
     method: str
     target: str
     status: int | None
@@ -196,16 +196,16 @@ class Messages:
     tool: str | None = None
     """The tool of MCP that was called."""
     ways: list[Way] = field(default_factory=list)
-    """What a 402 offers."""
+    """The offers of a 402."""
     payment: str | None = None
     """The payment's header, as it was sent."""
     signed: SignedPayment | None = None
     receipt: dict[str, Any] | None = None
-    """What the answer says of the settlement."""
+    """The receipt in the answer, if it has one."""
 
     @property
     def resource(self) -> str:
-        """What is paid for: in two steps, the body of the second says it."""
+        """The resource that is paid for; in two steps, it is in the body of the second request."""
         body = decoded(self.sent.body, dict[str, Any]) or {}
         wanted = body.get("paymentRequirements")
         named = wanted.get("resource") if isinstance(wanted, dict) else None
@@ -213,7 +213,7 @@ class Messages:
 
     @property
     def is_paying(self) -> bool:
-        """Whether the request pays: in one step, or in the body of the second."""
+        """Whether the request pays: in one step, or as the second of two."""
         return self.payment is not None
 
     @property
@@ -233,7 +233,7 @@ class Messages:
 
     @property
     def is_valid(self) -> bool:
-        """Whether a facilitator's verify has called the payment valid."""
+        """Whether a facilitator's verify answered that the payment is valid."""
         return (decoded(self.answered.body, dict[str, Any]) or {}).get("isValid") is True
 
     @property
@@ -244,7 +244,7 @@ class Messages:
 
     @property
     def refusal(self) -> str | None:
-        """Why the answer refuses, in its own words."""
+        """The answer's reason for a refusal, in its own words."""
         body = decoded(self.answered.body, dict[str, Any]) or {}
         offer = json_in(self.answered.headers.get(REQUIRED_HEADER), dict[str, Any]) or {}
         words = (
@@ -257,7 +257,7 @@ class Messages:
 
 
 def messages_of(exchange: Exchange) -> Messages:
-    """Return what an exchange with a service or a facilitator says of a payment."""
+    """Return the payment messages of an exchange with a service or a facilitator."""
     sent = Half.of(exchange.headers, exchange.sent)
     answered = Half.of(exchange.answer_headers, exchange.answered)
     headers = (*exchange.headers, *exchange.answer_headers)
@@ -284,7 +284,7 @@ def messages_of(exchange: Exchange) -> Messages:
 
 
 def _translate(found: Messages, call: Mapping[str, Any]) -> None:
-    """Say a call of a tool, and its result, as HTTP would."""
+    """Translate a call of an MCP tool, and its result, to HTTP."""
     params = call.get("params")
     if not isinstance(params, dict) or not isinstance(name := params.get("name"), str):
         return
@@ -295,7 +295,7 @@ def _translate(found: Messages, call: Mapping[str, Any]) -> None:
     said = mcp.answered(incoming.response) if incoming.response else None
     paid = mcp.payment_in(params)
     if not paid and (said is None or (said.status != 402 and RECEIPTS.isdisjoint(said.headers))):
-        return  # a tool that is free, or an answer in which nothing can be read
+        return  # a free tool, or an answer without payment data
     body = encode({"name": name, "arguments": params.get("arguments", {})})
     found.method, found.target, found.tool = "tools/call", mcp.RESOURCE + name, name
     headers = [("host", sent.headers.get("host", "")), *paid.items()]
@@ -323,7 +323,7 @@ def _read(found: Messages) -> None:
             found.signed = recognize(found.payment).signed
         elif isinstance(inner := body.get("paymentPayload"), dict):
             found.signed = recognized(inner).signed
-    except BadMessage:  # `findings_of` says what is wrong with it
+    except BadMessage:  # `findings_of` reports it
         pass
     given = (json_in(answered.headers.get(name), dict[str, Any]) for name in RECEIPTS)
     said = decoded(answered.body, dict[str, Any]) or {}
@@ -359,7 +359,7 @@ _HOLDERS = ("accepts", "accepted", "paymentRequirements", "paymentPayload", "pay
 
 
 def is_test(network: str, known: Mapping[str, Network]) -> bool:
-    """Tell whether money on a network is worth nothing; of a network that nobody knows, it may."""
+    """Tell whether a network is a test network; an unknown one counts as real money."""
     found = network_called(network, known)
     return found.is_test if found is not None else chain_id_of(network) in TEST_CHAIN_IDS
 
@@ -367,7 +367,7 @@ def is_test(network: str, known: Mapping[str, Network]) -> bool:
 def findings_of(
     found: Messages, known: Mapping[str, Network], now_s: int, offers: list[Way]
 ) -> list[Finding]:
-    """Return what is wrong in an exchange; `offers` are those of the 402 that it pays."""
+    """Return the findings of an exchange; `offers` are those of the 402 that it pays."""
     in_body = any(mark in found.sent.body for mark in (b'"paymentHeader"', b'"paymentPayload"'))
     whole = found.sent.body.decode("utf-8", "replace")
     texts = [whole] if in_body else [found.payment] if found.payment else []
@@ -390,7 +390,7 @@ def findings_of(
 
 
 def findings_of_402(found: Messages, known: Mapping[str, Network], now_s: int) -> list[Finding]:
-    """Return what is wrong in an unpaid 402, by the rules of `doctor`."""
+    """Return the findings of an unpaid 402, by the rules of `doctor`."""
     url = "http://tool/" if found.tool else found.url
     request = httpx.Request("POST" if found.tool else found.method, url)
     response = httpx.Response(402, headers=found.answered.headers, content=found.answered.body)
@@ -402,7 +402,7 @@ def findings_of_402(found: Messages, known: Mapping[str, Network], now_s: int) -
 
 
 def _paid_way(signed: SignedPayment, offers: list[Way]) -> Way | None:
-    """Return the offer that a payment accepts, if one is for its scheme, network and token."""
+    """Return the offer with a payment's scheme, network and token; None if there is none."""
     for way in offers:
         asset = str(way.fields.get("asset", "")).lower()
         is_its = way.fields.get("scheme") == signed.scheme and signed.asset.lower() in ("", asset)

@@ -1,12 +1,12 @@
 """A reverse proxy that changes nothing: HTTP/1.1 from clients to one upstream.
 
-Bodies, trailers, 1xx answers, duplicate fields, the case of names and what follows an upgrade pass
-as they are, as they come. Only `Host` and the fields of one connection (RFC 9110, 7.6.1) are the
-proxy's own. What one side does to its connection is done to the other: its end is passed on, and a
-break breaks the other, so a client that hangs up is seen by the service as without the proxy.
+It passes on bodies, trailers, 1xx answers, duplicate fields, the case of names, and all bytes after
+an upgrade, at once and unchanged. It sets only `Host` and the fields of one connection (RFC 9110,
+7.6.1). If one side ends or breaks its connection, the proxy does the same to the other side, so
+that the service sees a client hang up as it would without the proxy.
 
-A client's connection has one upstream connection. It is opened anew once the service has closed it,
-but no request is ever sent twice: it could pay twice.
+A client's connection has one upstream connection. The proxy reconnects after the service has closed
+it, but never sends a request twice: it could pay twice.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from x402sim.world.transport.faults import Fault
 from x402sim.world.transport.strike import strike
 
 MAX_BODY = 64 * 1024
-"""The bytes of a body that are kept for the recording."""
+"""Bytes of a body that are recorded."""
 MAX_HEAD = 64 * 1024
-"""The bytes of a head; a payment in a header has a few thousand."""
+"""Most bytes of a head; a payment in a header has a few thousand."""
 BACKLOG = 512
 _READ = 64 * 1024
 _LINGER_S = 2.0
-"""How long a client may go on sending after it was answered."""
+"""Seconds in which a client may go on sending after it was answered."""
 _OF_ONE_CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
 )
 RawHeaders = list[tuple[bytes, bytes]]
 Event = Any
-"""What h11 calls an event: a head, a part of a body, or its end."""
+"""An event of h11: a head, a part of a body, or the end of a message."""
 
 
 @dataclass(slots=True)
@@ -51,14 +51,14 @@ class Kept:
     begin: bytes = b""
 
     def add(self, data: bytes) -> None:
-        """Count a part, and keep what there is room for."""
+        """Count a part, and keep it as far as there is room."""
         self.size += len(data)
         if len(self.begin) < MAX_BODY:
             self.begin += data[: MAX_BODY - len(self.begin)]
 
     @property
     def is_cut(self) -> bool:
-        """Whether there was more than is kept."""
+        """Whether the body was longer than what is kept."""
         return self.size > len(self.begin)
 
 
@@ -71,7 +71,7 @@ class Exchange:
     method: str
     target: str
     url: str
-    """The whole URL, as the upstream is asked."""
+    """The whole URL at the upstream."""
     headers: RawHeaders
     began: float
     sent: Kept = field(default_factory=Kept)
@@ -83,10 +83,10 @@ class Exchange:
     answer_headers: RawHeaders = field(default_factory=list)
     answered: Kept = field(default_factory=Kept)
     broke: str = ""
-    """Why it is not whole: who ended it, and where."""
+    """Why the answer is not whole: who ended the connection, and where."""
     struck: Fault | None = None
     to: Part = "service"
-    """Who is asked: the service, or the facilitator."""
+    """The upstream: the service, or the facilitator."""
 
     @property
     def path(self) -> str:
@@ -104,30 +104,30 @@ class Observer(Protocol):
 
     @property
     def can_strike(self) -> bool:
-        """Whether there are faults: then a request is read to its end before it is passed on."""
+        """Whether there are faults: then the proxy reads a whole request before it passes it on."""
 
     def requested(self, exchange: Exchange) -> None:
-        """A request was sent, to its end unless it was answered before."""
+        """A request was sent: whole, unless the answer came before its end."""
 
     def fault(self, exchange: Exchange) -> Fault | None:
-        """Return the fault that strikes a request."""
+        """Return the fault that strikes a request, or None."""
 
     def ended(self, exchange: Exchange) -> None:
         """A request was answered, or its connection broke."""
 
 
 class BadUpstream(ValueError):
-    """A URL that no proxy can stand before."""
+    """A URL that the proxy cannot use as upstream."""
 
 
 class _Ended(OSError):
-    """The client's connection is ended, after what was written: the upstream has ended its own too
-    early, or there is none."""
+    """End the client's connection after the bytes written so far: the upstream ended too early, or
+    cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where requests are passed on to; raises `BadUpstream` for another URL than http or https."""
+    """Where requests go; `at` raises `BadUpstream` for a URL that is not http or https."""
 
     url: str
     host: str
@@ -162,7 +162,7 @@ class Upstream:
 
 
 class _Peer:
-    """One side: its connection, and the state of HTTP on it."""
+    """One side: its connection, and its HTTP state."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class _Peer:
         self.writer.transport.abort()
 
     def end(self) -> None:
-        """Pass on that the other side sends nothing more; TLS cannot say so, and ends."""
+        """Pass on that the other side sends no more. TLS has no half-close, so it closes."""
         if self.writer.is_closing():
             return
         if self.writer.can_write_eof():
@@ -220,7 +220,7 @@ class Proxy:
         to: Part = "service",
         keep_host: bool = False,
     ) -> None:
-        """`number` counts the exchanges, `to` says of whom; `keep_host` passes `Host` on."""
+        """`number` counts exchanges, `to` is the upstream's part; `keep_host` passes `Host` on."""
         self._upstream, self._observer = upstream, observer
         self._number, self._to, self._keep_host = number, to, keep_host
         self._clock = Clock()
@@ -234,7 +234,7 @@ class Proxy:
         )
 
     async def close(self) -> None:
-        """Accept no more, break what is open, and wait until its ends are reported."""
+        """Stop accepting, break open connections, and wait until their exchanges are reported."""
         if self._server:
             self._server.close()
         for peer in list(self._peers):
@@ -259,14 +259,14 @@ class Proxy:
         except _Ended:
             pass
         except OSError:
-            client.abort()  # it has left, or was left: there is nobody to tell
+            client.abort()  # nobody reads an answer any more
         finally:
             self._tasks.discard(task)
             for peer in filter(None, (client, upstream)):
                 self.leave(peer)
 
     def leave(self, peer: _Peer) -> None:
-        """End a connection, once what was written has left."""
+        """Close a connection after its pending writes."""
         peer.writer.close()
         self._peers.discard(peer)
 
@@ -279,7 +279,7 @@ class Proxy:
             return None
 
     async def answer(self, client: _Peer, status: int, why: str) -> None:
-        """Answer in the proxy's own name, and end the connection."""
+        """Send an answer of the proxy itself, and end the connection."""
         body = msgspec.json.encode({"error": "x402sim watch", "reason": why})
         headers = [
             ("Content-Type", "application/json"),
@@ -291,9 +291,9 @@ class Proxy:
         await client.send(h11.EndOfMessage())
 
     async def connected(self, before: _Peer | None) -> _Peer:
-        """Return a connection to the upstream, the earlier one if that is still open."""
+        """Return a connection to the upstream: the earlier one if it is still open."""
         if before is not None:
-            await self._clock.sleep(0)  # a turn of the loop, which sees that it was ended meanwhile
+            await self._clock.sleep(0)  # lets the loop notice that the upstream has closed it
             if before.is_reusable:
                 before.http.start_next_cycle()
                 return before
@@ -315,7 +315,7 @@ class _Passing:
     ) -> None:
         self._proxy, self._client, self._request = proxy, client, request
         self._peer = upstream
-        """The connection to the upstream; until this request needs one, the earlier request's."""
+        """The connection to the upstream; at first that of the earlier request."""
         self._observer, self._upstream = proxy._observer, proxy._upstream
         self.method = request.method.decode("ascii")
         peer = client.writer.get_extra_info("peername")
@@ -330,7 +330,7 @@ class _Passing:
             to=proxy._to,
         )
         self._whole: list[Event] = []
-        """The parts of its body and its end, if a fault may look at them before they pass."""
+        """The parts of its body and its end, read in advance if a fault may strike."""
         self._is_reported = False
         self._sending: asyncio.Future[None] | None = None
 
@@ -342,7 +342,7 @@ class _Passing:
         return (b"%b://%b%b" % (scheme, netloc, target)).decode("latin-1")
 
     async def run(self) -> _Peer | None:
-        """Pass it; return the upstream connection. Raises `OSError` if the client must be left."""
+        """Pass the request; return the upstream connection. `OSError`: drop the client."""
         try:
             if self._observer.can_strike:
                 await self._pass_or_strike()
@@ -362,11 +362,11 @@ class _Passing:
         return self._peer
 
     async def _pass_or_strike(self) -> None:
-        """Read the request before it is passed on: a fault may look at its body."""
+        """Read the whole request first, as a fault may look at its body."""
         parts = self._parts()
         async for part in parts:
             self._whole.append(part)
-            if self.exchange.sent.is_cut:  # longer than a fault can look at: it passes
+            if self.exchange.sent.is_cut:  # too long for a fault: it passes
                 return await self._pass(_each(self._whole, parts))
         self._report()
         self.exchange.struck = fault = self._observer.fault(self.exchange)
@@ -386,7 +386,7 @@ class _Passing:
             await self._stop_sending()
 
     async def _stop_sending(self) -> None:
-        """Pass nothing more of the client's on: what it sends stays in its connection."""
+        """Stop passing on what the client sends."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait([self._sending])
@@ -422,7 +422,7 @@ class _Passing:
                 return
 
     async def _pass_on(self, upstream: _Peer, parts: AsyncIterator[Event]) -> None:
-        """Pass the request on; then, until it is answered, the end of the client's stream."""
+        """Pass the request on; then watch for the end of the client's stream until the answer."""
         try:
             await upstream.send(self._head())
             async for part in parts:
@@ -432,7 +432,7 @@ class _Passing:
             upstream.end()
             return
         except (ConnectionError, h11.LocalProtocolError) as error:
-            # The client is gone; or the service reads no more, and may have answered nevertheless.
+            # The client is gone; or the service stopped reading, and may have answered.
             if self._client.writer.is_closing():
                 self.exchange.broke = f"the client hung up: {_in_words(error)}"
                 upstream.abort()
@@ -440,7 +440,7 @@ class _Passing:
         self._report()
         with suppress(ConnectionError):
             data = await self._client.reader.read(_READ)
-            self._client.http.receive_data(data)  # its next request, which waits
+            self._client.http.receive_data(data)  # pipelined: the next request
             if data:
                 return
             self.exchange.broke = "the client ended its connection before the answer was whole"
@@ -454,7 +454,7 @@ class _Passing:
         request, to = self._request, self._upstream
         named, own = _of_connection(request.headers), RawHeaders()
         if any(name == b"transfer-encoding" for name, _ in request.headers):
-            named.add(b"content-length")  # with both, the next one might find another end of it
+            named.add(b"content-length")  # with both, servers may disagree where the body ends
         headers, has_host = RawHeaders(), False
         for raw, value in request.headers.raw_items():
             name = raw.lower()
@@ -481,7 +481,7 @@ class _Passing:
     # --- the answer ----------------------------------------------------------------------
 
     async def _answer(self, upstream: _Peer) -> None:
-        """Pass the answer on as it comes; raises `OSError` if the client cannot have it whole."""
+        """Pass the answer on at once; raises `OSError` if the client cannot get all of it."""
         while True:
             match event := await self._next(upstream):
                 case h11.InformationalResponse(status_code=status):
@@ -506,7 +506,7 @@ class _Passing:
                     self.exchange.answered.add(data)
                     await self._client.send(h11.Data(data=data))
                 case _:
-                    # a client that sends no more was answered all the same
+                    # a half-closed client has got its whole answer
                     self.exchange.broke = ""
                     await self._client.send(event)
                     return
@@ -527,7 +527,7 @@ class _Passing:
         self.exchange.answer_headers = list(event.headers.raw_items())
 
     def _broken(self, error: Exception, upstream: _Peer) -> OSError:
-        """Note that the upstream broke off, and return the error that breaks the client's."""
+        """Record that the upstream broke off; return the error that drops the client."""
         exchange = self.exchange
         if upstream.reader.at_eof() and not isinstance(error, OSError):
             error = _Ended("it ended the connection")
@@ -544,10 +544,10 @@ class _Passing:
         await asyncio.gather(_copy(one, other), _copy(other, one))
         self.exchange.broke = ""
 
-    # --- what a fault does, by `strike` ---------------------------------------------------
+    # --- called by `strike` ---------------------------------------------------------------
 
     async def work(self, *, is_received: bool = True) -> list[Message]:
-        """Pass it on, and return the whole answer; one that the client does not get is noted."""
+        """Pass the request on; return the whole answer, recorded if the client does not get it."""
         upstream = await self._connect()
         for part in (self._head(), *self._whole):
             await upstream.send(part)
@@ -559,12 +559,12 @@ class _Passing:
         if not is_received:
             for each in answer:
                 self._note(each)
-            self._proxy.leave(upstream)  # the same request again would not come on a used one
+            self._proxy.leave(upstream)  # a client that retries would not reuse this connection
             self._peer = None
         return answer
 
     async def send(self, message: Message) -> None:
-        """Send a part of an answer, and note it."""
+        """Send a part of an answer, and record it."""
         self._note(message)
         match message["type"]:
             case "http.response.start":
@@ -580,7 +580,7 @@ class _Passing:
                 await self._client.send(h11.EndOfMessage(headers=message["headers"]))
 
     def _note(self, message: Message) -> None:
-        """Note a part of an answer; its head begins another one."""
+        """Record a part of an answer; a head starts a new answer."""
         if message["type"] == "http.response.start":
             self.exchange.status = message["status"]
             self.exchange.answer_headers = list(message["headers"])
@@ -588,7 +588,7 @@ class _Passing:
         self.exchange.answered.add(message.get("body", b""))
 
     async def abort(self, how: str) -> None:
-        """Break the client's connection, or end it behind what was sent ("cut")."""
+        """Break the client's connection; with "cut", end it after what was sent."""
         assert self.exchange.struck is not None
         self.exchange.broke = f'fault: "{self.exchange.struck.does}"'
         if how == "cut":
@@ -621,7 +621,7 @@ async def _each(
 
 
 async def _copy(source: _Peer, to: _Peer) -> None:
-    """Copy bytes until the source ends, beginning with what was read too far."""
+    """Copy bytes until the source ends, starting with bytes that h11 has read ahead."""
     data, _ = source.http.trailing_data
     with suppress(ConnectionError):
         while data or (data := await source.reader.read(_READ)):
@@ -632,7 +632,7 @@ async def _copy(source: _Peer, to: _Peer) -> None:
 
 
 def _of_connection(headers: Any) -> set[bytes]:
-    """Return the names in the fields `Connection`: they are of this connection, too."""
+    """Return the field names that `Connection` lists: they belong to this connection, too."""
     listed = b",".join(value for name, value in headers if name == b"connection")
     return {name.strip().lower() for name in listed.split(b",")} - {b""}
 
@@ -645,7 +645,7 @@ def _passed(event: h11.Response | h11.InformationalResponse) -> Event:
 
 
 def _in_words(error: Exception) -> str:
-    """Return what an error of a connection is."""
+    """Return an error of a connection in words."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {error.verify_message}"

@@ -1,9 +1,9 @@
-"""Records what a proxy saw as a journal: each request and answer, and each payment whole.
+"""Records the exchanges of a proxy in a journal: each request and answer, and each payment in full.
 
-Every exchange is `request sent` and `answer received` or `no answer`. One that is about a payment
-is also a note "exchange", as the page reads it, and a note "finding" for each thing that is wrong
-in it, by the rules of `decode` and `doctor`. What moves real money is recorded with `allow_mainnet`
-only, and without what could be spent (`watch.messages`).
+Every exchange is `request sent`, and `answer received` or `no answer`. An exchange about a payment
+is also a note "exchange", which the page reads, and a note "finding" for each thing that is wrong
+in it, by the rules of `decode` and `doctor`. Payments of real money are recorded only with
+`allow_mainnet`, and without what could be spent (`watch.messages`).
 """
 
 import asyncio
@@ -54,11 +54,11 @@ from x402sim.world.transport.requests import LoggedRequest
 from x402sim.world.ui import exchange_of
 
 MOST_KEPT = 4096
-"""The orders, and the 402s examined, that are remembered: the newest."""
+"""Newest orders, and newest 402s, that are remembered."""
 RECEIPT_WITHIN_S = 60.0
 _POLL_S = 1.0
 _MOST_QUERY = 200
-"""The characters of a query that are recorded of real money: fewer than a signature has."""
+"""Characters of a query that are recorded of real money: fewer than a signature has."""
 HIDDEN = (
     "a payment on a main network, or on one that is not known: --allow-mainnet records it, without "
     "its signature"
@@ -81,20 +81,20 @@ class _Newest(OrderedDict[K, V], Generic[K, V]):
 
 @dataclass(slots=True)
 class _Order:
-    """What a client was offered at one place, and what became of it."""
+    """The offer to a client at one URL, and the state of its payment."""
 
     lane: str
     ways: list[Way]
     nonce: str | None = None
     unserved: tuple[str, str] | None = None
-    """The payment that was settled and is not served yet: its nonce and its transaction."""
+    """Nonce and transaction of a payment that was settled and not yet served."""
     open_until: tuple[str, int] | None = None
-    """The payment whose outcome is not known, and the second until which it can be used."""
+    """Nonce of a payment with an unknown outcome, and the second until which it can be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An exchange that has ended, for a log: `payer` is who signed, if somebody did."""
+    """An exchange that has ended, for a log; `payer` is the signer, if there is one."""
 
     exchange: Exchange
     messages: Messages
@@ -106,12 +106,12 @@ class Seen:
 def _guarded(
     work: Callable[["Recorder", Exchange], R],
 ) -> Callable[["Recorder", Exchange], R | None]:
-    """Return what observes an exchange: a defect of ours is recorded, and what passes goes on."""
+    """Wrap an observer: an exception in it is recorded, and the traffic goes on."""
 
     def observe(recorder: "Recorder", exchange: Exchange) -> R | None:
         try:
             return work(recorder, exchange)
-        except Exception:  # noqa: BLE001 - the traffic of others must not end by it
+        except Exception:  # noqa: BLE001 - our defect must not stop the traffic of others
             recorder.not_recorded(exchange, traceback.format_exc(limit=-3))
             return None
 
@@ -133,11 +133,11 @@ class Recorder:
         log: Callable[[Seen], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`log` is called with each exchange, `say` with what belongs to none that just ended."""
+        """`log` gets each exchange, `say` messages that belong to no exchange."""
         self._journal, self._known, self._log = journal, known, log
         self._say = say
         self.wrong = 0
-        """How many findings say that something is wrong."""
+        """Number of findings that are errors."""
         self._allow_mainnet, self._chain = allow_mainnet, chain
         self._clock = Clock()
         self.number = partial(next, itertools.count(1))
@@ -149,22 +149,22 @@ class Recorder:
             self._record(events.FaultInjected(**fields_of(fault)))
         self._orders = _Newest[str, _Order]()
         self._paid = _Newest[str, str]()
-        """The transactions that settled authorizations, as the service or its facilitator said."""
+        """By authorization: the transaction that settled it, as service or facilitator answered."""
         self._asked = _Newest[str, bool]()
-        """The authorizations that a watched facilitator was asked about, and whether it settled."""
+        """By authorization that the watched facilitator got: whether it settled it."""
         self._followed = _Newest[str, bool]()
         self._examined = _Newest[bytes, tuple[Finding, ...]]()
         self.is_main: bool | None = None
-        """Whether real money was seen; None as long as no network was named."""
+        """Whether a main network was named; None until some network was named."""
         self._says_no_fault = False
         self._tasks = set[asyncio.Task[None]]()
         self._sent = dict[int, events.RequestSent]()
         """The requests that wait for their answers."""
         self._struck = dict[int, int]()
-        """The entries of the faults that struck them."""
+        """By exchange: the journal entry of the fault that struck it."""
 
     async def close(self) -> None:
-        """Wait no longer for the chain, and end the faults and their periods."""
+        """Stop waiting for the chain, and end faults and their periods."""
         self.faults.clear()
         for task in self._tasks:
             task.cancel()
@@ -192,12 +192,12 @@ class Recorder:
 
     @_guarded
     def fault(self, exchange: Exchange) -> Fault | None:
-        """Return the fault that strikes a request: never one of, or beside, real money."""
+        """Return the fault that strikes a request: none once real money was named."""
         found = messages_of(exchange)
         if (is_main := self._is_main(found)) is not False:
             if is_main and not self._says_no_fault:
                 self._says_no_fault = True
-                self._say("no fault strikes any more: a main network, or an unknown one, was named")
+                self._say("faults are off: a message named a main network, or an unknown one")
             return None
         fault = self.faults.next_for(
             exchange.to,
@@ -216,12 +216,12 @@ class Recorder:
 
     @_guarded
     def ended(self, exchange: Exchange) -> None:
-        """Record an answer, or that there was none; of a payment, everything."""
+        """Record an answer, or that none came; of a payment, the whole exchange."""
         found = messages_of(exchange)
         is_hidden, seq = self._hides(found), self._journal.length
         sent = self._sent.pop(exchange.number, None)
         if sent is None:
-            return  # its request could not be recorded, which is said
+            return  # its request could not be recorded, and `not_recorded` said so
         end = self._end(exchange, found)
         self._record(self._shown(end, is_hidden))
         findings: tuple[Finding, ...] = ()
@@ -232,7 +232,7 @@ class Recorder:
                 payment_id = payment_id or end.payment_id
             order = self._order(exchange, found, payment_id)
             offers = order.ways if order else []
-            began_s = int(exchange.began)  # what has expired since was good
+            began_s = int(exchange.began)  # judged by the time at which it began
             findings = self._of_402(found, began_s)
             findings += tuple(findings_of(found, self._known, began_s, offers))
             findings += tuple(self._of_order(found, order, began_s))
@@ -245,13 +245,13 @@ class Recorder:
         self._log(Seen(exchange, found, findings, payer, is_hidden))
 
     def _find(self, of: dict[str, Any], finding: Finding) -> None:
-        """Record what is wrong in an exchange, or in what the chain made of an authorization."""
+        """Record a finding in an exchange, or in the transaction of an authorization."""
         self.wrong += finding.stops
         data = {**of, **asdict(finding), "mark": finding.mark}
         self._record(events.Note(name="finding", data=data))
 
     def not_recorded(self, exchange: Exchange, why: str) -> None:
-        """Record that an exchange could not be, by a defect of this program."""
+        """Record that a defect of this program kept an exchange from being recorded."""
         self._sent.pop(exchange.number, None)
         self._struck.pop(exchange.number, None)
         self._record(
@@ -276,8 +276,8 @@ class Recorder:
     def _order(self, exchange: Exchange, found: Messages, payment_id: str | None) -> _Order | None:
         """Return the order that an exchange with the service belongs to.
 
-        What names a payment id belongs to that. Else the payments of a client at one place pay what
-        it was offered there last.
+        A payment id names the order. Without one, a client's payment at a URL pays the last offer
+        that it got there.
         """
         if found.to == "facilitator":
             return None
@@ -289,7 +289,7 @@ class Recorder:
             return order
         if not found.ways:
             return None
-        # asked again, a 402 that nobody has paid is the same order
+        # a repeated request for an unpaid offer is the same order
         is_same = order is not None and order.nonce is None
         lane = order.lane if order and is_same else f"offer {exchange.number}"
         before = order or _Order(lane, [])
@@ -298,7 +298,7 @@ class Recorder:
         return order
 
     def _of_order(self, found: Messages, order: _Order | None, began_s: int) -> list[Finding]:
-        """Return whether an order was paid twice, and note what became of it."""
+        """Return findings if an order was paid twice, and update the order's state."""
         nonce = found.nonce
         if nonce is None:
             return []
@@ -338,7 +338,7 @@ class Recorder:
         return findings
 
     def _of_facilitator(self, found: Messages, nonce: str, order: _Order) -> Iterator[Finding]:
-        """Yield where an answer contradicts what the facilitator has settled."""
+        """Yield findings where an answer contradicts the facilitator's settlement."""
         tx_hash, is_ok = self._paid.get(nonce), found.is_delivered
         if tx_hash is not None and not is_ok and not (found.settled and found.status):
             said = "no whole answer" if found.is_broken else str(found.status)
@@ -356,7 +356,7 @@ class Recorder:
             yield Finding("answer", seen, wanted, do, stops=is_since)
 
     def _of_402(self, found: Messages, now_s: int) -> tuple[Finding, ...]:
-        """Return what is wrong in an offer; the same offer is examined once."""
+        """Return the findings of an offer; an equal offer is examined once."""
         if found.status != 402 or found.is_paying or not found.ways:
             return ()
         key = encode(
@@ -367,7 +367,7 @@ class Recorder:
         return self._examined[key]
 
     def _settled(self, found: Messages, payment_id: str | None) -> None:
-        """Record that an answer has a receipt; follow its transaction, if there is a chain."""
+        """Record a settlement; with --rpc, follow its transaction."""
         if found.signed is None:
             return
         auth, tx_hash = found.signed.authorization, found.tx_hash or ""
@@ -388,7 +388,7 @@ class Recorder:
     # --- the chain -------------------------------------------------------------------------
 
     async def _follow(self, tx_hash: str, found: Messages) -> None:
-        """Record the transaction that a receipt names, once it is mined."""
+        """Record the transaction of a receipt when it is mined."""
         assert self._chain is not None
         assert found.signed is not None
         try:
@@ -424,22 +424,22 @@ class Recorder:
     # --- real money ------------------------------------------------------------------------
 
     def _is_main(self, found: Messages) -> bool | None:
-        """Note the networks of an exchange, and tell whether real money may be moved.
+        """Note the networks of an exchange; tell whether it may move real money.
 
-        None as long as no network was named. Once a main network was, it stays so: what names none,
-        such as a proof of payment, may be of that one.
+        None until some network was named. Once a main network was named, the answer stays True for
+        messages without a network: a proof of payment may belong to it.
         """
         named = networks_in(found) if found.is_payment else set()
         if named:
             is_main = not all(is_test(name, self._known) for name in named)
             if found.to == "facilitator" and not found.is_paying and found.signed is None:
-                return self.is_main  # a list of all that a facilitator could settle
+                return self.is_main  # /supported lists networks, and pays on none
             self.is_main = bool(self.is_main) or is_main
             return is_main or self.is_main
         return self.is_main
 
     def _hides(self, found: Messages) -> bool:
-        """Tell whether an exchange may only be counted."""
+        """Tell whether an exchange must be recorded without its contents."""
         is_main = self._is_main(found)
         is_asked = found.to == "facilitator" and found.method == "POST"
         shows = found.is_paying or found.signed is not None or bool(found.ways)
@@ -448,7 +448,7 @@ class Recorder:
         return carries and is_main is not False and not self._allow_mainnet
 
     def _shown(self, event: T, is_hidden: bool) -> T:
-        """Return an event without proofs of real payments."""
+        """Return an event with proofs of real payments replaced by digests, or dropped."""
         if self.is_main is False:
             return event
         change = (lambda _: None) if is_hidden else digest
@@ -478,7 +478,7 @@ class Recorder:
                 for (headers, body), is_cut in zip(halves, cut, strict=True)
             ]
         path, _, query = found.target.partition("?")
-        if self.is_main is not False:  # where a payment may stand, too
+        if self.is_main is not False:  # a query may contain a payment
             query = "" if is_hidden else query[:_MOST_QUERY]
         struck = filter(None, [self._struck.pop(exchange.number, None)])
         request = LoggedRequest(
@@ -516,7 +516,7 @@ _VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})
 
 
 def _caller(exchange: Exchange) -> str:
-    """Return who sends a request: what is between a shop and its facilitator is the shop's."""
+    """Return the sender of a request: the service sends those to a facilitator."""
     return "service" if exchange.to == "facilitator" else exchange.client
 
 
@@ -540,7 +540,7 @@ def _lowered(half: Half) -> Headers:
 
 
 def _lasting(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an offer without what is new in each 402."""
+    """Return an offer without the fields that are new in each 402."""
     extra = fields.get("extra")
     kept = {name: each for name, each in fields.items() if name not in _VOLATILE}
     if isinstance(extra, dict):
@@ -552,7 +552,7 @@ def _lasting(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def line_of(seen: Seen, form: Form, known: Mapping[str, Network]) -> LogLine | None:
-    """Return the line of an exchange: if it is about a payment, failed, or if all are wanted."""
+    """Return the log line of an exchange about a payment, of a failed one, or of any if verbose."""
     exchange, found = seen.exchange, seen.messages
     if not (found.is_payment or exchange.broke or form.is_verbose):
         return None
@@ -569,7 +569,7 @@ def line_of(seen: Seen, form: Form, known: Mapping[str, Network]) -> LogLine | N
 
 
 def _notes(seen: Seen, known: Mapping[str, Network]) -> list[str]:
-    """Return what was offered, paid and refused, and what is wrong."""
+    """Return notes for the log: what was offered, paid and refused, and the findings."""
     found, notes = seen.messages, list[str]()
     if not found.is_paying:
         offers = (
