@@ -69,13 +69,13 @@ READ_ONCE = [
 
 @pytest.hookimpl(optionalhook=True)  # without xdist there is no such hook
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Let `-n auto` be one more than the CPUs: tests that wait for programs leave one without work."""
+    """Let `-n auto` be two more than the CPUs: tests that wait for programs leave those without work."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:  # xdist reads it
         return None
     cpus = (
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
-    return len(cpus) + 1
+    return len(cpus) + 2
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -68,6 +68,25 @@ def test_a_kill_while_the_tables_are_created_leaves_a_file_that_opens(tmp_path):
     assert codes == {0, 9}
 
 
+def test_a_database_in_memory_is_as_a_new_file_and_shares_nothing_with_the_next(tmp_path):
+    asked = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
+    with (
+        closing(Database()) as first,
+        closing(Database()) as second,
+        closing(Database(tmp_path / "x.db")) as filed,
+    ):
+        wanted = filed.execute(asked).fetchall()
+        for each in (first, second):
+            assert each.execute(asked).fetchall() == wanted != []
+            assert each.one("PRAGMA user_version") == filed.one("PRAGMA user_version") != (0,)
+            assert each.one("PRAGMA journal_mode") == ("memory",)
+        table = "reputation"
+        columns = [name for _, name, *_ in first.execute(f"PRAGMA table_info({table})")]
+        first.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", *columns)
+        counts = [each.one(f"SELECT count(*) FROM {table}") for each in (first, second, filed)]
+        assert counts == [(1,), (0,), (0,)]
+
+
 def test_a_file_of_another_version_is_refused_with_what_to_do(tmp_path):
     file = tmp_path / "old.db"
     old = sqlite3.connect(file)
