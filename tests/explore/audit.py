@@ -554,11 +554,13 @@ class Audit:
     def _names_once(self) -> Iterator[Violation]:
         """A name is bound to its payment until that has ended, and five minutes at least.
 
-        In two steps no payment has a name, also one that was sent in one step with a name before.
+        A payment may be settled without its name: in two steps, or in version 1.
         """
         held: dict[tuple[str, int], dict[str, Presented]] = defaultdict(dict)
         presented = self.scene.book.presented
-        nameless = {(it.signed.nonce, it.order.service) for it in presented if it.in_two_steps}
+        nameless = {
+            (it.signed.nonce, it.order.service) for it in presented if it.order.name is None
+        }
         for each in presented:
             nonce, service = each.signed.nonce, each.order.service
             is_settled = service in self.times.settled_by.get(nonce, ()) and self._use(each)

@@ -469,6 +469,15 @@ FOUND = {
             Again(at_s=6.0, of=2, what="new id", way="two steps"),
         ),
     ),
+    "a payment that is refused for its name, as another has it, pays in version 1 without it": Case(
+        balances=("1.00",),
+        steps=(
+            Deposit(number=0, wait_s=0.0, pause_s=5.0, spend_pause_s=0.0),
+            Buy(number=1, pause_s=5.0, way="PAYMENT-SIGNATURE", name=0),
+            Buy(number=2, pause_s=5.0, way="PAYMENT-SIGNATURE", name=0),
+            Again(at_s=0.01, of=2, what="new id", way="X-PAYMENT"),
+        ),
+    ),
 }
 """Cases that random worlds found once."""
 
