@@ -312,7 +312,7 @@ def test_what_is_folded_is_printed(browser: Browser, server: Server, tmp_path: P
     passed = Result(id="spec/5/nonce-once", level="MUST", section="5", outcome=Outcome.PASSED,
                     title="t")  # fmt: skip
     reports = {
-        "run": html.page([run], stories={"replay": "A folded story."}),
+        "run": html.page([run, run], stories={"replay": "A folded story."}),  # one is unfolded
         "conformance": conformance.as_html("http://x", "now", [result, passed]),
     }
     for name, text in reports.items():

@@ -10,7 +10,7 @@ import { Tape } from "./tape.js";
 const model = new Model(), list = new List(model), VIEWS = ["payments", "state", "steering"];
 let tape = null, started = null, since = 0, after = 0, isDirty = true, view = "payments", isAsking = false;
 
-const LOADED_MS = 700; // by then what the server has is here, and a link to another payment is one to none
+const LOADED_MS = 700; // then all of the server's data are here: a link to a missing payment says so
 
 function tell(text, kind) { byId("link").textContent = text; byId("link").className = kind; }
 
@@ -25,7 +25,7 @@ function take(name, lines) {
   isDirty = list.isDirty = true;
 }
 
-// What the server knows, and what it does not any more.
+// What the server has, and what it has forgotten.
 function greet(hello) {
   started = hello.started;
   setTimeout(() => { isDirty = list.isLoaded = true; }, LOADED_MS);
@@ -72,7 +72,7 @@ function draw() {
       if (view === "steering") showFaults(model);
       refresh();
     }
-  } finally { setTimeout(() => requestAnimationFrame(draw), 150); } // an error must not end the drawing
+  } finally { setTimeout(() => requestAnimationFrame(draw), 150); } // an error must not stop the drawing
 }
 
 // The keys that a link names: a payment id, a session, a transaction, or an authorization, which may begin with 0x.

@@ -1,4 +1,4 @@
-// One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
+// One payment: the requirements beside the signed values, the rule that refused, the transaction, the messages.
 
 import { curl, har, python, scenario, test, viem, visible } from "./copies.js";
 import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
@@ -21,7 +21,7 @@ export function showDetail(lane, model, close) {
     ...[refusal, findings, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }
 
-// What a link names, and the page does not know.
+// A link names a payment that the page does not have.
 export function showUnknown(key, close) {
   const box = byId("detail");
   box.hidden = false;
@@ -32,7 +32,7 @@ export function showUnknown(key, close) {
     el("p", {}, el("code", {}, visible(key)), words.live ? " was not seen by this server, or is no longer known." : " is not in this run, or not yet at this moment of it."));
 }
 
-// A part of the details; an error in it leaves the others.
+// A part of the details; an error in it does not stop the others.
 function guarded(part, lane, model) {
   try { return part(lane, model); }
   catch (error) { console.error(error); return el("p", { class: "bad" }, `The ${part.name} of this payment cannot be shown: ${error.message}`); }
@@ -47,21 +47,21 @@ const requests = (lane, model) => [
 
 const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario], ["fetch with viem", viem]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
 
-// What the payment came to, as a program that does it again.
+// Buttons that copy the payment as a program that repeats it.
 function reproduced(lane, model) {
   const seen = lane.exchanges.findLast((each) => each.payment && !each.path.startsWith("/facilitator")) ?? lane.exchanges.at(-1);
   const all = seen ? copies(lane, seen, model) : [];
   return all.length ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), all) : "";
 }
 
-// What the journal says of a payment, with all that is not empty.
+// The journal's events of a payment, with all fields that are not empty.
 function journal(lane, model) {
   const events = model.eventsOf(lane);
   const said = (event) => Object.entries(event).filter(([name, value]) => !["seq", "at_ms", "event", "actor", "payment_id", "exchange"].includes(name) && value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : /_s$/.test(name) && value > 1e8 && value < 1e11 ? `${utc(value)} (${value})` : readable(String(value))}`).join(", ");
   return events.length ? folded("journal", `In the journal: ${events.length} event${events.length === 1 ? "" : "s"}`, table("Events of this payment", ["time", "who", "event", ""], events.map((each) => [time(each.at_ms), each.actor, each.event, said(each)]))) : "";
 }
 
-// What was left of a session after each change, as steps from its deposit down to nothing.
+// A session's remaining budget after each change, as steps down from its deposit.
 function burnDown({ steps, deposited_base: all }) {
   if (steps.length < 3) return "";
   const svg = (tag, props) => { const node = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [name, value] of Object.entries(props)) node.setAttribute(name, value); return node; };
@@ -86,7 +86,7 @@ const rowsOf = ({ required: wanted, signed: got }) => {
 };
 const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
 
-// What to do about it, by the longest beginning of the reason or the error that is known.
+// What to do, by the longest known beginning of the reason or the error.
 export function advice({ error, reason }) {
   const fits = (text) => Object.keys(words.advice).filter((begin) => text?.startsWith(begin)).sort((a, b) => b.length - a.length);
   const found = [...fits(reason), ...fits(error)][0];
@@ -109,7 +109,7 @@ function refusal(lane) {
   ...struck, ...notes];
 }
 
-// What is wrong in what `watch` saw, by the rules of `decode` and `doctor`.
+// The findings of `watch`, by the rules of `decode` and `doctor`.
 const findings = (lane) => [...new Map(lane.findings.map((each) => [`${each.about} ${each.seen}`, each])).values()].map(({ mark, about, seen, wanted, do: todo }) => el("div", { class: mark === "note" ? "note" : "refusal" },
   el("p", {}, el("strong", {}, `${mark}: ${about}`)), el("p", { class: "quiet" }, `seen: ${seen}; wanted: ${wanted}`), el("p", {}, el("strong", {}, "Do: "), marked(todo))));
 

@@ -1,4 +1,4 @@
-// Small helpers. What others sent becomes text where it is read, and only ever a text node.
+// Small helpers. Data of other parties only ever becomes a text node.
 
 export function el(tag, props, ...children) {
   const node = document.createElement(tag);

@@ -1,4 +1,4 @@
-// The lanes, the newest first: only those in sight are in the document.
+// The lanes, the newest first. Only visible lanes are in the document.
 
 import { har } from "./copies.js";
 import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
@@ -7,7 +7,7 @@ import { linkTo, showDetail, showUnknown } from "./detail.js";
 
 const LINE_PX = 20, MOST_LINES = 10, PADDING_PX = 26;
 const MOST_PRINTED = 2000; // lanes on paper, where nothing can be scrolled
-const MOST_WORDS = 5000; // whose width is kept: they are the same in most reasons
+const MOST_WORDS = 5000; // words whose width is cached: most reasons share them
 const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
 
 export class List {
@@ -34,7 +34,7 @@ export class List {
     new ResizeObserver(() => { this.place(); this.draw(); }).observe(this.box);
   }
 
-  // Where each lane begins: one with a reason is as high as its lines, so that none is cut off.
+  // The top of each lane. A lane with a reason has the height of its lines, so that nothing is cut off.
   place() {
     const style = getComputedStyle(this.box), px = (name) => parseFloat(style.getPropertyValue(name)) || 0;
     const row = px("--row"), past = px("--past"), width = Math.max(100, this.box.clientWidth - PADDING_PX);
@@ -46,7 +46,7 @@ export class List {
     }
   }
 
-  // How many lines a text takes, as words wrap; one that is longer than a line is broken.
+  // How many lines a text takes with words wrapped; longer words are broken.
   lines(text, width) {
     if (this.widths.size > MOST_WORDS) this.widths.clear();
     let lines = 0, left = 0;
@@ -90,7 +90,7 @@ export class List {
   // Choose the lane that has one of these keys, when there is one.
   want(keys, isSought = true) { Object.assign(this, { chosen: null, wanted: keys, isSought, isDirty: true }); }
 
-  // Choose the same payment in lanes made anew; the list follows it only if it was in sight.
+  // Choose the same payment after the lanes were made again; scroll to it only if it was visible.
   keep() { if (this.chosen) this.want([...this.chosen.keys], !this.isFar(this.shown.indexOf(this.chosen))); }
 
   choose(lane, isClicked) {
@@ -150,7 +150,7 @@ export class List {
     if (this.chosen && this.chosen.version !== this.seen) { this.seen = this.chosen.version; showDetail(this.chosen, this.model); }
   }
 
-  // An error in one lane is that lane's.
+  // An error in one lane does not stop the others.
   row(lane, isChosen) {
     const same = { id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) };
     try { return this.drawn(lane, same); }
@@ -168,7 +168,7 @@ export class List {
   }
 }
 
-// What happened to it from outside: faults that struck it, and the end of its world.
+// Faults that struck it, and the reset or revert that ended its world.
 const marks = (lane) => [...new Set(lane.struck.map(({ does }) => `fault: ${does}`)), lane.past].filter(Boolean).join(", ");
 
 // What a screen reader says instead of the names of all steps.
@@ -184,7 +184,7 @@ function reason(lane) {
   return (untimely(lane) ? inShort(lane) : readable(text, true)).replaceAll("`", "");
 }
 
-// What was paid or asked for; both, if something else was signed.
+// The amount; also the signed one, if it differs.
 function amounts(lane) {
   if (lane.amount === undefined) return "";
   const signed = lane.signed?.value, isOdd = signed !== undefined && String(signed) !== String(lane.amount);

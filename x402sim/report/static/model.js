@@ -1,10 +1,10 @@
-// Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
+// Payments, made of the journal's events and of recorded requests; sessions, blocks, faults.
 
 import { decoded, named, object, parse, text, texts } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
-const WATCHED = STAGES.slice(0, -1); // whether its shop has an index cannot be seen
-const AT_THE_FACILITATOR = ["signed", "verified", "settled", "block"]; // what can be seen of another's shop
+const WATCHED = STAGES.slice(0, -1); // `watch` cannot see a shop's index
+const AT_THE_FACILITATOR = ["signed", "verified", "settled", "block"]; // what the facilitator of another's shop observes
 const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
 const OF_TIME = /^(?:Authorization expired:|Invalid signature: Authorization not yet valid;) (valid\w+) is (\d+)/;
 const MOST_EVENTS = 20000;
@@ -14,10 +14,10 @@ const bare = (url) => url.replace(/^\w+:\/\/[^/]*/, "").split("?")[0];
 export class Model {
   constructor() { this.version = 0; this.forgotten = null; this.rewind(); }
 
-  // Forget everything: a tape begins anew.
+  // Forget everything: a tape starts from its beginning.
   rewind() { this.eras = [{ begun: 0, events: new Map(), kept: new Set() }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = this.isWatched = false; }
 
-  // An era ends with a reset: what has the same keys afterwards is another payment.
+  // A reset ends an era: afterwards, the same keys are another payment.
   clear() { this.lanes = []; this.asked = new Map(); this.undone = []; this.used = []; for (const era of this.eras) { era.keys = new Map(); era.events = new Map(); } this.keys = this.eras.at(-1).keys; }
 
   // The lane with a key, of the newest era that has one.
@@ -30,7 +30,7 @@ export class Model {
     try { act(); } finally { this.keys = now; }
   }
 
-  // Whether it is known if a payment was served: a journal of a story has it, a server until it forgets.
+  // Whether the page knows if a payment was served: from a run's journal, or until the server forgets.
   knowsServed(lane) { return lane.stages.served || this.hasStory || (this.forgotten !== null && lane.seq > this.forgotten); }
 
   // The lane with one of these keys (payment id, authorization, transaction); made if `at` is given.
@@ -53,13 +53,13 @@ export class Model {
     return lane;
   }
 
-  // These keys and the authorization, unless that was presented for another payment before.
+  // These keys and the authorization, unless an earlier payment has presented it.
   withNonce(keys, nonce) {
     const owner = this.keys.get(nonce), isReplay = owner && [...owner.keys].some((key) => key.startsWith("pay_"));
     return isReplay && keys.some((key) => key && this.keys.get(key) !== owner) ? keys : [...keys, nonce];
   }
 
-  // Give a lane a key: in this era, and in those after it that began with the lane, as a request may be told late.
+  // Give a lane a key: in this era, and in later ones that kept the lane, as a request may arrive late.
   name(lane, key) {
     const now = this.eras.findLastIndex(({ keys }) => keys === this.keys);
     this.keys.set(key, lane);
@@ -114,7 +114,7 @@ export class Model {
     this.mined(lane, tx);
   }
 
-  // Keep an event of the journal under the keys that it names: its lane may be known only later.
+  // Keep an event under the keys that it names: the request that makes its lane may come later.
   keep(event, asked) {
     const payment = asked?.payment_id ?? event.payment_id, { events } = this.eras.at(-1);
     for (const key of payment ? [payment, event.tx_hash] : [event.tx_hash, asked?.authorization ?? event.authorization])
@@ -135,7 +135,7 @@ export class Model {
     this.find(lane, who, named(who));
   }
 
-  // Take an event of the journal, or a request; one that cannot be read says so, and the next is taken.
+  // Take an event or a request; one that cannot be read becomes a lane that says so.
   take(name, item) {
     try {
       if (name === "journal") this.event(item);
@@ -149,7 +149,7 @@ export class Model {
     }
   }
 
-  // What a payment bought was answered; a path that is free, or another payment's, proves nothing.
+  // Mark a payment as served, if the path is the one that it paid for.
   served(lane, path, at) { if (lane && (!lane.resource || bare(lane.resource) === bare(path))) this.reach(lane, at, "served"); }
 
   // A payment that the database had when the server started.
@@ -280,7 +280,7 @@ export class Model {
     else this.reach(lane, tx.at_ms, "block");
   }
 
-  // What is wrong in an exchange that `watch` saw, or in what the chain made of a payment.
+  // A finding of `watch`, in an exchange or in a payment's transaction.
   found(finding) {
     const lane = this.lane([finding.authorization]) ?? this.lanes.findLast((each) => each.exchanges.some(({ n }) => n === finding.exchange));
     if (!lane) return;
@@ -290,7 +290,7 @@ export class Model {
 
   note(event) {
     const at = event.at_ms;
-    if (event.name === "exchange") { this.exchange({ ...event.data, at_seq: event.seq }); return; } // that `watch` saw
+    if (event.name === "exchange") { this.exchange({ ...event.data, at_seq: event.seq }); return; } // of `watch`
     if (event.name === "finding") { this.found(event.data); return; }
     if (event.name === "fault struck") {
       const struck = texts(event.data);
@@ -311,7 +311,7 @@ export class Model {
     }
   }
 
-  // What the chain has undone right before this was no reorganisation: it is as it was, but past.
+  // The blocks undone just before a reset or revert were no reorganisation: restore them.
   restore() {
     const lanes = this.undone.map(([lane, block]) => { if (block) lane.stages.block = block; return lane; });
     this.undone = [];
@@ -328,7 +328,7 @@ export class Model {
     lane.version = ++this.version;
   }
 
-  // What a story's payers and services sent: only the journal of a run has it.
+  // A request of a payer or a service: only the journal of a run has these.
   sent(event, at) {
     const nonce = event.authorization !== "unreadable" && event.authorization;
     const lane = this.lane(event.payment_id ? this.withNonce([event.payment_id], nonce) : [nonce], event.payment_id ? at : undefined);
@@ -349,7 +349,7 @@ export class Model {
     return lane;
   }
 
-  // --- requests that were seen -------------------------------------------------------------
+  // --- recorded requests -------------------------------------------------------------
 
   exchange(seen) {
     const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
@@ -421,7 +421,7 @@ export class Model {
   }
 }
 
-// What settle refused for the time, at which verify of the service's facilitator had not looked.
+// A refusal by settle for the time, which verify of the service's facilitator does not check.
 const ofTime = (error, reason) => OF_TIME.exec(`${error}: ${reason}`);
 export const untimely = (lane) => lane.stopped === "settled" && ofTime(lane.error, lane.reason);
 export const why = (lane) => [lane.error, lane.reason].filter(Boolean).join(": ");
@@ -429,7 +429,7 @@ export const left = (session) => Number(session.deposited_base) - Number(session
 
 export const stagesOf = (lane) => (lane.isOutside ? AT_THE_FACILITATOR : lane.isWatched ? WATCHED : STAGES);
 
-// How far a lane is at a stage: "no" is where it stopped, "unknown" what nobody knows any more.
+// The state of a lane's stage: "no" is where it stopped, "unknown" if the server has forgotten it.
 export function step(lane, stage, model) {
   if (lane.stopped === stage) return "no";
   if (lane.stages[stage]) return "yes";

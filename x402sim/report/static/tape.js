@@ -1,4 +1,4 @@
-// A saved run as a tape: the state after so many of its events, which a slider chooses.
+// A saved run as a tape: a slider chooses after how many events its state is shown.
 
 import { byId, el, lasted } from "./dom.js";
 
@@ -22,7 +22,7 @@ export class Tape {
     byId("player").hidden = false;
   }
 
-  // A request that was seen, or served a payment, comes after the events that it caused.
+  // A recorded request, or one that served a payment, comes after the events that it caused.
   add(name, item) {
     let place = this.items.length;
     if (name === "exchanges" || name === "served") {
