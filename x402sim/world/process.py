@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -13,7 +13,7 @@ from x402sim.events import Part
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
-from x402sim.world.transport.link import cancel_all
+from x402sim.tasks import InFlight, cancel_all
 from x402sim.world.transport.strike import ABORT, Queue
 from x402sim.world.world import Hooks
 
@@ -49,7 +49,7 @@ class ServiceProcess:
         """What callers reach: this process, in a world behind faults and perhaps a cache."""
         self._load()
         self.crashes = 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = InFlight()
         self._has_background = False
         self._background: asyncio.Task[None] | None = None
         self._restart: asyncio.Task[None] | None = None

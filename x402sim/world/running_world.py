@@ -54,6 +54,7 @@ from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
 from x402sim.spilling import Spilling
+from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import described, unknown
 from x402sim.world.chains import (
     CHAIN,
@@ -67,7 +68,7 @@ from x402sim.world.chains import (
 from x402sim.world.process import ServiceProcess, paths_of
 from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import Caller, Faults
-from x402sim.world.transport.link import Asgi, cancel_all
+from x402sim.world.transport.link import Asgi
 from x402sim.world.transport.strike import Queue, cannot_crash, faulty
 from x402sim.world.world import World
 
@@ -243,7 +244,7 @@ class RunningWorld:
     """Numbers the requests to parts with `servers`."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots that the control API has taken, by number."""
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: InFlight = field(default_factory=InFlight)
     """The tasks that an action of the control API has left running."""
     first_bug: list[Exception] = field(default_factory=list)
     """The first unexpected exception of a part, such as one that a user's policy raised."""

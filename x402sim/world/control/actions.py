@@ -411,8 +411,7 @@ async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False)
             await blocks.mine()
     world.service.entitlements.sweep(world.clock.now_ms())
     due = asyncio.create_task(_expire_and_reconcile(world))
-    world.tasks.add(due)
-    due.add_done_callback(world.tasks.discard)
+    world.tasks.keep(due)
     await asyncio.wait({due}, timeout=2)
     if due.done():
         due.result()  # re-raises the task's exception
