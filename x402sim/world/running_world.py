@@ -197,14 +197,23 @@ def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
 
 
 class Snapshot(msgspec.Struct, frozen=True, weakref=True):
-    """A snapshot of the service's database and cache, and its number on each network's chain."""
+    """A snapshot: the database and cache of each service, its number on each network's chain."""
 
-    database: sqlite3.Connection
-    entitlements: list[Entitlement]
+    databases: dict[ServiceName, sqlite3.Connection]
+    entitlements: dict[ServiceName, list[Entitlement]]
     chains: list[int]
 
     def __post_init__(self) -> None:
-        finalize(self, self.database.close)
+        finalize(self, _close_all, self.databases)
+
+    def close(self) -> None:
+        """Close the copies of the databases."""
+        _close_all(self.databases)
+
+
+def _close_all(databases: dict[ServiceName, sqlite3.Connection]) -> None:
+    for each in databases.values():
+        each.close()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

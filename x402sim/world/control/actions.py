@@ -324,10 +324,13 @@ async def force_revert(
 
 async def snapshot(world: RunningWorld) -> SnapshotTaken:
     """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
-    service = world.service
     chains = [await rewinding(each).snapshot() for each in world.networks]
-    number = chains[0]
-    world.snapshots[number] = Snapshot(service.store.copy(), service.entitlements.all(), chains)
+    number, services = chains[0], {name: each.service for name, each in world.services.items()}
+    world.snapshots[number] = Snapshot(
+        {name: each.store.copy() for name, each in services.items()},
+        {name: each.entitlements.all() for name, each in services.items()},
+        chains,
+    )
     return SnapshotTaken(snapshot=number)
 
 
@@ -351,16 +354,18 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
     if snapshot not in (there := snapshots(world)):  # the database must not be reverted alone
         known = ", ".join(map(str, there)) or "none"
         raise Refused(404, "Unknown snapshot", f"got {snapshot}, there are: {known}")
-    chains, service = list(map(rewinding, world.networks)), world.service
-    saved = world.snapshots[snapshot]
-    service.store.restore(saved.database)  # the part that may fail comes first
+    chains, saved = list(map(rewinding, world.networks)), world.snapshots[snapshot]
+    for name, database in saved.databases.items():  # the part that may fail comes first
+        world.services[name].service.store.restore(database)
     for chain, number in zip(chains, saved.chains, strict=True):
         await chain.revert(number)
-    service.entitlements.clear()
-    for entitlement in saved.entitlements:
-        service.entitlements.add(entitlement)
+    for name, entitlements in saved.entitlements.items():
+        cache = world.services[name].service.entitlements
+        cache.clear()
+        for entitlement in entitlements:
+            cache.add(entitlement)
     for number in [n for n in world.snapshots if n >= snapshot]:
-        world.snapshots.pop(number).database.close()
+        world.snapshots.pop(number).close()
     return Reverted(reverted=snapshot, clock_advanced_seconds=world.clock.offset_s)
 
 
@@ -374,12 +379,15 @@ async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     chains = list(map(rewinding, world.networks))
     if clock:
         world.clock.give_back()
-    world.service.store.clear()  # first: if the chain then fails, a second reset mends it
+    services = [each.service for each in world.services.values()]
+    for service in services:  # first: if the chain then fails, a second reset mends it
+        service.store.clear()
     for chain in chains:
         await chain.reset()
-    world.service.entitlements.clear()
+    for service in services:
+        service.entitlements.clear()
     for saved in world.snapshots.values():
-        saved.database.close()
+        saved.close()
     world.snapshots.clear()
     return ResetDone(reset=True, clock_advanced_seconds=world.clock.offset_s)
 
@@ -409,7 +417,8 @@ async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False)
     for blocks in chains:
         if mines and blocks.automine:
             await blocks.mine()
-    world.service.entitlements.sweep(world.clock.now_ms())
+    for each in world.services.values():
+        each.service.entitlements.sweep(world.clock.now_ms())
     due = asyncio.create_task(_expire_and_reconcile(world))
     world.tasks.keep(due)
     await asyncio.wait({due}, timeout=2)
@@ -419,8 +428,9 @@ async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False)
 
 
 async def _expire_and_reconcile(world: RunningWorld) -> None:
-    await world.process.do(sessions.expire)
-    await world.process.do(reconcile)
+    for each in world.services.values():
+        await each.do(sessions.expire)
+        await each.do(reconcile)
 
 
 async def skew(
