@@ -659,8 +659,7 @@ async def _mine_blocks(world: RunningWorld) -> None:
 async def _reorganise(world: RunningWorld, depth: int, drop: float, draws: Stream) -> None:
     """Undo the newest `depth` blocks; each of their transactions is lost with chance `drop`."""
     chain = world.chain
-    depth = min(depth, await chain.height())
-    if depth > 0 and chain.controls:
+    if chain.controls and (depth := min(depth, await chain.controls.deepest_reorg())) > 0:
         lost = await dropped(chain, depth, drop, draws)
         world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
         await chain.controls.reorg(depth, lost)

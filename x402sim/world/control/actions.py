@@ -8,8 +8,17 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 from starlette.responses import Response
 
+from x402sim import events
 from x402sim.chain import contract
-from x402sim.chain.base import PLENTY_WEI, Call, ChainError, Controls, Log, LogFilter
+from x402sim.chain.base import (
+    PLENTY_WEI,
+    Call,
+    ChainError,
+    Controls,
+    Log,
+    LogFilter,
+    require_depth,
+)
 from x402sim.chain.reverts import cause
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
@@ -289,7 +298,9 @@ async def set_mining(world: RunningWorld, automine: bool) -> Automine:
 
     Blocks of a block time go on.
     """
-    await mining(world).set_automine(automine)
+    chain = mining(world)
+    _record(world, events.MiningSwitched(automine=automine))
+    await chain.set_automine(automine)
     return Automine(automine=automine)
 
 
@@ -300,8 +311,10 @@ async def reorg(
 
     Their transactions are mined again, except those in "drop".
     """
-    lost = [Hash(read(from_hex, text, 32)) for text in drop]
-    await rewinding(world).reorg(depth, lost)
+    lost, chain = [Hash(read(from_hex, text, 32)) for text in drop], rewinding(world)
+    require_depth(depth, await chain.deepest_reorg())
+    _record(world, events.ChainReorganised(depth=depth))
+    await chain.reorg(depth, lost)
     return Height(height=await world.chain.height())
 
 
@@ -517,6 +530,7 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
 async def crash(world: RunningWorld, service: str = "service") -> Crashes:
     """Kill the service; answers when it has restarted on its database, 1 second later."""
     process = _process(world, service, "/crash")
+    _record(world, events.ServiceCrashed(victim=_named(world, service)))
     process.crash()
     await process.runs()
     return Crashes(crashes=process.crashes)
@@ -529,10 +543,19 @@ async def run_indexer(world: RunningWorld, service: str = "service") -> Indexed:
     return Indexed(**{name: getattr(ran, name, 0) for name in Indexed.__struct_fields__})
 
 
+def _named(world: RunningWorld, service: str) -> events.ServiceName:
+    return world.options.first if service == "service" else service
+
+
+def _record(world: RunningWorld, event: events.StoryEvent) -> None:
+    """Record an action that is not refused, before its effects are recorded."""
+    world.journal.record(world.clock.now_ms(), event)
+
+
 def _process(world: RunningWorld, service: str, action: str) -> ServiceProcess:
     """Return the process of a service; raises `Refused` for one that is not there."""
     require_service(world, action)
-    name = world.options.first if service == "service" else service
+    name = _named(world, service)
     if name not in world.services:
         raise bad_body(unknown("service", name, world.services))
     return world.services[name]
