@@ -25,7 +25,7 @@ from tests.rig import (
 )
 from tests.service.standard import set_up
 from x402sim.chain.base import LogFilter
-from x402sim.events import DebitUndone
+from x402sim.events import DebitUndone, SessionRefunded
 from x402sim.http import web
 from x402sim.http.web import Connection
 from x402sim.protocol import abi
@@ -334,6 +334,23 @@ async def test_what_a_policy_keeps_of_a_debit_does_not_hold_back_the_refund_that
             await sessions.expire(it.other)
             rig.now[0] += 300
         assert rig.earned == 10_000
+
+
+@scene
+async def test_a_refund_that_version_10_sent_and_that_has_grown_since_is_paid_whole(
+    rig: ServiceRig, db: Path
+) -> None:
+    """Version 10 did not store what it had sent: the chain knows."""
+    async with story(rig, db) as it:
+        with broken(rig, "facilitator", only("/settle", lose_answer)):
+            await sessions.expire(it.other)
+        rig.service.store.execute("UPDATE refunds SET sent = NULL, look_s = 0")
+        await it.undo()
+        (due,) = rig.service.store.sessions.refunds_due(rig.clock.now(), 9)
+        assert (due.part, due.amount, due.sent) == (0, 30_000, None)
+        await it.ends_with(20_000, 10_000)
+    paid = [e.event for e in rig.parts.journal if isinstance(e.event, SessionRefunded)]
+    assert [each.amount_base for each in paid] == [20_000, 10_000]
 
 
 @scene

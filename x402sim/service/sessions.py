@@ -3,7 +3,8 @@
 A refund is an EIP-3009 transfer signed by the server wallet, with a nonce that is derived from the
 session id: even after a crash the token accepts it only once. Its amount is stored before it is
 sent for the first time, and it is never sent with another. What comes back to the session
-afterwards, as a debit is undone, is refunded by another transfer.
+afterwards, as a debit is undone, is refunded by another transfer. What the chain has paid is read
+from the chain.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from x402sim import events
 from x402sim.http.web import bad_body
-from x402sim.protocol.crypto import keccak256, parse_address, sign
+from x402sim.protocol.crypto import Address, keccak256, parse_address, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import encode_header, present
 from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionView
@@ -29,6 +30,7 @@ from x402sim.service.state import Service
 from x402sim.service.store.database import Backoff, after_failure
 from x402sim.service.store.session_budgets import Refund, SessionBudget
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.chain import NonceUse
 from x402sim.service.upstream.facilitator import Moved
 
 log = logging.getLogger("x402sim")
@@ -175,14 +177,30 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     state = await service.rpc.nonce_state(wallet, nonce)
     if state.is_used and state.use is None:
         raise Unavailable("it is paid, but its transaction was not found")
-    tx_hash = state.use.tx_hash if state.use else await _transfer(service, refund, nonce)
-    service.store.sessions.refunded(refund.session_id, refund.part, tx_hash)
+    if state.use is None:
+        tx_hash, paid = await _transfer(service, refund, nonce), refund.amount
+    else:
+        tx_hash, paid = state.use.tx_hash, _paid(state.use, wallet, refund)
+    service.store.sessions.refunded(refund.session_id, refund.part, tx_hash, paid)
     service.record(
-        events.SessionRefunded(
-            session_id=refund.session_id, amount_base=refund.amount, tx_hash=tx_hash
-        )
+        events.SessionRefunded(session_id=refund.session_id, amount_base=paid, tx_hash=tx_hash)
     )
     return True
+
+
+def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
+    """Return what the chain paid of a refund, in base units; 0 if its nonce was canceled.
+
+    One transaction may pay several refunds. Raises `Unavailable` if it shows no transfer to the
+    payer.
+    """
+    if use.canceled:
+        return 0
+    payer = parse_address(refund.to_address)
+    paid = [each for sender, to, each in use.transfers if (sender, to) == (wallet, payer)]
+    if not paid:
+        raise Unavailable(f"the node shows no transfer to the payer in {use.tx_hash}")
+    return refund.amount if refund.amount in paid else max(paid)
 
 
 async def look_again_at_refund(
@@ -206,7 +224,7 @@ async def look_again_at_refund(
             return
         if state.use is not None:
             service.store.sessions.refunded(session_id, part, state.use.tx_hash)
-        elif not state.is_used and service.store.sessions.undo_refund(session_id, part):
+        elif not state.is_used and service.store.sessions.undo_refund(session_id, part) is not None:
             service.record(events.RefundUndone(session_id=session_id))
 
 
