@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from x402sim.service import gate, sessions
 from x402sim.service.policies import EndedSession, PayBack, ServicePolicy
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Entitlement, Service
+from x402sim.service.store import Store
+from x402sim.world.control import actions
 
 DAY = 24 * 3600
 
@@ -427,13 +429,50 @@ async def test_a_debit_that_a_full_disk_does_not_undo_is_undone_by_the_next_swee
     conclude = await hang_up(rig, session_id)
     rig.service.store.execute("PRAGMA query_only = 1")
     await conclude()
-    assert "a debit without an answer is undone later" in caplog.text
+    assert "a debit without an answer is not undone; the next sweep" in caplog.text
     await sessions.expire(rig.service)
     rig.service.store.execute("PRAGMA query_only = 0")
     for _ in range(2):
         await sessions.expire(rig.service)
     shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
     assert shown["released"] == "0"
+
+
+async def not_undone(rig: ServiceRig) -> str:
+    """Return the id of a session with a debit that a full disk has not undone."""
+    session_id = str((await rig.open_session("0.02"))["sessionId"])
+    conclude = await hang_up(rig, session_id)
+    rig.service.store.execute("PRAGMA query_only = 1")
+    await conclude()
+    rig.service.store.execute("PRAGMA query_only = 0")
+    return session_id
+
+
+@scene
+async def test_a_debit_that_is_still_to_undo_is_undone_as_the_process_ends(
+    rig: ServiceRig, db: Path
+) -> None:
+    session_id = await not_undone(rig)
+    await rig.parts.process.close()
+    with closing(Store(db)) as store:
+        found = store.sessions.get(session_id)
+        assert found is not None
+        assert found.released == 0
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@scene
+async def test_a_debit_that_is_still_to_undo_is_none_of_a_database_that_is_reverted_or_reset(
+    rig: ServiceRig, is_reset: bool
+) -> None:
+    """Else a debit of the same resource that was served would be undone in its place."""
+    parts = rig.parts
+    served = (await rig.open_session("0.02"))["sessionId"]
+    assert (await rig.ask(x_session_id=served)).status_code == 200
+    taken = await actions.snapshot(parts)
+    await not_undone(rig)
+    await (actions.reset(parts) if is_reset else actions.revert(parts, taken.snapshot))
+    assert rig.service.debits_to_undo == []
 
 
 @scene

@@ -74,12 +74,17 @@ def view(session: SessionBudget) -> SessionView:
 
 
 def undo_debit(service: Service, session_id: str, amount_base: int, resource: str) -> None:
-    """Undo a debit whose answer was not written; the next sweep does it if the disk is full now."""
+    """Undo a debit whose answer was not written; if the disk is full now, `undo_debits` does it."""
     try:
         released = service.store.sessions.undo_debit(session_id, amount_base, resource)
     except sqlite3.OperationalError as failure:
         service.debits_to_undo.append((session_id, amount_base, resource))
-        log.warning("%s: a debit without an answer is undone later: %s", resource, failure)
+        log.warning(
+            "%s: a debit without an answer is not undone; the next sweep and an orderly end try "
+            "again, a crash loses it: %s",
+            resource,
+            failure,
+        )
         return
     if released is not None:
         undone = events.DebitUndone(
@@ -88,14 +93,19 @@ def undo_debit(service: Service, session_id: str, amount_base: int, resource: st
         service.record(undone)
 
 
+def undo_debits(service: Service) -> None:
+    """Undo the debits that could not be undone before, as each sweep and the orderly end do."""
+    for _ in range(len(service.debits_to_undo)):
+        undo_debit(service, *service.debits_to_undo.pop(0))
+
+
 async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
     Returns how many were settled; the others stay due. First the debits are undone that could not
     be undone before.
     """
-    for _ in range(len(service.debits_to_undo)):
-        undo_debit(service, *service.debits_to_undo.pop(0))
+    undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
     ended = some = sessions.expire(now_ms, AT_MOST)
     while some == AT_MOST:  # some at a time: requests are answered between

@@ -354,6 +354,7 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
     chains, service = list(map(rewinding, world.networks)), world.service
     saved = world.snapshots[snapshot]
     service.store.restore(saved.database)  # the part that may fail comes first
+    _forget_debits(world)
     for chain, number in zip(chains, saved.chains, strict=True):
         await chain.revert(number)
     service.entitlements.clear()
@@ -362,6 +363,13 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
     for number in [n for n in world.snapshots if n >= snapshot]:
         world.snapshots.pop(number).database.close()
     return Reverted(reverted=snapshot, clock_advanced_seconds=world.clock.offset_s)
+
+
+def _forget_debits(world: RunningWorld) -> None:
+    """Undo no debit that the database does not have any more: it would undo another one."""
+    for each in world.services.values():
+        if each.service.store is world.service.store:
+            each.service.debits_to_undo.clear()
 
 
 async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
@@ -375,6 +383,7 @@ async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     if clock:
         world.clock.give_back()
     world.service.store.clear()  # first: if the chain then fails, a second reset mends it
+    _forget_debits(world)
     for chain in chains:
         await chain.reset()
     world.service.entitlements.clear()
