@@ -24,7 +24,7 @@ from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionVi
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
-from x402sim.service.policies import EndedSession
+from x402sim.service.policies import EndedSession, PayBack
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.database import Backoff, after_failure
@@ -103,7 +103,8 @@ async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
     Returns how many were settled; the others stay due. First the debits are undone that could not
-    be undone before.
+    be undone before. Raises at its end what the policy has raised, or `ValueError` if it wants to
+    pay back less than nothing, or more than is unspent.
     """
     undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
@@ -115,22 +116,29 @@ async def expire(service: Service) -> int:
     if ended:
         service.record(events.SessionsExpired(count=ended))
     settled, now_s = 0, service.clock.now()
+    bugs: list[Exception] = []
     last: Refund | None = None
     while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
-        settled, last = settled + await _pay_some_back(service, owed), owed[-1]
+        settled, last = settled + await _pay_some_back(service, owed, bugs), owed[-1]
+    for bug in bugs:
+        raise bug
     return settled
 
 
-async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
-    """Pay these refunds at the same time, as the policy says; return how many were paid."""
+async def _pay_some_back(service: Service, owed: list[Refund], bugs: list[Exception]) -> int:
+    """Pay these refunds at the same time, as the policy says; return how many were paid.
+
+    What the policy raises is added to `bugs`, and its refund waits as one that failed.
+    """
     waits: dict[int, Backoff] = {}
     due = []
     for each in owed:
-        if each.sent is not None:
-            due.append(replace(each, amount=each.sent))
+        try:
+            paid_back = _decide(service, each)
+        except Exception as bug:  # noqa: BLE001 - of a user's policy
+            bugs.append(bug)
+            waits[each.number] = after_failure(each.wait_s, REFUND_WAIT_S, service.clock.now())
             continue
-        ended = EndedSession(deposited_base=each.deposited, unspent_base=each.amount)
-        paid_back = service.settings.policy.refund.refund(ended)
         after_s = math.inf if paid_back is None else paid_back.after_s
         due_s = each.expires_ms / 1000 + after_s
         if paid_back is None or (after_s and due_s > service.clock.now()):
@@ -142,6 +150,28 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     finally:
         service.store.put_off("refunds", waits)
     return sum(paid)
+
+
+def _decide(service: Service, refund: Refund) -> PayBack | None:
+    """Return what to pay back of a refund, and when; None for never.
+
+    The policy decides that of the first part, before it is sent: what was sent is sent again as it
+    was, and what is due since was charged for nothing. Raises `ValueError` for a wrong amount.
+    """
+    if refund.sent is not None:
+        return PayBack(refund.sent)
+    if refund.part:
+        return PayBack(refund.amount)
+    policy = service.settings.policy.refund
+    ended = EndedSession(deposited_base=refund.deposited, unspent_base=refund.amount)
+    paid_back = policy.refund(ended)
+    if paid_back is not None and not 0 <= paid_back.amount_base <= refund.amount:
+        name, unit = type(policy).__name__, "base units"
+        raise ValueError(
+            f"the refund policy {name} wants to pay back {paid_back.amount_base} {unit} of "
+            f"{refund.amount} that are unspent: return 0 to {refund.amount}, or None for never"
+        )
+    return paid_back
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
