@@ -12,6 +12,7 @@ from x402sim.clock import periodic_context
 from x402sim.events import Part
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
+from x402sim.service.sessions import undo_debits
 from x402sim.service.state import Service, restarted
 from x402sim.tasks import InFlight, cancel_all
 from x402sim.world.transport.strike import ABORT, Queue
@@ -137,8 +138,9 @@ class ServiceProcess:
             await asyncio.wait({self._restart})
 
     async def stop(self) -> None:
-        """Stop the background work, and a restart."""
+        """Stop the background work and a restart, and undo the debits that are still to undo."""
         await cancel_all(work for work in (self._restart, self._background) if work is not None)
+        undo_debits(self.service)
 
     async def close(self) -> None:
         """Stop it, and close its database."""

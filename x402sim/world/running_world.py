@@ -612,6 +612,8 @@ async def running(world: RunningWorld) -> AsyncIterator[None]:
     finally:
         await cancel_all([*miners, *world.tasks])
         for each in world.services.values():
+            await each.stop()
+        for each in world.services.values():  # only now, as several may share a database
             await each.close()
         for network in world.networks:
             network.chain.close()

@@ -12,7 +12,7 @@ from weakref import finalize
 
 import msgspec
 
-from x402sim.service.store.database import Database, opened
+from x402sim.service.store.database import Database, lock_of
 
 _BEGIN = """INSERT INTO answering SELECT ?1, ?2
     WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)
@@ -35,7 +35,7 @@ class Processes:
         self._held: sqlite3.Connection | None = None
         while file is not None and self._held is None:  # the first free one: an ended process's
             self.own += 1
-            self._held = self._lock(self.own)
+            self._held = lock_of(file, self.own)
         if self._held is not None:
             finalize(self, self._held.close)  # as the database does
 
@@ -43,7 +43,7 @@ class Processes:
         """Tell whether another process has a number."""
         if number == self.own or self._file is None:
             return False
-        lock = self._lock(number)
+        lock = lock_of(self._file, number)
         if lock is not None:
             lock.close()
         return lock is None
@@ -52,18 +52,6 @@ class Processes:
         """Give up the number."""
         if self._held is not None:
             self._held.close()
-
-    def _lock(self, number: int) -> sqlite3.Connection | None:
-        """Lock the file of a number; None if another process has locked it."""
-        lock = opened(f"{self._file}.process{number}", timeout_s=0)
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-            return lock
-        except sqlite3.OperationalError as failure:
-            lock.close()
-            if failure.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise
-            return None
 
 
 class StoredResponse(msgspec.Struct, frozen=True):

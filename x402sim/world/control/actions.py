@@ -369,7 +369,9 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
         raise Refused(404, "Unknown snapshot", f"got {snapshot}, there are: {known}")
     chains, saved = list(map(rewinding, world.networks)), world.snapshots[snapshot]
     for name, database in saved.databases.items():  # the part that may fail comes first
-        world.services[name].service.store.restore(database)
+        service = world.services[name].service
+        service.store.restore(database)
+        service.debits_to_undo.clear()  # it no longer has them: another one would be undone
     for chain, number in zip(chains, saved.chains, strict=True):
         await chain.revert(number)
     for name, entitlements in saved.entitlements.items():
@@ -395,6 +397,7 @@ async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     services = [each.service for each in world.services.values()]
     for service in services:  # first: if the chain then fails, a second reset mends it
         service.store.clear()
+        service.debits_to_undo.clear()
     for chain in chains:
         await chain.reset()
     for service in services:
