@@ -262,10 +262,22 @@ async def look_again_at_refund(
         except Unavailable as error:
             log.warning("the node did not answer for %s: %s", tx_hash, error)
             return
-        if state.use is not None:
-            service.store.sessions.refunded(session_id, part, state.use.tx_hash)
-        elif not state.is_used and service.store.sessions.undo_refund(session_id, part) is not None:
-            service.record(events.RefundUndone(session_id=session_id))
+        if state.is_used and state.use is None:
+            return
+        if state.use is not None and state.use.tx_hash == tx_hash:
+            service.store.sessions.refunded(session_id, part, tx_hash)
+            return
+        paid = service.store.sessions.undo_refund(session_id, part)
+        if paid is None:
+            return
+        undone = events.RefundUndone(session_id=session_id, amount_base=paid, tx_hash=tx_hash)
+        service.record(undone)
+        if (use := state.use) is not None:
+            paid = 0 if use.canceled else paid
+            service.store.sessions.refunded(session_id, part, use.tx_hash, paid)
+            service.record(
+                events.SessionRefunded(session_id=session_id, amount_base=paid, tx_hash=use.tx_hash)
+            )
 
 
 def refund_nonce(session_id: str, part: int) -> bytes:

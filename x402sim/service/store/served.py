@@ -132,8 +132,8 @@ class Served:
     def reserve(self, key: IdempotencyKey, payment_id: str, until_s: int, now_s: int) -> bool:
         """Reserve a key for a payment; False if another one has it (`taken_by`).
 
-        Call it in the transaction that claims the payment, so that of two payments with one key
-        only one is settled. What has ended is forgotten.
+        Call it in the transaction that claims the payment, resumes it or keeps its answer, so that
+        of two payments with one key only one is settled. What has ended is forgotten.
         """
         self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
         others = f"payment_id = ? OR identifier = ? AND {_IS_FREE}"
@@ -150,10 +150,8 @@ class Served:
         """Store the answer to a payment whose key is reserved: who has the key can ask again.
 
         So the payment counts as served for everybody else, `sold` being its id and its resource.
+        Call it in the transaction that reserves the key.
         """
-        with self._db.transaction():
-            sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"
-            self._db.execute(
-                sql, msgspec.msgpack.encode(response), until_s, key.identifier, key.digest
-            )
-            self.mark(*sold)
+        sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"
+        self._db.execute(sql, msgspec.msgpack.encode(response), until_s, key.identifier, key.digest)
+        self.mark(*sold)

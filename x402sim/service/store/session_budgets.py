@@ -29,6 +29,8 @@ class SessionBudget(msgspec.Struct, frozen=True):
     expires_ms: int
     refund_state: states.SessionState | None
     refund_tx_hash: str | None
+    refunded: int
+    """What its refunds have paid, as far as that is known."""
 
     @property
     def state(self) -> states.SessionState:
@@ -79,7 +81,9 @@ _SELECT = (
     "s.expires_ms, (SELECT CASE WHEN count(*) > count(sent) THEN 'expired' "
     "WHEN min(status) = 'pending' THEN 'refunding' WHEN count(*) THEN 'refunded' END "
     "FROM refunds r WHERE r.session_id = s.session_id), "
-    "(SELECT tx_hash FROM refunds r WHERE r.session_id = s.session_id AND part = 0) "
+    "(SELECT tx_hash FROM refunds r WHERE r.session_id = s.session_id AND part = 0), "
+    "(SELECT coalesce(sum(sent), 0) FROM refunds r WHERE r.session_id = s.session_id "
+    "AND r.status = 'settled') "
     "FROM sessions s"
 )
 _PAYABLE = (
