@@ -1,9 +1,9 @@
 """Sessions: one deposit pays for many requests; at expiry the rest is refunded.
 
-A refund is an EIP-3009 transfer signed by the server wallet, with a nonce that is derived from the
-session id: even after a crash the token accepts it only once. Its amount is stored before it is
-sent for the first time, and it is never sent with another. What comes back to the session
-afterwards, as a debit is undone, is refunded by another transfer.
+A refund is an EIP-3009 transfer that the server wallet signs. Its nonce is derived from the session
+id, so the token accepts it only once, even after a crash. Its amount is stored before it is sent
+for the first time, and never changes after that. If a debit is undone later, another transfer
+refunds that amount.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
@@ -34,7 +34,7 @@ from x402sim.service.upstream.facilitator import Moved
 log = logging.getLogger("x402sim")
 
 AT_MOST = 500
-"""The expired sessions that are ended at once."""
+"""How many expired sessions one transaction ends."""
 REFUNDS_AT_ONCE = 20
 """The most refunds in flight at the same time."""
 REFUND_WAIT_S = (10.0, 300.0)
@@ -72,7 +72,7 @@ def view(session: SessionBudget) -> SessionView:
 
 
 def undo_debit(service: Service, session_id: str, amount_base: int, resource: str) -> None:
-    """Undo a debit whose answer was not written; the next sweep does it if the disk is full now."""
+    """Undo a debit whose answer was not written; if the disk is full, the next sweep undoes it."""
     try:
         released = service.store.sessions.undo_debit(session_id, amount_base, resource)
     except sqlite3.OperationalError as failure:
@@ -89,14 +89,14 @@ def undo_debit(service: Service, session_id: str, amount_base: int, resource: st
 async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
-    Returns how many were settled; the others stay due. First the debits are undone that could not
-    be undone before.
+    Returns how many refunds were settled; the others stay due. Debits that could not be undone
+    before are undone first.
     """
     for _ in range(len(service.debits_to_undo)):
         undo_debit(service, *service.debits_to_undo.pop(0))
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
     ended = some = sessions.expire(now_ms, AT_MOST)
-    while some == AT_MOST:  # some at a time: requests are answered between
+    while some == AT_MOST:  # not all in one transaction: requests are answered in between
         await service.clock.sleep(0)
         some = sessions.expire(now_ms, AT_MOST)
         ended += some
@@ -133,7 +133,7 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
-    """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
+    """Pay a refund that is still due, and tell whether it was paid; a failed one waits."""
     session_id = refund.session_id
     async with service.locks.hold(session_id):
         if not service.store.sessions.is_due(refund):
@@ -156,8 +156,8 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
     False if a reorganisation has undone the deposit, if another process has paid the refund, or if
-    a debit was undone since it was listed: the next sweep reads the amount anew. Raises
-    `Unavailable` or `OutcomeUnknown`; the refund is still due then.
+    a debit was undone after the refund was listed: the next sweep reads the new amount. Raises
+    `Unavailable` or `OutcomeUnknown`; then the refund is still due.
     """
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)
     async with service.locks.hold(refund.payment_id):
@@ -188,7 +188,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
 async def look_again_at_refund(
     service: Service, session_id: str, part: int, tx_hash: str, height: int
 ) -> None:
-    """Look again at a refund whose block is not deep enough; one that was undone is due again.
+    """Look again at a refund whose block is not deep enough; if it was undone, it is due again.
 
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
