@@ -357,6 +357,19 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors, link
 
 
+def test_each_word_of_the_glossary_is_used_where_it_is_said_to_be_defined() -> None:
+    found = re.findall(r"^\| (.+?) \| .+ \| ((?:.+ of )?`.+`) \|$", text("glossary"), re.MULTILINE)
+    assert len(found) > 40
+    for words, where in found:
+        files = [ROOT / "x402sim" / name for name in re.findall(r"`([\w/]+\.py)`", where)]
+        code = "".join(file.read_text(encoding="utf-8") for file in files)
+        named = re.findall(r"`(\w+)` of", where)
+        assert all(re.search(rf"\b{name}\b", code) for name in named), where
+        plain = re.sub(r"[\s_]", "", code).lower()
+        known = [re.sub(r"[\s_]", "", word).lower() in plain for word in words.split(", ")]
+        assert any(known) or where == "`tests/mutants/`", words
+
+
 def test_the_start_leads_to_every_page() -> None:
     linked = set(re.findall(r"\]\(([\w-]+)\.md", text("index")))
     assert linked == {page.stem for page in GUIDE.glob("*.md")} - {"index"}

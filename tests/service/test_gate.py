@@ -31,6 +31,7 @@ from x402sim.http.web import Connection
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
+from x402sim.protocol.routes import AGENTS, MARKET
 from x402sim.service import gate, sessions
 from x402sim.service.policies import EndedSession, PayBack, ServicePolicy
 from x402sim.service.proofs import is_entitled
@@ -143,6 +144,20 @@ async def test_a_session_is_spent_to_its_last_unit(rig: ServiceRig) -> None:
     assert (shown["deposited"], shown["released"], shown["remaining"]) == ("30000", "30000", "0")
     now_ms = rig.clock.now_ms()
     assert not rig.service.store.sessions.has_budget(session["sessionId"], 1, now_ms)
+
+
+@scene
+async def test_a_get_with_a_body_that_is_too_long_is_refused_and_not_charged(
+    rig: ServiceRig,
+) -> None:
+    session_id = (await rig.open_session())["sessionId"]
+    for path in MARKET, AGENTS:
+        long, used = bytes(web.MAX_BODY_BYTES + 1), {"x-session-id": session_id}
+        answer = await rig.http.request("GET", path, content=long, headers=used)
+        assert answer.status_code == 413
+    session = rig.service.store.sessions.get(session_id)
+    assert session is not None
+    assert session.released == 0
 
 
 @pytest.mark.clause("5/session-debit")

@@ -255,7 +255,7 @@ def _drive(
                     response.read()
             except (httpx.HTTPError, PaymentFailed) as error:
                 step = flow.throw(error)
-            except GeneratorExit as closed:  # by httpx, while it raises what is the context
+            except GeneratorExit as closed:  # httpx closes us while raising closed.__context__
                 if isinstance(closed.__context__, httpx.TimeoutException) and not deadline.left_s:
                     flow.throw(too_slow(limits))
                 raise

@@ -270,8 +270,9 @@ def _is_unpaid(case: CaseResult | Result) -> bool:
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:
     """Tell whether failures are why other ids could not be judged.
 
-    So it is if the reason quotes a failure's answer, or if a known defect with the same failures
-    stops most of these ids, and few others that had begun.
+    They are if the reason quotes a failure's answer. They also are if a known defect that breaks
+    one of them stops at least half of these ids, and these are at least half of the ids that it
+    stops and that had begun.
     """
     failed = [each for each in group if each.outcome is Outcome.FAILED]
     answers = [_evidence(failures(each)[0]).answer for each in failed]

@@ -49,19 +49,22 @@ async def perp_quote(service: Service, request: Request) -> Response:
 
 async def perp_market(service: Service, request: Request) -> Response:
     """GET /api/perp/market: 402, or a snapshot of the market, at the quote's price."""
-    await web.read_body(request)
+    await web.read_body(request)  # one that is cut off or too long is not charged
     return await sell(service, request, MARKET, lambda: web.answer(content.market()))
 
 
 async def sell(
     service: Service, request: Request, resource: str, prepare: Callable[[], Response]
 ) -> Response:
-    """Answer with a protected content, or with 402; a content that fails costs nothing."""
+    """Answer with what `prepare` makes, if the request pays for it, and with 402 otherwise.
+
+    If `prepare` raises `Refused`, nothing is charged.
+    """
     settings, price = service.settings, service.env.quote_price_base
     if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)
-    # By the other choice of decision 4.2/gate-before-body, a bad body is refused before its payment
-    # is looked at; but a payment flow demands that the endpoint works after its first step.
+    # If decision 4.2/gate-before-body is switched, a bad body is refused before its payment
+    # is read. A payment flow excludes that: there the endpoint works after its first step.
     is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
     prepared = None if is_later else prepare()
     if not (headers := gate.proof_headers(request)):
@@ -69,7 +72,7 @@ async def sell(
 
     def answer_paid() -> Response:
         answer = prepared or prepare()
-        if not isinstance(settings.policy.cache, NoStore):  # which every answer says already
+        if not isinstance(settings.policy.cache, NoStore):  # every answer says no-store already
             del answer.headers["cache-control"]
             answer.headers.update(settings.policy.cache.headers())
         return answer
@@ -102,7 +105,7 @@ async def _sell_from_session(
     """Make the answer, then debit the session; raises `Unpaid` if it cannot pay."""
     try:
         answer = answer_paid()
-    except web.Refused:  # reported only to who can pay: decision 4.2/gate-before-body
+    except web.Refused:  # only a payer who can pay sees it: decision 4.2/gate-before-body
         if await proofs.session_has_budget(service, session.session_id, session.amount_base):
             raise
         raise Unpaid from None
@@ -115,7 +118,8 @@ async def _sell_in_one_step(
 ) -> Response:
     """Prepay if the payment flow says so, make the answer, settle, and answer once.
 
-    Raises `Unpaid`.
+    If the payment is settled and the answer fails then, the error carries the receipt. Raises
+    `Unpaid`.
     """
     receipt = await one_step.prepay(service, paid)
     try:
@@ -136,12 +140,12 @@ async def pay(service: Service, request: Request) -> Response:
     except SettlementRefused as refused:
         record_refusal(service, sent.payment_id, refused)
         return gate.refused(service, refused)
-    except sqlite3.Error as failure:  # a claimed header may have been paid, any other may still be
+    except sqlite3.Error as failure:  # not final: it may have been paid, or be paid later
         return web.storage_unavailable(request, failure, final=False)
 
 
 async def create_session(service: Service, request: Request) -> Response:
-    """POST /api/sessions/create: 402 for the deposit; once paid, the session it opened.
+    """POST /api/sessions/create: 402 for the deposit, or the session that the deposit has opened.
 
     Clauses 4.4/deposit-402 and 4.4/deposit-flow.
     """
@@ -156,7 +160,7 @@ async def create_session(service: Service, request: Request) -> Response:
 
 
 async def show_session(service: Service, request: Request) -> Response:
-    """GET /api/sessions/{id}: a session's budget, for anyone who has its id (2.6/remaining)."""
+    """GET /api/sessions/{id}: a session's budget, for anyone who knows the id (2.6/remaining)."""
     session = service.store.sessions.get("session_" + request.path_params["rest"])
     if session is None:
         raise web.refused(RequestError.UNKNOWN_SESSION)
@@ -173,7 +177,7 @@ async def show_payment(service: Service, request: Request) -> Response:
 
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
-    await web.read_body(request)
+    await web.read_body(request)  # as `perp_market` does
 
     def listed() -> Response:
         return web.answer(AgentList(agents=content.agents(service)))

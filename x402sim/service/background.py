@@ -17,12 +17,12 @@ log = logging.getLogger("x402sim")
 
 Work = Callable[[Service], Awaitable[object]]
 Phases = Callable[[str, float], float]
-"""Returns when a kind of work, by name, with this interval, has its first turn: in seconds from
-now, modulo the interval."""
+"""Returns in how many seconds a kind of work has its first turn, given its name and its interval in
+seconds; modulo the interval."""
 
 
 def in_step(work: str, interval_s: float) -> float:
-    """Start every interval now."""
+    """Return 0: the first turn of all work comes one whole interval from now."""
     return 0.0
 
 
@@ -55,9 +55,9 @@ async def _every(
 ) -> None:
     """Work `first_s` seconds from now, and at each interval.
 
-    Work on rows that wait (`waiting`) has a turn at once, too, before which it ends their waits.
-    It skips missed turns, works again at the next turn after a failure, and logs a failure that
-    repeats once.
+    If rows of a table wait (`waiting`), their waits end now, and the work has a first turn at once.
+    Missed turns are skipped. After a failure the work goes on at its next turn; a failure that
+    repeats is logged once.
     """
     clock = service.clock
     turn_s = clock.now() + first_s - (interval_s if waiting else 0)

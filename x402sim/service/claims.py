@@ -1,9 +1,9 @@
 """Step 1 of a settlement, and the claim: what was sent, and what was presented before.
 
-The id and the authorization are claimed in the database before the facilitator gets any request,
-because from then on anybody may submit the authorization: it pays for one payment id only. The
-claim stays until the chain proves that it can never be used: so neither a crash, a lost answer nor
-a third party can charge twice or lose a payment.
+A claim is a row of the database: this authorization pays for this payment id, and for no other. It
+is written before the facilitator gets any request, because from then on anybody may submit the
+authorization. It stays until the chain proves that the authorization can never be used. So neither
+a crash, nor a lost answer, nor a third party can charge a payer twice or lose a payment.
 Clauses: 4.1/validate, 5/nonce-once, 5/exact-amount, 7/nonce-already-used,
 7/payment-already-settled.
 """
@@ -54,10 +54,10 @@ _PAID_OTHERWISE = "its 402 was paid already: in one step, or by POST /api/pay"
 class ValidRequest(msgspec.Struct, frozen=True):
     """One request to settle, after step 1: with everything in it decoded.
 
-    `terms` and `issued` are what this service issued under the payment id; `requirements` are those
-    that the payer sent back, which may differ. `is_authorized`: the authorization in the header
-    makes the required transfer, whoever submits it. `offered_id` is the payment id of the 402 that
-    a payment in one step answers, if its payer has sent it, and `key` the payer's own id of it.
+    `terms` and `issued` are what this service issued under the payment id. `requirements` are what
+    the payer sent back; they may differ. `is_authorized`: the authorization in the header makes the
+    required transfer, whoever submits it. Of a payment in one step, `offered_id` is the payment id
+    of the 402 that it answers, if its payer has sent it, and `key` is the payer's own id of it.
     """
 
     payment_id: str
@@ -123,9 +123,9 @@ def require(rules: Rules[Presented, Refusal], case: Presented) -> None:
 
 
 async def resume_or_admit(service: Service, request: ValidRequest) -> Attempt:
-    """Return the earlier attempt to resume, or a new one that is admitted and not stored yet.
+    """Return the earlier attempt to resume, or a new one, which is not stored yet.
 
-    An earlier one may be settled. Raises `SettlementRefused`.
+    An earlier attempt may be settled. Raises `SettlementRefused`.
     """
     presented = service.store.payments.attempts(request.payment_id)
     earlier = await resume_earlier(service, request, presented) if presented else None
@@ -137,10 +137,10 @@ async def resume_earlier(
 ) -> Attempt | None:
     """Return the attempt to resume, if the same authorization was presented before; None if not.
 
-    First the records of the earlier attempts follow the chain. The attempt is pending, or settled
-    if the chain reports only now that it was paid. Raises `SettlementRefused` if the id is used
-    (7/payment-already-settled), if another header may still pay for it, or if too many were
-    presented.
+    First the records of the earlier attempts are updated from the chain. The attempt is pending;
+    it is settled if the chain reports only now that it was paid. Raises `SettlementRefused` if the
+    payment id is used (7/payment-already-settled), if another header may still pay for it, or if
+    too many headers were presented for it.
     """
     if any(attempt.status == "settled" for attempt in presented):
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
@@ -148,7 +148,7 @@ async def resume_earlier(
     for attempt in presented:
         is_same = _is_same(request, attempt)
         if attempt.status == "failed" and not is_same:
-            continue  # it says nothing about another authorization
+            continue  # a failed attempt says nothing about another authorization
         finding = await follow_chain(service, attempt)
         if finding is ChainFinding.PAID:
             if not is_same:
@@ -158,7 +158,7 @@ async def resume_earlier(
             continue
         if is_same:
             same = attempt
-        elif not _has_same_nonce(request, attempt):  # of two with one nonce, one can pay
+        elif not _has_same_nonce(request, attempt):  # two with one nonce cannot both pay
             may_settle |= attempt.state is not PaymentState.NOT_SUBMITTED
     if may_settle:
         raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
@@ -171,10 +171,10 @@ async def resume_earlier(
 
 
 def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt:
-    """Write that an earlier attempt is to be sent again, unless it is settled; return it as it is.
+    """Record that an earlier attempt is to be sent again, unless it is settled; return it.
 
-    Raises `SettlementRefused` if its 402 was paid otherwise since or its authorization pays for
-    another payment id, and `Refused` 409 if another payment has its key.
+    Raises `SettlementRefused` if another payment has paid for its 402 since, or if its
+    authorization pays for another payment id. Raises `Refused` 409 if another payment has its key.
     """
     payments = service.store.payments
     if (now := payments.reload(earlier)) is None:
@@ -183,8 +183,8 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
         return now
     if now.state is PaymentState.FAILED:  # paid, but another payment id has claimed it since
         raise _claim_conflict(service, now)
-    # the 402 that the first request named counts: since then the facilitator may have published the
-    # authorization, so anybody could send it and name a 402 of their own
+    # The 402 that the first request named counts. Since then the facilitator may have published the
+    # authorization, so that anybody can send it and name a 402 of their own.
     named = now.offered_id or request.offered_id
     if request.key is None:
         resumed = payments.resume(now, named)
@@ -200,8 +200,8 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
 def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
     """Tell whether a header holds the authorization of an earlier attempt.
 
-    A header that can pay does not resume the attempt of one that could not, as its signature was
-    another, or a smart wallet had not signed it yet: that attempt claims no nonce.
+    A header that can pay starts a new attempt if the earlier one could not pay: that one claims no
+    nonce. Its signature was another, or the smart wallet had not approved it yet.
     """
     if request.is_authorized and not attempt.is_authorized:
         return False
@@ -253,9 +253,9 @@ async def admit(service: Service, request: ValidRequest) -> Attempt:
 async def is_unused(service: Service, request: ValidRequest) -> bool:
     """Tell whether the chain reports that the authorization is unused; False if it is silent.
 
-    One that was used before it was presented here may have paid at another service. Raises
-    `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events report so as well:
-    so a payment that is good needs one call.
+    An authorization that was used before it was presented here may have paid at another service:
+    this raises `SettlementRefused` "Nonce already used" (5/nonce-once). The token's events are
+    queried only if its state reports a use; a good payment needs one call.
     """
     if (auth := request.payment.authorization) is None or not request.is_authorized:
         return False
@@ -273,11 +273,11 @@ async def is_unused(service: Service, request: ValidRequest) -> bool:
 def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
     """Claim the payment id for the authorization of a new attempt; return the pending record.
 
-    One that is stored already is returned as it is. The payer's key is reserved with the claim: of
-    two payments with one key, the second is refused before anything is settled. Raises
+    An attempt that is stored already is returned as it is. The payer's key is reserved with the
+    claim: of two payments with one key, the second is refused before anything is settled. Raises
     `SettlementRefused` if the authorization pays for another payment id (7/nonce-already-used), if
-    its 402 is paid in one step and in two, or if another process on this database was faster, and
-    `Refused` 409 if another payment has its key.
+    the 402 is paid in one step and in two, or if another process on this database was faster.
+    Raises `Refused` 409 if another payment has the key.
     """
     if attempt.state is not PaymentState.NEW:
         return attempt
@@ -296,7 +296,7 @@ def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
 
 
 def reserve_key(service: Service, payment_id: str, key: IdempotencyKey, valid_before: int) -> None:
-    """Reserve a payer's key for its payment, while that may be paid or requested again.
+    """Reserve a payer's key for its payment, until `key_ends_s`.
 
     Raises `Refused` 409 if another payment has it (decision 5/payment-identifier).
     """
@@ -319,7 +319,7 @@ def _require_unclaimed(service: Service, request: ValidRequest) -> None:
 
 
 def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
-    """Return why an attempt cannot be claimed: for its 402, or because of its own use."""
+    """Return why an attempt cannot be claimed: its 402 is taken, or its authorization is."""
     rival = service.store.payments.rival(attempt.payment_id, attempt.offered_id)
     if rival is None:
         return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
@@ -333,5 +333,5 @@ def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
 
 
 def record_changed() -> SettlementRefused:
-    """Return what refuses a payment if another process, or a restored database, has changed it."""
+    """Return the refusal of a payment whose record another process, or a restore, has changed."""
     return SettlementRefused(Refusal.FAILED, "the record of this payment has changed meanwhile")

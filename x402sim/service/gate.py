@@ -1,9 +1,9 @@
 """The payment gate: whether a request carries a valid proof of payment (section 5), and the 402.
 
-`find_pass` looks for the proof and changes nothing; `spend` debits the session, if it is a session
-id, and `one_step.spend` settles the payment, if it is an authorization. Between the two the
-endpoint validates the body and prepares its answer, so that a request that is not served costs
-nothing.
+`find_pass` looks for the proof and changes nothing. Then the endpoint validates the body and
+prepares its answer. Last, the proof is spent: `spend` debits the session of a session id, and
+`one_step.spend` settles an authorization. A payment id costs nothing more. In this order a request
+that is not served costs nothing.
 Clauses: 1/unpaid-402, 5/session-debit, 7/payment-required.
 """
 
@@ -33,7 +33,7 @@ _PROOFS = frozenset({b"x-payment-id", b"x-session-id", *map(str.encode, one_step
 
 
 class PaymentPass(msgspec.Struct, frozen=True):
-    """A payment id that is served; nothing more is spent for it."""
+    """A payment id that gives access; nothing more is spent."""
 
     payment_id: str
 
@@ -47,7 +47,7 @@ class SessionPass(msgspec.Struct, frozen=True):
 
 
 def proof_headers(request: Request) -> dict[str, str]:
-    """Return the headers that hold a proof, by names in lower case; of equal ones the first."""
+    """Return the headers that hold a proof, by name in lower case; of equal names the first."""
     return {
         name.decode(): value.decode("latin-1")
         for name, value in reversed(request.scope["headers"])
@@ -60,9 +60,10 @@ async def find_pass(
 ) -> PaymentPass | SessionPass | one_step.OneStep:
     """Return the pass that the request's headers give; raises `Unpaid` without one (1/unpaid-402).
 
-    X-Payment-Id has precedence over X-Session-Id (decision 5/precedence), and both over an
-    authorization, which moves money: `one_step.find` looks for it last, and raises `Unpaid` if
-    there is none, and `Refused` 400 for one that cannot be read. Headers have names in lower case.
+    X-Payment-Id has precedence over X-Session-Id (decision 5/precedence). Both have precedence over
+    an authorization, because that moves money: `one_step.find` looks for it last. It raises
+    `Unpaid` if there is none, and `Refused` 400 if it cannot be read. The names of `headers` are in
+    lower case.
     """
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
     if payment_id is not None:
@@ -71,7 +72,7 @@ async def find_pass(
     if payment_id is not None and is_first:
         return PaymentPass(payment_id)
     if session_id is not None:
-        # where nothing else could pay, its debit finds out whether it can: that saves one statement
+        # if there is no other proof, the debit itself finds out: that saves a SELECT
         is_alone = len(headers) == 1 and type(service.settings.policy.serve) is ServeSettled
         if is_alone or await session_has_budget(service, session_id, amount_base):
             return SessionPass(session_id, resource, amount_base)
@@ -85,8 +86,8 @@ async def spend(
 ) -> None:
     """Debit a session (5/session-debit); raises `Unpaid` if it cannot pay any more.
 
-    Nothing is debited for a client that has hung up (`ClientDisconnect`), and a debit whose answer
-    was not written is undone: the client may leave while the database commits.
+    Nothing is debited for a client that has hung up (`ClientDisconnect`). The client may leave
+    while the database commits, so a debit whose answer was not written is undone.
     """
     await web.require_client(connection)
     amount_base, now_ms = session.amount_base, service.clock.now_ms()
@@ -123,8 +124,8 @@ def payment_required(
 ) -> Response:
     """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required).
 
-    It offers both versions of the standard, too. A payment that may still be settled is answered
-    as by POST /api/pay.
+    The 402 also offers both versions of the standard. If `why` is a payment that may still be
+    settled, the answer is the one of POST /api/pay instead.
     """
     env, settings = service.env, service.settings
     if why.retryable is not None:
@@ -147,7 +148,7 @@ def payment_required(
 
 
 def _reject_short_session(service: Service, request: Request) -> None:
-    """Raise `Refused` if the request shows a session that is active: it is short of budget."""
+    """Raise `Refused` if the request shows an active session, which has too little budget left."""
     session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
     if session is not None and session.state == "active":
         raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)

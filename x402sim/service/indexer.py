@@ -1,8 +1,8 @@
 """The payment indexer: completes settled payments with the block they are in.
 
-Every 300 s it takes at most 100 settled records without a block, newest first, queries
-the chain explorer for each transaction, and afterwards updates the reputations. It looks again at
-payments and refunds whose block is not deep enough yet, because a reorganisation may undo them.
+Every 300 s it takes at most 100 settled records without a block, newest first, and asks the chain
+explorer for each transaction. It looks again at payments and refunds whose block is not deep enough
+yet, because a reorganisation may undo them. Then it updates the reputations.
 Clauses: 1/indexer, 3/indexed-status, 6/reputation, 8/indexer-batch, 8/indexer-query.
 """
 
@@ -25,10 +25,9 @@ Result = Literal["matched", "reverted", "unknown", "unanswered"]
 async def run(service: Service) -> events.IndexerRan:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
-    Between the two it queries the node about the payments and refunds that have a block from an
-    earlier run, until that is deep enough; those of this batch wait for the next run. Of each kind
-    it takes a batch at most. A payment whose transfer was undone becomes pending or failed, any
-    other stays settled (3/indexed-status).
+    Between the two it asks the node about payments and refunds that got their block in an earlier
+    run, until the block is deep enough. It takes one batch of each at most. A payment whose
+    transfer was undone becomes pending or failed; any other stays settled (3/indexed-status).
     """
     settings, payments = service.settings, service.store.payments
     most = settings.indexer_batch
@@ -62,7 +61,7 @@ async def run(service: Service) -> events.IndexerRan:
 async def _index(service: Service, listed: Attempt) -> Result:
     """Ask the explorer for one payment (8/indexer-query), and store the answer.
 
-    If the explorer does not show that the transaction made the payment, the chain decides: the
+    If the explorer does not show that the transaction made the payment, the node is asked: the
     explorer may be behind, and a transaction that is in no block may still come.
     """
     async with service.locks.hold(listed.payment_id):

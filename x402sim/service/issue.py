@@ -1,10 +1,15 @@
 """Issues payment requirements (the 402) without storing anything.
 
-A payment id is sealed (`protocol.seal`). Its content is a salt, which is random, and the terms:
-resource, amount, expiry and a session's duration. The seal covers this deployment's network, asset
-and payee, too. So an unpaid request costs no memory, ids survive a restart, no two are equal,
-nobody can guess one, and the service rejects an id that was invented or issued elsewhere. The id of
-a payment in one step has a salt that is derived from its authorization, so it is always the same.
+A payment id is sealed (`protocol.seal`). Its content is a random salt and the terms: resource,
+amount, expiry and a session's duration. The seal also covers whatever else the service needs to
+compute the requirements again: network, asset, payee and `max_timeout_s`. So an unpaid request
+costs no memory, ids survive a restart, no two ids are equal, nobody can guess one, and the service
+rejects an id that was invented or issued elsewhere. A service that restarts with another network,
+asset, payee or `max_timeout_s` rejects its own unpaid ids, too: their payers have other
+requirements, which it would not match. What is settled stays good.
+
+The id of a payment in one step has a salt that is derived from its authorization. So the same
+authorization always has the same id for one resource.
 Clauses: 2.1/*, 2.2/*, 8/timeout.
 """
 
@@ -111,7 +116,7 @@ class Issuer:
     ) -> PaymentRequired:
         """Return the body of a 402 (2.2/body) for one resource at one price.
 
-        It can be paid for 300 seconds (8/timeout).
+        It can be paid for `max_timeout_s`, by default 300 seconds (8/timeout).
         """
         expires_s = now_s + self._env.settings.max_timeout_s
         terms = IssuedTerms(resource, amount_base, expires_s, duration)
@@ -131,7 +136,7 @@ class Issuer:
     def read(self, payment_id: str) -> IssuedTerms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).
 
-        None if it was not issued here, or its resource was removed.
+        None if it was not issued here with these settings, or if its resource was removed.
         """
         content = self._seal.open(payment_id[4:]) if payment_id.startswith(PREFIX) else None
         if content is None:

@@ -1,10 +1,11 @@
 """Payments in one step: read as the x402 standard sends them, matched, settled, and answered once.
 
 X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2) holds an authorization: the third proof of
-payment, beside payment id and session id. `find` compares it with what the endpoint sells, and
-changes nothing. One authorization makes one payment id for one resource, however often and in
-whatever spelling it is sent. `spend` settles it as POST /api/pay does, and answers once. Decisions:
-5/one-step, 5/payment-flow, 5/authorization-once, 5/payment-identifier.
+payment, beside payment id and session id. `find` compares the payment with what the endpoint sells,
+and changes nothing. `spend` settles it as POST /api/pay does, and answers once. The payment id is
+derived from the authorization and the resource, so it is the same however often and in whatever
+spelling the authorization is sent.
+Decisions: 5/one-step, 5/payment-flow, 5/authorization-once, 5/payment-identifier.
 """
 
 import logging
@@ -63,15 +64,15 @@ from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.unsettled import record_refusal
 
 MATCH = without(VERIFICATION, "5/signature-proves")
-"""What a payment must match. Whether its payer has signed it, the facilitator judges."""
+"""What a payment must match. Its signature is verified by the facilitator."""
 HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
 
 
 class OneStep(msgspec.Struct, frozen=True):
     """A payment in one step: its payer's address, what it buys, and how it is settled (4.1).
 
-    `offered_id` is the payment id of the 402 that it answers, if its payer sends it, and `key` the
-    payer's own id of it, with the digest of the whole payment.
+    `offered_id` is the payment id of the 402 that the payment answers, if its payer sends it. `key`
+    is the payer's own id of the payment, with the digest of the whole payment.
     """
 
     version: Version
@@ -93,16 +94,16 @@ class IdempotentReplay(Exception):
 
 
 def version_of(headers: Mapping[str, str]) -> Version:
-    """Return the version of the payment in a request's headers; version 2 counts before 1."""
+    """Return the version of the payment in a request's headers; 2 if it has both."""
     return 2 if HEADERS[2] in headers else 1
 
 
 def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
-    """Return the payment that a request's headers hold, whose names are in lower case.
+    """Return the payment that a request's headers hold; their names are in lower case.
 
-    Raises `Unpaid` if there is none, or if it differs from the requirements, `Refused` 400 for one
-    that cannot be read, 409 if another one has its key, and `IdempotentReplay` if its response is
-    stored.
+    Raises `Unpaid` if there is none, or if it differs from the requirements. Raises `Refused` 400
+    if the payment cannot be read, and 409 if another payment has its key. Raises `IdempotentReplay`
+    if the response to it is stored.
     """
     version, key = version_of(headers), None
     if HEADERS[version] not in headers or not service.settings.one_step:
@@ -131,7 +132,7 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
 
 
 def _read(version: Version, text: str) -> StandardPayment:
-    """Decode a payment; what is no JSON object is unreadable (400), another one is not accepted."""
+    """Decode a payment; raises `Refused` 400 if it is no JSON object, else `Unpaid`."""
     try:
         body = from_base64(text)
         fields: dict[str, Any] = decode(body, dict[str, Any])
@@ -187,9 +188,9 @@ def _offered_id(
 ) -> str | None:
     """Return the payment id of the 402 that a payment answers; None unless its payer shows it.
 
-    A payer of version 2 sends it back with what it accepted, and any payer may send X-Payment-Id
-    beside the payment. Only the payer knows it, before anything can be lost: whoever reads the
-    authorization on the chain does not.
+    A payer of version 2 sends the id back with the requirements that it accepted, and any payer may
+    send X-Payment-Id beside the payment. The id tells the payer from others: whoever reads the
+    authorization on the chain does not know it.
     """
     extra = payment.accepted.extra if payment.accepted else None
     shown = (extra or {}).get(PAYMENT_ID) or headers.get("x-payment-id")
@@ -212,7 +213,7 @@ def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
 
 
 _UNLIKE = {"scheme": InvalidReason.SCHEME, "network": InvalidReason.NETWORK}
-"""Why a field that is not what was offered is refused; any other one as the asset is."""
+"""The reason for a field that differs from the offer; for every other field, that of the asset."""
 
 
 def _by_name(requirements: RequirementsV2) -> dict[str, object]:
@@ -228,11 +229,12 @@ log = logging.getLogger("x402sim")
 
 
 async def prepay(service: Service, paid: OneStep) -> Mapping[str, str]:
-    """Do what the payment flow does before the endpoint works: verify a payment, settle it, or not.
+    """Do what the payment flow does before the endpoint works: nothing, verify, or settle.
 
-    Returns what an endpoint that fails then must send: that the payment is settled. It stays good
-    for one answer (decision 5/payment-flow), which names its payment id: an error does not, as who
-    reads the chain can cause one. Raises `Unpaid`.
+    Returns the headers that an error of the endpoint must have: if the payment is settled, they say
+    so. Such a payment still buys one answer (decision 5/payment-flow). That answer names its
+    payment id; the error does not, because anybody who reads the chain can cause one. Raises
+    `Unpaid`.
     """
     match service.settings.payment_flow:
         case None:
@@ -248,10 +250,10 @@ async def prepay(service: Service, paid: OneStep) -> Mapping[str, str]:
 async def spend(service: Service, paid: OneStep, content: Response, connection: Connection) -> None:
     """Settle a payment, and make the content the one answer that it buys.
 
-    What the chain has shown, anybody can send again, so it is served once: once means that the
-    answer was written to a client that was still there (decision 5/authorization-once). Raises
-    `Unpaid` if it is not settled, or was served before, `Refused` 409 if another payment has its
-    key, and `ClientDisconnect`.
+    Anybody can send an authorization again that the chain has published, so it is served once.
+    "Once" counts answers that were written to a client that was still there (decision
+    5/authorization-once). Raises `Unpaid` if the payment is not settled or was served before,
+    `Refused` 409 if another payment has its key, and `ClientDisconnect`.
     """
     policy, payment_id = service.settings.policy, paid.settlement.payment_id
     await _settle(service, paid)
@@ -271,8 +273,8 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
 def _take_answer(service: Service, paid: OneStep) -> bool:
     """Take the one answer that a payment buys.
 
-    Raises `Unpaid` if it was given, or another request has it; by the other choice of decision
-    5/authorization-once it is given again then: False.
+    Raises `Unpaid` if the answer was given, or if another request has taken it. If decision
+    5/authorization-once is switched, returns False instead: the answer is given again.
     """
     payment_id, served = paid.settlement.payment_id, service.store.served
     if payment_id not in service.answering and served.begin(payment_id):
@@ -281,7 +283,7 @@ def _take_answer(service: Service, paid: OneStep) -> bool:
     if not service.settings.decisions.authorization_once:
         return False
     is_kept = paid.key is not None and served.stored(paid.key) is not None
-    if served.is_marked(payment_id) and not is_kept:  # what is kept is given to who has its key
+    if served.is_marked(payment_id) and not is_kept:  # a stored answer is given for its key
         again = SettlementRefused(Refusal.ALREADY_SETTLED, _how_served(service, paid))
     else:
         again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
@@ -294,9 +296,9 @@ _AS_FIRST = "send the payment again as it was sent first"
 def _how_served(service: Service, paid: OneStep) -> str:
     """Return how a payment was served, and how its payer gets the answer again.
 
-    The identifier under which the answer is stored is for the payer only, who is known by the
-    payment id of the 402: whoever has it, and reads the authorization on the chain, could request
-    the answer.
+    Whoever knows the identifier under which the answer is stored, and reads the authorization on
+    the chain, could request the answer. So the identifier is told to the payer only, who is known
+    by the payment id of the 402.
     """
     served = "this authorization has been served"
     payment_id = paid.settlement.payment_id
@@ -310,10 +312,10 @@ def _how_served(service: Service, paid: OneStep) -> str:
 
 
 def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Response) -> None:
-    """Store an answer, which its payer can request again (decision 5/payment-identifier).
+    """Store an answer, so that its payer can request it again (decision 5/payment-identifier).
 
-    Raises `Refused` 409 if another payment got the key since `find`, and frees the answer: this
-    payment was settled without the key, and may be sent without it.
+    If another payment has got the key since `find`, raises `Refused` 409, and the answer is free
+    again: this payment was settled without the key, and may be sent without it.
     """
     payment_id, resource, served = paid.settlement.payment_id, paid.resource, service.store.served
     response = StoredResponse(content.raw_headers, bytes(content.body))
@@ -322,7 +324,7 @@ def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Respons
         with service.store.transaction():  # no other process gets the key between the two
             reserve_key(service, payment_id, key, paid.valid_before)
             served.keep(key, response, (payment_id, resource), until_s)
-    except sqlite3.OperationalError as failure:  # it can be served, and not repeated
+    except sqlite3.OperationalError as failure:  # serve it; it cannot be repeated
         log.warning("%s: the answer is not stored: %s", resource, failure)
     except web.Refused:
         service.answering.discard(payment_id)
@@ -333,8 +335,8 @@ def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Respons
 async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False) -> None:
     """Settle a payment as POST /api/pay does, unless it is settled already.
 
-    If it `only_accepts`, it verifies and claims it. Raises `Unpaid` if it does not give access
-    then.
+    With `only_accepts`, only verify and claim it. Raises `Unpaid` if the payment does not give
+    access after that.
     """
     settings, payment_id = service.settings, paid.settlement.payment_id
     if await is_entitled(service, payment_id, paid.resource):
@@ -369,7 +371,7 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
 
 
 async def _conclude(service: Service, paid: OneStep, connection: Connection) -> None:
-    """Store whether the answer was written; the payment is free again if it was not."""
+    """Store whether the answer was written; if it was not, the payment still buys one."""
     payment_id, is_answered = paid.settlement.payment_id, connection.is_answered()
     if not is_answered:  # free in this process, also if that cannot be stored
         service.answering.discard(payment_id)
@@ -384,7 +386,7 @@ async def _conclude(service: Service, paid: OneStep, connection: Connection) -> 
 
 
 async def _settle_afterwards(service: Service, paid: OneStep) -> None:
-    """Settle a payment that was served before; its payer is not there to hear if that fails."""
+    """Settle a payment that was served before that; a refusal only goes to the journal."""
     try:
         await pay(service, paid.settlement, offered_id=paid.offered_id)
     except SettlementRefused as why:
@@ -442,7 +444,7 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
 
 
 def _late(service: Service, paid: OneStep) -> str:
-    """Return why an authorization is too late, so that a payer sees whose clock is wrong."""
+    """Return why an authorization is too late, and the service's time, for a payer to compare."""
     return f"{too_late(paid.valid_before, service.clock.now_s())}; sign a new one by that clock"
 
 

@@ -1,10 +1,10 @@
 """The settlement of a payment: POST /api/pay, the seven steps of 4.1, in their order.
 
 Requests for one payment id are serialized. The claim comes first, before the facilitator gets any
-request (`claims.py` says why). By default; of `Settings.policy`, `claim` says when the claim is
-written, and `verify` whether the facilitator verifies. What can happen to a payment in which state
-is the table `PAYMENT` of `protocol.states`; what the facilitator does not settle is looked up on
-the chain (`unsettled.py`).
+request; `claims.py` says why. This is the default. `Settings.policy` can change it: `claim` says
+when the claim is written, and `verify` whether the facilitator verifies. The table `PAYMENT` of
+`protocol.states` says what can happen to a payment in each state. What the facilitator does not
+settle, `unsettled.py` looks up on the chain.
 Clauses: 4.1/*, 7/*.
 """
 
@@ -41,9 +41,9 @@ async def pay(
 ) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`.
 
-    `offered_id` is the payment id of the 402 that a payment in one step answers, if it is known,
-    `key` the payer's own id of it, and `verifies` is False if its flow has verified it, or lets
-    the settlement do that.
+    The other arguments are of a payment in one step. `offered_id` is the payment id of the 402 that
+    it answers, if that is known. `key` is the payer's own id of it. `verifies` is False if its flow
+    has verified it already, or lets the settlement verify it.
     """
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(request.payment_id):
@@ -54,7 +54,8 @@ async def pay(
             tx_hash = await settle(service, request)  # step 4
         except NotSettled as cause:
             return receipt(await recover(service, request, attempt, cause))
-        attempt = claim(service, request, attempt)  # by default it was, before step 3
+        # the default policy has claimed it already, before step 3
+        attempt = claim(service, request, attempt)
         settled = grant(service, attempt, tx_hash)  # steps 5 and 6
         return receipt(settled or settled_attempt(service, request.payment_id))  # step 7
 
@@ -62,7 +63,7 @@ async def pay(
 async def accept(
     service: Service, sent: SettlementRequest, offered_id: str | None, key: IdempotencyKey | None
 ) -> None:
-    """Steps 1 to 3 and the claim: what a service does that works or serves before it settles.
+    """Take steps 1 to 3, and claim: all that is done before a service that settles later works.
 
     Raises `SettlementRefused`.
     """
@@ -80,10 +81,10 @@ async def accept(
 async def claimed_and_verified(
     service: Service, request: ValidRequest, *, verifies: bool = True
 ) -> Attempt:
-    """Claim a payment, and steps 2 and 3, in the order of the policy; return its attempt.
+    """Claim a payment and take steps 2 and 3, in the order of the policy; return its attempt.
 
-    One that was presented before is resumed, and may be settled. If the policy claims last, a new
-    one is not stored yet. Raises `SettlementRefused`.
+    A payment that was presented before is resumed, and its attempt may be settled. If the policy
+    claims last, a new attempt is not stored yet. Raises `SettlementRefused`.
     """
     policy = service.settings.policy
     attempt = await resume_or_admit(service, request)
@@ -95,7 +96,7 @@ async def claimed_and_verified(
         if policy.claim.claims_before("verify"):  # by default
             attempt = claim(service, request, attempt)
         if request.is_authorized and not attempt.nonce_confirmed_unused:
-            # the node was silent: a use that it shows later could be one from before this payment
+            # the node was silent; a use that it reports later may be older than this payment
             raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT)
         if verifies and policy.verify.verifies(request.terms.amount_base):
             await verify(service, request)

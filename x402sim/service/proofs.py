@@ -1,6 +1,6 @@
 """The proofs that a request shows: whether its payment id or session id is served (section 5).
 
-The policy `serve` decides it; by default, what is settled is served.
+The policy `serve` decides. By default, a proof is served if its payment is settled.
 Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-condition.
 """
 
@@ -18,15 +18,16 @@ from x402sim.service.state import Service
 async def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
     """Tell whether a payment id is served, for exactly this resource (5/resource-binding).
 
-    It is looked up in the cache (5/cache-first), then in the records (5/stored-records).
+    The entitlements in memory are looked at first (5/cache-first), then the records
+    (5/stored-records).
     """
     proof = partial(_of_payment, service, payment_id, resource)
     return await _is_served(service, proof, payment_id)
 
 
 async def served_id(service: Service, payment_id: str, resource: str) -> str | None:
-    """Return the payment id by which a request is served: its own, or that of the payment in one
-    step which answers the 402 of this id. None if neither is served.
+    """Return the payment id that gives access: the one shown, or the id of the payment in one step
+    that answers the 402 of this id. None if neither gives access.
     """
     if await is_entitled(service, payment_id, resource):
         return payment_id
@@ -50,7 +51,7 @@ async def session_has_budget(service: Service, session_id: str, amount_base: int
 
 
 def awaits_confirmations(service: Service, payment_id: str, resource: str) -> bool:
-    """Tell whether a payment is settled, and the policy serves it by its confirmations."""
+    """Tell whether the policy counts the confirmations of a payment that is settled."""
     try:
         service.settings.policy.serve.serves(_of_payment(service, payment_id, resource))
     except NeedsConfirmations:
@@ -69,17 +70,17 @@ def _of_payment(service: Service, payment_id: str, resource: str) -> Proof:
 
 
 async def _is_served(service: Service, proof: Callable[[], Proof], payment_id: str) -> bool:
-    """Return what the policy decides; query the chain only if it reads the confirmations."""
+    """Return what the policy decides; query the chain only if the policy reads confirmations."""
     serve = service.settings.policy.serve
     try:
         return serve.serves(proof())
     except NeedsConfirmations:
         depth = await _depth(service, payment_id)
-        return serve.serves(replace(proof(), depth=depth))  # what is settled may have changed
+        return serve.serves(replace(proof(), depth=depth))  # anew: it may be settled by now
 
 
 def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
-    """Tell whether a header that can pay was presented, and may still be settled."""
+    """Tell whether a header that can pay was presented and may still be settled."""
     return service.unreserved_in_flight.get(payment_id) == resource or any(
         attempt.is_authorized and attempt.status == "pending" and attempt.resource_url == resource
         for attempt in service.store.payments.attempts(payment_id)
@@ -89,7 +90,7 @@ def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
 async def _depth(service: Service, payment_id: str) -> int | None:
     """Ask the chain how many blocks are on top of a payment's transfer.
 
-    None if its transfer is in no block, or if the node says nothing of it.
+    None if the transfer is in no block, or if the node does not answer.
     """
     depth = None
     for attempt in service.store.payments.attempts(payment_id):

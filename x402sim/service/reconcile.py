@@ -1,9 +1,10 @@
-"""What becomes of a payment on the chain: its record follows, and grants access or takes it back.
+"""What becomes of a payment on the chain: records are updated from it; access is given or ended.
 
-The token's state shows only that a nonce is used up; its events show whether it was used or
-cancelled, and the Transfer event shows whether this merchant was paid this amount. The records
-follow what the chain says, until the block of a transfer is deep enough. A grant is a settled
-record, the session of a deposit, and an entitlement.
+The token's state shows only that a nonce is used up. Its events show whether the nonce was used or
+cancelled, and the Transfer event shows whether this merchant was paid this amount. A record follows
+the chain: whatever the chain reports is written to it, until the block of the transfer is deep
+enough. To grant a payment is to store its record as settled, to open the session of a deposit, and
+to cache an entitlement.
 Clauses: 2.6/id-prefix, 3/deposit-makes-session, 3/indexed-status, 3/pending-resolved, 4.1/cache,
 4.1/store-settled, 5/nonce-once.
 """
@@ -29,11 +30,12 @@ from x402sim.service.upstream.chain import NonceUse, OnChain
 from x402sim.service.upstream.facilitator import Moved
 
 AT_MOST = 100
-"""The pending payments of each kind that one run queries the chain about."""
+"""How many pending payments of each kind one run asks about: those that may have been submitted to
+a facilitator, and the others."""
 
 
 class ChainAnswer(msgspec.Struct, frozen=True):
-    """What a chain of this height says of a payment; `use` is the use of its nonce, if any."""
+    """What the chain reports of a payment, at a height; `use` is the use of its nonce, if any."""
 
     finding: ChainFinding
     use: NonceUse | None = None
@@ -43,11 +45,12 @@ class ChainAnswer(msgspec.Struct, frozen=True):
 async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
     """Ask the chain's node whether a payment is paid, by the state of its nonce.
 
-    It can never be paid if the nonce is unused in a block whose time is past validBefore, was
-    cancelled, or paid for something else: also if another header with the same nonce has paid.
+    The payment can never be paid if the nonce is unused in a block whose time is past validBefore,
+    if the nonce was cancelled, or if it paid for something else, such as another header that has
+    the same nonce.
     """
     payer, nonce, until_s = attempt.payer, attempt.nonce, attempt.valid_before_s
-    if payer is None or nonce is None or until_s is None:  # it cannot be read
+    if payer is None or nonce is None or until_s is None:  # its header cannot be read
         lasts_ms = 1000 * service.settings.longest_window_s
         is_over = service.clock.now_ms() - attempt.timestamp > lasts_ms
         return ChainAnswer(ChainFinding.NEVER if is_over else ChainFinding.UNKNOWN)
@@ -61,8 +64,8 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
         return ChainAnswer(finding, height=state.height)
     if state.use is None:
         return ChainAnswer(ChainFinding.UNKNOWN)
-    # Before the facilitator has settled it, only a header that can pay, and a nonce that the chain
-    # has called unused, show that this payment used it, and not something before it.
+    # Until a payment is settled, a used nonce counts as ours only if the header can pay and the
+    # chain once reported the nonce unused; otherwise the use may be older than the payment.
     is_ours = attempt.status == "settled" or (
         attempt.is_authorized and attempt.nonce_confirmed_unused
     )
@@ -77,7 +80,7 @@ async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
     answer = await ask_chain(service, attempt)
     now = service.store.payments.reload(attempt)
     if now is not None and now.state is not attempt.state:
-        # another process has moved it, and the same state of the chain may mean something else
+        # another process has changed the record, so the same nonce may mean something else
         answer = await ask_chain(service, now)
     follow(service, attempt, answer)
     return answer.finding
@@ -86,10 +89,11 @@ async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
 def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     """Move a payment's record to the state that the chain's answer demands.
 
-    The caller holds the lock of its payment id; during the query, another process on this
-    database may have moved it, and an older database may have been restored. A settled payment
-    whose transfer was undone is pending while the chain may still make it, and failed when it
-    cannot; one that was in no block yet stays settled until then, as its transaction may come.
+    The caller holds the lock of its payment id. Even so, another process on this database may have
+    moved the record during the query, or an older database may have been restored. A settled
+    payment whose transfer was undone becomes pending while the chain may still make the transfer,
+    and failed when it cannot. A settled payment that was in no block yet stays settled until it
+    can never be paid, because its transaction may still come.
     """
     attempt = service.store.payments.reload(listed)
     if attempt is None:
@@ -116,10 +120,10 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
 async def reconcile(service: Service) -> int:
     """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
 
-    The policy `lost_answer` does it. One that cannot be resolved yet is looked at less and less
-    often. One run reads and queries a limited number: those whose money may have moved, and as
-    many of the others; those that have waited longest first. So many hopeless headers delay no
-    other.
+    The policy `lost_answer` resolves them. A payment that it cannot resolve yet is looked at less
+    and less often. One run takes at most `AT_MOST` payments that may have been submitted, and as
+    many of the others, those that have waited longest first. So headers that were never submitted,
+    however many, do not delay a payment whose money may have moved.
     """
     settings, payments, resolved = service.settings, service.store.payments, 0
     waits: dict[int, Backoff] = {}
@@ -163,7 +167,7 @@ class PendingPaymentHandle:
     async def settle_again(self) -> ChainFinding:
         """Send it to the facilitator once more; PAID, NOT_YET (refused), or UNKNOWN (lost).
 
-        One that was not submitted is not sent for the first time here: its endpoint has failed.
+        A payment that no facilitator has got is not sent, and NOT_YET: its endpoint has failed.
         """
         service, payments = self._service, self._service.store.payments
         attempt = payments.reload(self._listed)
@@ -207,7 +211,7 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
 
 
 def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> None:
-    """Store which transaction made a payment, and grant it if that is news."""
+    """Store which transaction made a payment, and grant the payment if it is not settled yet."""
     payment_id, payments = attempt.payment_id, service.store.payments
     deep = is_deep(service, use.block_number, height)
     if attempt.status != "settled":
@@ -216,7 +220,7 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
         if payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN):
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
         elif attempt.status == "failed" and deep:
-            # or the indexer would look at it in every run, and at 100 such only
+            # else the indexer looks at it in every run, and 100 of these would fill its batch
             payments.set_deep(attempt.number)
         return
     if use.tx_hash != attempt.tx_hash:
@@ -241,16 +245,18 @@ def _transfer(attempt: Attempt) -> tuple[Address | None, Address, int]:
 def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
     """Turn a payment into a settled one, return it, and grant its entitlement (steps 5 and 6).
 
-    A deposit also opens a session, in the same database transaction
-    (3/deposit-makes-session). None if another process on this database has settled it, if another
-    attempt gets this payment (`PaymentRecords.mark_settled`), or if the control API restored an
-    older database meanwhile, which has no such payment.
+    A deposit also opens a session, in the same database transaction (3/deposit-makes-session).
+    Returns None if another process on this database has settled the payment, if another attempt
+    gets it (`PaymentRecords.mark_settled`), or if the control API has restored an older database,
+    which has no such payment.
     """
     payment_id, payer, resource = attempt.payment_id, attempt.from_address, attempt.resource_url
     session, opened = _session_of(service, attempt) if resource == SESSIONS else (None, None)
     if not service.store.payments.mark_settled(attempt.number, tx_hash, session):
         return None
     now_ms, amount_base = service.clock.now_ms(), int(attempt.amount)
+    # Interned, each text is in memory once: a payer may have thousands of entitlements, and in a
+    # simulation it holds the payment ids, too.
     entitlement = Entitlement(intern(payment_id), intern(resource), intern(payer), now_ms)
     service.entitlements.add(entitlement)
     settled = events.PaymentSettled(
@@ -271,7 +277,7 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
 def _session_of(
     service: Service, deposit: Attempt
 ) -> tuple[NewSession, events.SessionOpened | None]:
-    """Return the session that a deposit opens, and the event, unless it has opened it before."""
+    """Return the session that a deposit opens, and the event; None if it was open before."""
     payment_id, now_ms = deposit.payment_id, service.clock.now_ms()
     unit_ms = service.settings.decisions.duration_unit_s * 1000
     expires_ms = now_ms + deposit.duration * unit_ms
@@ -288,15 +294,15 @@ def _session_of(
 
 
 def suspend(service: Service, attempt: Attempt) -> None:
-    """End access while the chain has undone a transfer that it may still make."""
+    """End access for as long as the chain, which has undone the transfer, may still make it."""
     if service.store.payments.mark_reorged(attempt.number):
         service.record(events.PaymentUndone(payment_id=attempt.payment_id))
 
 
 def revoke(service: Service, attempt: Attempt, height: int) -> None:
-    """Note that an attempt can never be paid any more, and end the access that it gave.
+    """Record that an attempt can never be paid any more, and end the access that it gave.
 
-    `height` is that of the chain that reports it.
+    `height` is the height of the chain that reports so.
     """
     payments = service.store.payments
     if payments.fail(attempt.number, height) and not payments.is_paid_otherwise(attempt):

@@ -1,10 +1,9 @@
 """Sessions: one deposit pays for many requests; at expiry the rest is refunded.
 
-A refund is an EIP-3009 transfer signed by the server wallet, with a nonce that is derived from the
-session id: even after a crash the token accepts it only once. Its amount is stored before it is
-sent for the first time, and it is never sent with another. What comes back to the session
-afterwards, as a debit is undone, is refunded by another transfer. What the chain has paid is read
-from the chain.
+A refund is an EIP-3009 transfer that the server wallet signs. Its nonce is derived from the session
+id, so the token accepts it only once, even after a crash. Its amount is stored before it is sent
+for the first time, and never changes after that; what was paid is read from the chain. If a debit
+is undone later, another transfer refunds that amount.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
@@ -36,7 +35,7 @@ from x402sim.service.upstream.facilitator import Moved
 log = logging.getLogger("x402sim")
 
 AT_MOST = 500
-"""The expired sessions that are ended at once."""
+"""How many expired sessions one transaction ends."""
 REFUNDS_AT_ONCE = 20
 """The most refunds in flight at the same time."""
 REFUND_WAIT_S = (10.0, 300.0)
@@ -102,14 +101,14 @@ def undo_debits(service: Service) -> None:
 async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
-    Returns how many were settled; the others stay due. First the debits are undone that could not
-    be undone before. Raises at its end what the policy has raised, or `ValueError` if it wants to
-    pay back less than nothing, or more than is unspent.
+    Returns how many refunds were settled; the others stay due. Debits that could not be undone
+    before are undone first. Raises at its end what the policy has raised, or `ValueError` if it
+    wants to pay back less than nothing, or more than is unspent.
     """
     undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
     ended = some = sessions.expire(now_ms, AT_MOST)
-    while some == AT_MOST:  # some at a time: requests are answered between
+    while some == AT_MOST:  # not all in one transaction: requests are answered in between
         await service.clock.sleep(0)
         some = sessions.expire(now_ms, AT_MOST)
         ended += some
@@ -175,7 +174,7 @@ def _decide(service: Service, refund: Refund) -> PayBack | None:
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
-    """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
+    """Pay a refund that is still due, and tell whether it was paid; a failed one waits."""
     session_id = refund.session_id
     async with service.locks.hold(session_id):
         if not service.store.sessions.is_due(refund):
@@ -198,8 +197,8 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
     False if a reorganisation has undone the deposit, if another process has paid the refund, or if
-    a debit was undone since it was listed: the next sweep reads the amount anew. Raises
-    `Unavailable` or `OutcomeUnknown`; the refund is still due then.
+    a debit was undone after the refund was listed: the next sweep reads the new amount. Raises
+    `Unavailable` or `OutcomeUnknown`; then the refund is still due.
     """
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)
     async with service.locks.hold(refund.payment_id):
@@ -246,7 +245,7 @@ def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
 async def look_again_at_refund(
     service: Service, session_id: str, part: int, tx_hash: str, height: int
 ) -> None:
-    """Look again at a refund whose block is not deep enough; one that was undone is due again.
+    """Look again at a refund whose block is not deep enough; if it was undone, it is due again.
 
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """

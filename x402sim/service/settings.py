@@ -45,7 +45,8 @@ class Settings:
         The default None does as "authorization" and verifies only when it settles
         (5/payment-flow).
     max_timeout_s
-        Whole seconds for which a 402 can be paid; default 300 (8/timeout).
+        Whole seconds for which a 402 can be paid; default 300 (8/timeout). After a restart with
+        another value, a 402 that was issued before cannot be paid any more.
     longest_window_s
         The most seconds from now until an authorization's validBefore; default 86400, and never
         less than twice `max_timeout_s` (4.1/longest-window).

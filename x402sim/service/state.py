@@ -1,6 +1,7 @@
 """One running service: the collaborators that its functions share, and what it has in memory.
 
-The entitlements (2.5) are in memory only, for 24 hours: paid resources by payment id.
+The entitlements (2.5) say which payment id has paid for which resource. They are in memory only,
+for 24 hours.
 Clauses: 2.5/entitlement, 3/discarded-after-24h, 8/cache-lifetime, 8/cache-sweep.
 """
 
@@ -37,9 +38,9 @@ class Entitlement(msgspec.Struct, frozen=True, gc=False):
 class Entitlements:
     """Entitlements by payment id.
 
-    Another service on the same database may take a settled payment back, and does not report it
-    here. So whenever the `store` may have lost a settled record (`Database.version` changes), each
-    entitlement grants again only after its record was read.
+    Another process on the same database may undo a settled payment without telling this one. So
+    whenever a record of the `store` may have been undone (`Database.version` changes), the record
+    of each entitlement is read once more before the entitlement grants again.
     """
 
     def __init__(self, lifetime_s: float, store: Store) -> None:
@@ -50,7 +51,7 @@ class Entitlements:
         """The payment ids whose records are settled in this version of the database."""
 
     def __len__(self) -> int:
-        """Return how many would be granted now."""
+        """Return how many entitlements have a settled record now."""
         known = [(each, it.resource_url) for each, it in self._cached.items()]
         return sum(self._is_good(*each) for each in known)
 
@@ -60,13 +61,13 @@ class Entitlements:
         self._checked.add(entitlement.payment_id)
 
     def all(self) -> list[Entitlement]:
-        """Return what is cached."""
+        """Return every entitlement that is cached."""
         return list(self._cached.values())
 
     def grants(self, payment_id: str, resource: str, now_ms: int) -> bool:
         """Tell whether a cached entitlement is for exactly this resource (5/cache-first).
 
-        It lives 24 hours, swept or not (8/cache-lifetime).
+        An entitlement ends after 24 hours, even if no sweep has discarded it (8/cache-lifetime).
         """
         found = self._cached.get(payment_id)
         if found is None or found.resource_url != resource:
@@ -138,10 +139,10 @@ class Service:
     """Held for a payment id while its payment moves, and for a session id while it is refunded."""
     rng: Rng = field(default_factory=Rng)
     unreserved_in_flight: dict[str, str] = field(default_factory=dict)
-    """The payment ids with a header that may still be settled, and their resources, if the policy
+    """The payment ids that are being settled now, and their resources; used only if the policy
     `claim` reserves nothing."""
     answering: set[str] = field(default_factory=set)
-    """The payments in one step whose answer this process has begun, and not stored as written."""
+    """The one-step payments whose answer this process has taken and not yet recorded as written."""
     debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
     """Session id, base units and resource of the debits without an answer that the database could
     not undo. Each sweep tries again, and so does the end of the process; a crash loses them, and a
@@ -149,7 +150,7 @@ class Service:
 
     @property
     def settings(self) -> Settings:
-        """Its numbers and choices."""
+        """The service's numbers and choices."""
         return self.env.settings
 
     def draw(self, about: str, name: str) -> float:
@@ -163,7 +164,10 @@ class Service:
 def connected(
     env: Environment, store: Store, to: Transport, clock: Clock, salts: Stream
 ) -> Service:
-    """Return a service on its database; `to` reaches whom it calls, payment ids need `salts`."""
+    """Return a service on its database.
+
+    `to` sends its requests to the other parts, and `salts` are the random parts of its payment ids.
+    """
     return Service(
         env=env,
         clock=clock,

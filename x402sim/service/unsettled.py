@@ -1,7 +1,7 @@
 """What becomes of a payment that the facilitator did not settle, and what its payer can do then.
 
-Anyone may submit a signed authorization, so even a refused payment can be paid: the chain decides.
-After a lost answer, the policy `lost_answer` asks it.
+Anyone may submit a signed authorization, so even a payment that was refused may be paid. Only the
+chain can tell. After a lost answer, the policy `lost_answer` says when the chain is asked.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -30,8 +30,8 @@ _LAST_DATE_S = 253_402_300_799
 class NotSettled(Exception):
     """The facilitator did not settle, or was not requested to.
 
-    `maybe_submitted`: it got the request, and may still submit the authorization. `is_lost`: its
-    answer is lost, and it may have done so already.
+    `maybe_submitted`: the facilitator got the request, and may still submit the authorization.
+    `is_lost`: its answer is lost, and it may have submitted the authorization already.
     """
 
     refusal: Refusal
@@ -44,7 +44,7 @@ class NotSettled(Exception):
 def not_answered(
     service: Service, request: ValidRequest, error: Unavailable | OutcomeUnknown
 ) -> NotSettled:
-    """Return that the facilitator's answer to settle is missing, and may be lost."""
+    """Return the outcome of a call of settle without an answer: not sent, or its answer lost."""
     is_lost = isinstance(error, OutcomeUnknown)
     if is_lost:
         service.record(events.SettlementAnswerLost(payment_id=request.payment_id))
@@ -52,7 +52,10 @@ def not_answered(
 
 
 def not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> NotSettled:
-    """Return the facilitator's refusal to settle; if it is for the time, whose clock says what."""
+    """Return the facilitator's refusal to settle.
+
+    If the reason is the validity window, the text also says which time our clock shows.
+    """
     auth, now_s, reason = request.payment.authorization, service.clock.now_s(), outcome.reason
     if auth is not None and outcome.misses == "validAfter":
         reason += f"; {times(outcome.misses, auth.valid_after, now_s)}"
@@ -69,9 +72,9 @@ async def reject_low_v(
 ) -> None:
     """Refuse an account's signature with a `v` of 0 or 1 before the facilitator sees it.
 
-    No token takes one, but anybody who has observed it can add 27. So that is final only if the
-    authorization was not sent before (7/invalid-signature). Raises `NotSettled`, or
-    `SettlementRefused` for an attempt that is not stored.
+    No token takes such a signature, but anybody who has observed it can add 27. So the refusal is
+    final only if the authorization was not sent before (7/invalid-signature). Raises `NotSettled`,
+    or `SettlementRefused` for an attempt that is not stored.
     """
     auth = signed.authorization
     try:
@@ -94,13 +97,13 @@ async def reject_low_v(
 async def recover(
     service: Service, request: ValidRequest, attempt: Attempt, cause: NotSettled
 ) -> Attempt:
-    """Ask the chain, after the facilitator did not settle; after a lost answer, ask the policy.
+    """Ask the chain what became of a payment; after a lost answer, let the policy do it.
 
-    Returns the settled attempt if it was paid. Otherwise raises `SettlementRefused`, which is
-    final only if the header can never pay, or if the policy has forgotten the payment.
+    Returns the settled attempt if the payment was paid. Otherwise raises `SettlementRefused`, which
+    is final only if the header can never pay, or if the policy has forgotten the payment.
     """
     payments, was = service.store.payments, attempt.state
-    if was is PaymentState.NEW:  # not claimed: what is lost is forgotten, and never served
+    if was is PaymentState.NEW:  # no record: after a lost answer nothing is kept, nothing served
         is_over = cause.is_lost or is_final(cause.refusal.text)
         raise SettlementRefused(cause.refusal, cause.reason, final=is_over)
     maybe_submitted = was is PaymentState.MAYBE_SUBMITTED or cause.maybe_submitted
@@ -130,9 +133,9 @@ async def recover(
 
 
 def settled_attempt(service: Service, payment_id: str) -> Attempt:
-    """Return the attempt that has paid for a payment id, perhaps by another process.
+    """Return the settled attempt of a payment id; another process may have settled it.
 
-    Raises `SettlementRefused` if none has.
+    Raises `SettlementRefused` if there is none.
     """
     attempt = service.store.payments.get(payment_id)
     if attempt is None or attempt.status != "settled":
@@ -199,8 +202,8 @@ def _date(at_s: int) -> str:
 def _known_id(service: Service, request: ValidRequest, attempt: Attempt) -> str | None:
     """Return the payment id by which a payer can look an attempt up, if any.
 
-    That of a payment in one step is sent only with what it buys: it is a proof of payment, and
-    whoever reads the chain can send the authorization.
+    A payment in one step has an id that proves the payment. It is sent only with what it buys,
+    because anybody who reads the chain can send the authorization and would get the id.
     """
     auth, terms = request.payment.authorization, request.terms
     if auth is None or auth.value != terms.amount_base:
@@ -212,8 +215,8 @@ def _known_id(service: Service, request: ValidRequest, attempt: Attempt) -> str 
 def where_it_differs(service: Service, request: ValidRequest) -> str:
     """Return where a refused payment differs from its requirements; empty if nowhere.
 
-    The signature of a header that can pay is not compared: it may be one that only the payer's
-    contract can judge.
+    The signature of a header that can pay is not compared: only the payer's contract may be able to
+    judge it.
     """
     if request.payment.signed is None:
         return ""

@@ -1,12 +1,13 @@
-"""Judges a subject in rooms: plays, good payments in between, and again what has failed.
+"""Judges a subject in rooms: plays cases, makes good payments in between, repeats what fails.
 
-Plays that leave the world as it was share rooms; a good payment is made in each now and then. If it
-fails, what was played since then is played again one by one, and the one that broke it is reported.
-What fails is played again in another room, and is reported only if it fails twice.
+A room is one world with one started subject, in which cases are played in turn. A play that leaves
+the world as it was shares its room with others. After every few plays the judge makes a good
+payment. If that fails, a play has jammed the subject: the plays since the last good payment are
+repeated one by one, each with a good payment behind it, to find the play that jams. A case that
+fails is played again in another room, and is reported as failed only if it fails twice.
 
-A room is one world with one started subject, in which cases are played in turn. Each subject adds
-its world to `Room`, to `Play` what it can do, and to `Judge` what a good payment is; `in_rooms`
-begins a judgement, and plans it.
+Each subject adds its world to `Room`, what it can do to `Play`, and what a good payment is to
+`Judge`. `in_rooms` plans a judgement and begins it.
 """
 
 import asyncio
@@ -196,9 +197,10 @@ BATCH = 10
 """How many plays in a shared room go between two good payments."""
 START = "the judge must start it: --start COMMAND"
 JAMS = 2
-"""How many jams are played again: one more of them has repeated already."""
+"""How many plays that jam the subject are confirmed by a second play; later ones are believed at
+once."""
 MOST_JAMS = 12
-"""How many plays that jam it are looked for one by one: more of them tell nothing new."""
+"""How many plays that jam the subject are looked for one by one: more of them show nothing new."""
 
 Outcomes = list[tuple[RoomCase, CaseResult]]
 AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
@@ -264,11 +266,11 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     start_s: float = 0
     plays: int = 0
     jams: int = 0
-    """How many plays have jammed it twice."""
+    """How many plays have jammed the subject twice."""
     culprits: int = 0
-    """How many plays have jammed it."""
+    """How many plays have jammed the subject."""
     lost: str = ""
-    """Why one that runs already cannot be judged any further."""
+    """Why a subject that its user has started cannot be judged any further; empty if it can."""
     opened: int = 0
     """How many rooms were opened."""
     _idle: dict[RoomKind, list[AnyRoom]] = field(default_factory=dict)
@@ -297,12 +299,12 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         """Return a play in a room, before it begins."""
 
     @abstractmethod
-    async def sound(self, room: AnyRoom, dialects: Sequence[Any] = ()) -> str:
+    async def try_good_payment(self, room: AnyRoom, dialects: Sequence[Any] = ()) -> str:
         """Make a good payment in each dialect; return why one fails, "" if none does."""
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it runs already, and once."""
+        """Whether its user has started the subject, so that it has one room and no restart."""
         return isinstance(self.subject, RunsAlready)
 
     # --- rooms ------------------------------------------------------------------------------
@@ -310,8 +312,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     async def room(self, kind: RoomKind | None = None) -> AnyRoom:
         """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`.
 
-        A subject that runs already has one room, in which everything is played. `Lacking` is raised
-        for a kind of room that its world cannot be.
+        A subject that its user has started has one room, in which everything is played. Raises
+        `Lacking` for a kind of room that this one cannot be.
         """
         kind = kind or self.plain
         if self.is_fixed and kind.lacks:
@@ -321,7 +323,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         if idle := self._idle.get(kind):
             return idle.pop()
         if (most := self.subject.most_at_once) is not None:
-            while len(self._rooms) >= most:  # one of another kind has the only place
+            while len(self._rooms) >= most:  # rooms of other kinds have every place
                 await self.leave(self._rooms[0], keep=False)
         self.opened += 1
         room = await self.open(kind, f"{kind.name} {self.opened}")
@@ -398,10 +400,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             await self.close()
 
     async def _judged(self, batch: list[list[RoomCase]]) -> Outcomes:
-        """Play some plays in one room, and a good payment then; what fails is played once more.
+        """Play some plays in one room, then make a good payment; repeat what fails.
 
-        If the good payment fails, they are played again, each with a good payment behind it, to
-        find the one that broke it.
+        If the good payment fails, the plays are repeated, each with a good payment behind it, to
+        find the one that jams the subject.
         """
         kind = batch[0][0].kind
         results: Outcomes = []
@@ -439,8 +441,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     ) -> tuple[list[tuple[list[RoomCase], Played]], str]:
         """Play plays in a room until a good payment fails there; return them, and why it failed.
 
-        A good payment is made after the last one, after each one with a request that was not
-        answered, and, if it `is_careful`, after every one.
+        A good payment is made after the last play, after each play with a request that was not
+        answered, and, if `is_careful`, after every play.
         """
         done = []
         for group in groups:
@@ -450,12 +452,12 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             if is_careful or is_last or played.is_silent or room.has_ended:
                 # what jams one dialect jams every other
                 dialects = [group[0].dialect] if is_careful else []
-                if broken := room.has_ended or await self.sound(room, dialects):
+                if broken := room.has_ended or await self.try_good_payment(room, dialects):
                     return done, broken
         return done, ""
 
     async def _certain(self, group: list[RoomCase], first: Played) -> Outcomes:
-        """Return the results of a play; if it failed, it is played again in another room before.
+        """Return the results of a play; if it has failed, play it again in another room first.
 
         The first `JAMS` plays that jam the subject are played again, too; a later one is believed
         at once.
@@ -465,7 +467,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             return [(case, first.of(case)) for case in group]
         room = await self.room(group[0].kind)
         second = await self.played(group, room)
-        broken = room.has_ended or await self.sound(room, [group[0].dialect])
+        broken = room.has_ended or await self.try_good_payment(room, [group[0].dialect])
         await self.leave(room, keep=not broken)
         if broken:
             second = self._jammed(second, group, broken)
@@ -481,10 +483,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return results
 
     def _jammed(self, played: Played, group: Sequence[RoomCase], broken: str) -> Played:
-        """Return a play after which a good payment fails, which is the fault of one of its cases.
+        """Return a play that has jammed the subject, with that as a failure of one of its cases.
 
-        It is a case that has held until now: a MUST, or else a SHOULD. If a MUST of it has failed
-        already, no other is blamed.
+        It becomes the failure of a case that has held until now: of a MUST, or else of a SHOULD. If
+        a MUST of the play has failed already, no other case gets it.
         """
         found, fault = dict(played.found), replace(self.after, actual=f"after this, {broken}")
         levels = {case.level for case in group if isinstance(found.get(case), Violation)}
@@ -511,9 +513,10 @@ def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
 
 
 def _doubtful(group: Sequence[RoomCase]) -> Outcomes:
-    """Return inconclusive results of plays one of which has jammed the subject.
+    """Return inconclusive results of plays of which an unknown one has jammed the subject.
 
-    So many others have that nobody looks for it, and whatever these found may follow from it.
+    `MOST_JAMS` others have jammed it, so this one is not looked for, and what these plays found may
+    follow from it.
     """
     why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
     return [(case, unclear(case, why)) for case in group]

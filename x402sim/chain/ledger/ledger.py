@@ -139,7 +139,11 @@ class LedgerChain:
     def _call(
         self, call: Call, block: Which, overrides: Overrides | None
     ) -> tuple[bytes, Frame | None]:
-        """Run a call in the newest state now, as if a block had just come, or at a block's time."""
+        """Run a call in the state after a block; return its result and its frame.
+
+        The time is that of the block. But in the pending state it is now, and also in the newest
+        one, unless this node calls at block time.
+        """
         state = self.after(block)
         is_newest = state is self.machine.state and not self._at_block_time
         is_now = block == PENDING or is_newest

@@ -4,7 +4,7 @@ is a running total of the writes of balances, so that nobody has to add them up.
 
 The undo log of old blocks is deleted, so that no reorganisation reaches them. But each value keeps
 the blocks that changed it and what it was before: the state after any block can be read with a
-binary search a value, without undoing what came since.
+binary search per value, without undoing what came since.
 
 To save memory, a transaction and its receipt go to a temporary file when no reorganisation can
 reach their block any more. An index finds logs by their topics without reading every block, as a
@@ -89,8 +89,8 @@ class Changes:
 
 
 Past: TypeAlias = int | Changes
-"""The changes of a value. If one block has changed it, and it was absent before, as for each nonce,
-only the number of the block.
+"""The changes of a value; just the block's number, if only one block has changed it and it was
+absent before, as for each nonce.
 """
 
 

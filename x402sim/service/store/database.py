@@ -1,9 +1,9 @@
 """The tables, and the one connection to them.
 
-A file carries the version of its tables. Those of the version before are changed when it is opened,
-unless a service runs on it; any other version is refused with an error that says what to do. A
-statement that fails because the disk is full or the file is locked raises
-`sqlite3.OperationalError` and changes nothing; it works again once the cause is gone.
+A file carries the version of its tables. Tables of the version before are migrated when the file is
+opened, unless a service runs on it; any other version is refused with an error that says what to
+do. A statement that fails because the disk is full or the file is locked raises
+`sqlite3.OperationalError` and changes nothing. It works again when the cause is gone.
 """
 
 import sqlite3
@@ -27,9 +27,9 @@ _COUNT_TAKEN_BACK = (
 )
 
 Waiting = Literal["payments", "refunds"]
-"""A table whose rows may wait: until `look_s`, if work on them failed, and then longer each time.
+"""A table whose rows may wait: if work on a row has failed, until `look_s`, longer each time.
 
-The waits are stored so that finding what is due costs the same however much is waiting.
+The waits are stored, so that to find what is due costs the same however many rows wait.
 """
 
 
@@ -191,9 +191,10 @@ class Database:
         return self._writer.execute(sql, values).rowcount == 1
 
     def version(self) -> tuple[int, int]:
-        """Return something else whenever a settled payment may not be settled any more.
+        """Return a value that changes whenever a settled payment may not be settled any more.
 
-        This connection counts when it takes one back; whatever another one does, it may do that.
+        It counts the payments that this connection has undone. Any change by another connection
+        changes it too, because that may have undone one.
         """
         elsewhere = 0 if self._file is None else int(self.one("PRAGMA data_version")[0])
         return self._taken_back[0], elsewhere
@@ -267,7 +268,7 @@ class _Transaction:
 
 
 def _count(counted: list[int], _: int) -> None:
-    """Count; SQLite keeps the function, which may not keep the database."""
+    """Count; a function of its own, because SQLite keeps it, and it must not keep the database."""
     counted[0] += 1
 
 

@@ -1,7 +1,7 @@
-"""Where a database may be, and what a start that failed leaves behind: nothing.
+"""Which paths a database may have; and a start that failed leaves no file behind.
 
-SQLite takes more names than those of files: it would keep `:memory:` in memory, while the chain of
-the same world went to a file of that name, and read `file:...` as a URI.
+SQLite does not take every name for a file: it would keep `:memory:` in memory, while the chain of
+the same world went to a file of that name, and it would read `file:...` as a URI.
 """
 
 import os

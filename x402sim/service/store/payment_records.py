@@ -1,8 +1,8 @@
 """The payment records: claimed, then settled or failed, and later completed with a block.
 
-Each authorization presented for a payment id is one attempt with a record of its own, and at most
-one of them is settled. `protocol.states.PAYMENT` is the table of its states and moves; the updates
-below are written from it.
+Each authorization that is presented for a payment id is one attempt, and has a record of its own.
+At most one attempt of a payment id is settled. The table `protocol.states.PAYMENT` has the states
+of an attempt and its moves; the updates below are made from this table.
 Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
@@ -24,13 +24,14 @@ from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 class Attempt(PaymentRecord, frozen=True, kw_only=True):
     """One attempt to pay a payment id: its record, and what is stored beside it.
 
-    `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that it claims: None if
-    the header cannot be read. `is_authorized`: it makes the required transfer, so it can be claimed
-    once only; no other can pay. `nonce_confirmed_unused`: the chain has reported that it was not
-    used yet; one that is authorized is not sent before. `offered_id` is the payment id of the 402
-    that a payment in one step answers, if its payer has sent it. `wait_s` are the seconds that it
-    has waited, while it is pending, since the last look (0 if nobody has looked), and `failed_at`
-    is the height of the chain that failed it.
+    `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that the attempt claims:
+    None if its header cannot be read. `is_authorized`: the authorization makes the required
+    transfer. Only such a header can pay, and only one attempt can claim its authorization.
+    `nonce_confirmed_unused`: the chain has reported the nonce unused after the authorization was
+    presented; until then, an authorized attempt is not sent to the facilitator. `offered_id` is the
+    payment id of the 402 that a payment in one step answers, if its payer has sent it. `wait_s` is
+    the length of a pending attempt's last wait, in seconds, and 0 if nobody has looked at it yet.
+    `failed_at` is the height of the chain that reported that it can never be paid.
     """
 
     tx_hash: str | None = None
@@ -56,17 +57,17 @@ _READ = Attempt.__struct_fields__
 _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
 _REQUIRED = (each.name for each in fields(Attempt) if each.required)
 _CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED, "timestamp", "state")))
-"""The columns that a claim writes, `_RIVAL`'s first; the database derives the status."""
+"""The columns that a claim writes, those of `_RIVAL` first; the database derives the status."""
 _RIVAL = (
     "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
     "AND state IN ('settled', 'in flight', 'maybe submitted')"
 )
-"""Another payment for the same 402, in the same way or the other: in one step, or in two; ?1 is the
-payment id, and ?2 the offered one.
+"""A rival: another payment that claims the same 402, in one step or in two, and may be settled.
 
-Within one process a lock keeps requests for one payment id apart, and `resume_earlier` looks.
-Between processes on one database only the statement that claims can: of two headers for one id,
-both would be settled.
+?1 is the payment id, and ?2 the offered id. Within one process, a lock serializes the requests for
+one payment id, and `resume_earlier` finds a rival. Between processes on one database, only the
+statement that claims can find it; without that, two headers for one payment id could both be
+settled.
 """
 _NO_RIVAL = f"NOT EXISTS(SELECT 1 FROM payments WHERE {_RIVAL})"
 _INSERT = (
@@ -79,8 +80,8 @@ _INSERT = (
 def _in(before: Iterable[str]) -> str:
     """Return the condition that an attempt is in one of these states.
 
-    Each update has it, although its caller has just read the state: several processes may work on
-    one database, and no lock but the database's own keeps them apart.
+    Each update has this condition, although its caller has just read the state: several processes
+    may work on one database, and only the database's own lock serializes them.
     """
     return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
 
@@ -104,8 +105,8 @@ _SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_de
     "SELECT 1 FROM payments AS other WHERE other.status != 'failed' AND other.is_authorized "
     "AND other.payer = payments.payer AND other.nonce = payments.nonce))"
 )
-"""Not if another attempt has paid for its payment id, or, after this one had failed, has claimed
-the authorization: then that attempt gets the payment."""
+"""Nothing is updated if another attempt has settled this payment id. Nor if this attempt had failed
+and another has claimed its authorization since: then that attempt gets the payment."""
 _UNDO = (
     _update(PaymentEvent.UNDONE, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
     + " AND block_number IS NOT NULL"
@@ -150,12 +151,12 @@ class PaymentRecords:
     def get(self, payment_id: str) -> Attempt | None:
         """Return the attempt that says what became of a payment id.
 
-        The settled one, or the newest pending one, or the newest that failed.
+        It is the settled one, or else the newest pending one, or else the newest that failed.
         """
         return max(self.attempts(payment_id), key=_rank, default=None)
 
     def find_for_client(self, payment_id: str) -> Attempt | None:
-        """Return what `get` does, or the payment in one step that answers the 402 of this id."""
+        """Return the attempt of a payment id, or that of the one-step payment of its 402."""
         attempts, answer = self.attempts(payment_id), self.answer_to(payment_id)
         return max(attempts + self.attempts(answer or ""), key=_rank, default=None)
 
@@ -181,7 +182,10 @@ class PaymentRecords:
         return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
 
     def newest(self, limit: int) -> list[Attempt]:
-        """Return what became of the ids of the newest attempts, oldest first: of each as `get`."""
+        """Return the attempt that `get` returns, for the payment ids of the newest attempts.
+
+        Oldest first.
+        """
         ids = "SELECT payment_id FROM payments ORDER BY attempt DESC LIMIT ?"
         found: dict[str, Attempt] = {}
         for each in self._found(f"payment_id IN ({ids}) ORDER BY attempt", limit):
@@ -197,11 +201,12 @@ class PaymentRecords:
         return int(self._db.one("SELECT count(DISTINCT payment_id) FROM payments")[0])
 
     def pending(self, now_s: float, limit: int) -> list[Attempt]:
-        """Return attempts whose outcome is unknown and that may be looked at now.
+        """Return pending attempts that may be looked at now.
 
-        At most `limit` of those whose money may have moved, and then as many of the others, which
-        cost nothing to make. Of each, those never looked at come first, oldest first, then those
-        that have waited longest. It costs the same however many there are.
+        At most `limit` attempts that may have been submitted come first. Then come as many that
+        were not submitted: anybody can make these without paying. In each part, attempts that were
+        never looked at come first, oldest first, and then those that have waited longest. The cost
+        does not grow with the number of attempts.
         """
         due = (
             "status = 'pending' AND (state != 'not submitted') = ? AND look_s <= ? "
@@ -210,14 +215,14 @@ class PaymentRecords:
         return self._found(due, 1, now_s, limit) + self._found(due, 0, now_s, limit)
 
     def unresolved(self) -> int:
-        """Return how many attempts have an outcome that is unknown."""
+        """Return how many attempts are pending."""
         sql = "SELECT count(*) FROM payments WHERE status = 'pending'"
         return int(self._db.one(sql)[0])
 
     def grants(self, payment_id: str, resource: str) -> bool:
         """Tell whether a settled record is for exactly this resource (5/stored-records).
 
-        However old it is (3/record-outlives-cache).
+        Its age does not matter (3/record-outlives-cache).
         """
         sql = (
             "SELECT 1 FROM payments WHERE payment_id = ? AND resource_url = ? "
@@ -241,14 +246,14 @@ class PaymentRecords:
         return replace(new, number=done.lastrowid) if done.rowcount else None
 
     def rival(self, payment_id: str, offered_id: str | None) -> Attempt | None:
-        """Return a payment that has claimed the same 402, and is or may be settled; or None."""
+        """Return a payment that has claimed the same 402 and may be settled, or None."""
         return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
     def resume(self, attempt: Attempt, offered_id: str | None) -> Attempt | None:
         """Record that an attempt is sent to the facilitator again; None if it has a rival.
 
-        Another process that sends it at this moment is one, too: one statement looks and writes.
-        `offered_id` is that of the 402 which the request names.
+        One statement looks for the rival and writes, because another process may claim the same 402
+        at this moment. `offered_id` is the payment id of the 402 that the request names.
         """
         after = PaymentState(states.moves(PaymentEvent.PRESENTED)[attempt.state])
         if attempt.state is PaymentState.NOT_SUBMITTED:
@@ -259,7 +264,7 @@ class PaymentRecords:
         return replace(attempt, state=after)
 
     def confirm_unused(self, number: int) -> None:
-        """Record that the chain reports of a claimed authorization that it is not used yet."""
+        """Record that the chain has reported the nonce of a claimed authorization unused."""
         self._db.execute(
             "UPDATE payments SET nonce_confirmed_unused = 1 "
             "WHERE attempt = ? AND status = 'pending'",
@@ -273,14 +278,14 @@ class PaymentRecords:
     def mark_not_submitted(self, number: int) -> None:
         """Record that no facilitator has an attempt: another header may be presented for its id.
 
-        Not if another process has sent it meanwhile.
+        Nothing changes if another process has sent it meanwhile.
         """
         self._db.execute(_NOT_TAKEN, number)
 
     def drop_claim(self, number: int) -> None:
-        """Delete an attempt whose header cannot pay; its authorization is free again.
+        """Delete an attempt whose header cannot pay.
 
-        Not if another process has sent it meanwhile.
+        Nothing changes if another process has sent it meanwhile.
         """
         self._db.execute(_DROP, number)
 
@@ -291,9 +296,9 @@ class PaymentRecords:
     def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
         """Store an attempt as settled (4.1/store-settled), and open its `session` with it.
 
-        A deposit gets the session back that it opened before: never two, never another amount.
-        False if there is no such record, if another process on this database has settled it, or if
-        the payment is another attempt's (`_SETTLE`).
+        A deposit that has opened a session before keeps that session and its amount. False if there
+        is no such record, if another process on this database has settled it, or if another attempt
+        gets the payment (`_SETTLE`).
         """
         if session is None:
             return self._db.changed(_SETTLE, number, tx_hash)
@@ -304,19 +309,19 @@ class PaymentRecords:
         return is_news
 
     def mark_reorged(self, number: int) -> bool:
-        """Make a settled payment that was in a block pending again: the chain has undone that.
+        """Make a settled payment pending again, whose block the chain has undone.
 
-        Meanwhile neither it nor a session that it paid for grants anything. False if it is not
-        settled, as another process on this database was faster, or was in no block yet.
+        While it is pending, neither the payment nor a session that it paid for grants anything.
+        False if it was in no block, or is not settled: another process may have been faster.
         """
         return self._db.changed(_UNDO, number)
 
     def fail(self, number: int, height: int, why: PaymentEvent = PaymentEvent.NEVER) -> bool:
         """Mark an attempt as failed: a chain of this height says that it can never be paid.
 
-        `why` is PAID_AGAIN if the chain says that it was paid, after another for its payment id.
-        If it was settled, a session that it paid for ends with it. The authorization is kept, as
-        a reorganisation may make its transfer after all. False if it has failed already.
+        `why` is PAID_AGAIN if it was paid after another attempt had paid for its payment id. If it
+        was settled, the session that it paid for ends with it. The authorization is kept, because a
+        reorganisation may make its transfer after all. False if it has failed already.
         """
         with self._db.transaction():
             failed = self._db.one(_FAIL[why], number, height)
@@ -382,14 +387,14 @@ class PaymentRecords:
     ) -> None:
         """Complete a settled record with its transaction and its block (8/indexer-query).
 
-        One whose block `is_deep` is not looked at again.
+        A payment whose block `is_deep` is not looked at again.
         """
         self._db.execute(_SET_BLOCK, number, tx_hash, block_number, is_deep)
 
     def update_reputation(self, reputation: Reputation) -> None:
         """Set the reputation of each resource from its payments that are in a block (6/reputation).
 
-        It costs the same however many payments there are.
+        The cost does not grow with the number of payments.
         """
         matched = self._db.execute("SELECT * FROM matched WHERE payments > 0").fetchall()
         with self._db.transaction():

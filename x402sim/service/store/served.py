@@ -1,8 +1,9 @@
 """The marks of served payments, and of those that are being answered now, and stored answers.
 
-A payment in one step buys one answer (decision 5/authorization-once). A request takes the answer
-before it is written; once it was written, the payment counts as served. The answer is stored for a
-payer who gave the payment an id of its own (decision 5/payment-identifier).
+A payment in one step buys one answer (decision 5/authorization-once). A request takes that answer
+before it writes it, so that no other request can. When the answer was written, the payment counts
+as served. If the payer gave the payment an id of its own, the answer is stored (decision
+5/payment-identifier).
 """
 
 import sqlite3
@@ -19,15 +20,15 @@ _BEGIN = """INSERT INTO answering SELECT ?1, ?2
     ON CONFLICT(payment_id) DO UPDATE SET process = ?2 WHERE NOT runs_beside(process)"""
 _IS_FREE = """answer IS NULL AND NOT EXISTS(SELECT 1 FROM payments
     WHERE payments.payment_id = answers.payment_id AND status IN ('pending', 'settled'))"""
-"""Whether the payment of a reserved key can never be paid, or was never claimed."""
+"""Whether a reserved key is free: its payment was never claimed, or can never be paid."""
 
 
 class Processes:
     """The processes on one database file: each has a number while it has the file open.
 
-    It holds the number by a lock on a file of this number beside the database. The system ends the
-    lock with the process, also if it is killed: so no clocks are compared, and nothing is renewed.
-    A database in memory has one process.
+    A process holds its number by a lock on a file of that number beside the database. The operating
+    system ends the lock with the process, even if that is killed. So no clocks are compared, and
+    nothing is renewed. A database in memory has one process.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -64,7 +65,7 @@ class StoredResponse(msgspec.Struct, frozen=True):
 class IdempotencyKey(msgspec.Struct, frozen=True):
     """A payment by the id that its payer gave it (the extension payment-identifier).
 
-    `digest` is that of the whole payment: the id is bound to it.
+    `digest` is the digest of the whole payment, to which the id is bound.
     """
 
     identifier: str
@@ -90,13 +91,13 @@ class Served:
     def begin(self, payment_id: str) -> bool:
         """Take the one answer of a payment; False if it was given, or another process has it.
 
-        It is free again after `end`, and when the process that took it has ended. What this
-        process is answering, it knows itself: `Service.answering`.
+        The answer is free again after `end` without `is_served`, and when the process that took it
+        has ended. `Service.answering` has the payments that this process itself is answering.
         """
         return self._db.changed(_BEGIN, payment_id, self._own)
 
     def end(self, payment_id: str, resource: str, *, is_served: bool) -> None:
-        """Record that the answer was written, or that the client has not waited for it."""
+        """Record that the answer was written (`is_served`), or that its client had left."""
         with self._db.transaction():
             if is_served:
                 self.mark(payment_id, resource)
@@ -112,9 +113,9 @@ class Served:
         return msgspec.msgpack.decode(row[0], type=StoredResponse) if row and row[0] else None
 
     def taken_by(self, key: IdempotencyKey) -> str | None:
-        """Return the id of the payment that has the key, in other bytes: answered, or maybe paid.
+        """Return the id of another payment that has the key; None if it is free or has this digest.
 
-        None if the key is free, or has these bytes.
+        Such a payment was answered, or may be paid. It may be the same payment in other bytes.
         """
         sql = (
             "SELECT payment_id FROM answers WHERE identifier = ? AND digest != ? "
@@ -133,7 +134,7 @@ class Served:
         """Reserve a key for a payment; False if another one has it (`taken_by`).
 
         Call it in the transaction that claims the payment, resumes it or keeps its answer, so that
-        of two payments with one key only one is settled. What has ended is forgotten.
+        of two payments with one key only one is settled. Answers whose time is over are deleted.
         """
         self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
         others = f"payment_id = ? OR identifier = ? AND {_IS_FREE}"
@@ -147,9 +148,9 @@ class Served:
     def keep(
         self, key: IdempotencyKey, response: StoredResponse, sold: tuple[str, str], until_s: int
     ) -> None:
-        """Store the answer to a payment whose key is reserved: who has the key can ask again.
+        """Store the answer to a payment whose key is reserved; its payer can ask for it again.
 
-        So the payment counts as served for everybody else, `sold` being its id and its resource.
+        For everybody else the payment counts as served. `sold` is its payment id and its resource.
         Call it in the transaction that reserves the key.
         """
         sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"

@@ -1,10 +1,11 @@
 """The session budgets: what was deposited, what is released, and what is owed at the end.
 
-The status moves only as `protocol.states.SESSION` allows; a session is "refunded" when all rows of
-its refunds are settled. A session whose deposit is not settled pays for nothing, and is not
-refunded. A client may hang up, and its debit be undone, at any time. After the session's end, the
-debit is added to the refund that is due. If that may have been sent, another refund owes it, the
-next `part`: the token accepts the nonce of a refund only once, with the amount that came first.
+The status moves only as `protocol.states.SESSION` allows. A session is "refunded" when all its
+refunds are settled. While its deposit is not settled, a session pays for nothing and is not
+refunded. A debit may be undone at any time, because its client has hung up. After the session's
+end, the amount of such a debit is added to the refund that is due. If that refund may have been
+sent, the amount becomes another refund, the next `part`: the token accepts the nonce of a refund
+only once, with the amount that came first.
 Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
@@ -54,9 +55,9 @@ class NewSession(msgspec.Struct, frozen=True):
 class Refund(msgspec.Struct, frozen=True):
     """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
 
-    `number` is its number in the database, and `part` that among the refunds of its session, from
-    0: all but the last may have been sent. `deposited`, `released` and `expires_ms` are the
-    session's. Refunds are paid in the order of `look_s` and then of `timestamp`.
+    `number` is its number in the database. `part` is its number among the refunds of its session,
+    from 0: all but the last may have been sent. `deposited`, `released` and `expires_ms` are the
+    session's. Refunds are paid in the order of `look_s`, then of `timestamp`.
     """
 
     number: int
@@ -97,8 +98,9 @@ _DEBITED = _PAYABLE.format(session="new.session_id", now="new.timestamp", amount
 _RELEASE = f"""CREATE TEMP TRIGGER release BEFORE INSERT ON main.debits BEGIN
     UPDATE sessions SET released = reported(released + new.amount) WHERE {_DEBITED};
     SELECT RAISE(IGNORE) WHERE changes() = 0; END"""
-"""A debit raises released, or is not written: one statement, which takes two thirds of the time of
-two in a transaction. `reported` passes the number on; RETURNING would take longer."""
+"""A trigger that makes a debit one statement: it raises released, or the debit is not written. Two
+statements in a transaction take half as long again. `reported` passes the new number on; RETURNING
+takes longer."""
 _DEBIT = "INSERT INTO debits(session_id, amount, resource_url, timestamp) VALUES (?, ?, ?, ?)"
 
 
@@ -108,7 +110,7 @@ class SessionBudgets:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._reported: deque[int] = deque(maxlen=1)
-        """What the last debit released; SQLite keeps the function, which may not keep the store."""
+        """What the last debit released; SQLite keeps the function, so that must not keep `self`."""
         database.define("reported", partial(_report, self._reported))
         database.execute(_RELEASE)
 
@@ -125,8 +127,8 @@ class SessionBudgets:
     def open(self, attempt: int, new: NewSession) -> None:
         """Open a session with the amount and for the payer of a settled deposit.
 
-        One that this deposit opened before is kept as it is; if the failed deposit had ended it, it
-        is active again. Call it in the transaction that settles the deposit.
+        A session that this deposit opened before is kept as it is; if it had ended because the
+        deposit failed, it is active again. Call it in the transaction that settles the deposit.
         """
         self._db.execute(
             "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, "
@@ -155,8 +157,8 @@ class SessionBudgets:
     def undo_debit(self, session_id: str, amount: int, resource: str) -> int | None:
         """Give the newest debit of this amount and resource back; return released, or None.
 
-        None if there is none. A session that has ended meanwhile is owed the amount: with its
-        refund, or with the next one if that may have been sent.
+        None if there is no such debit. If the session has ended meanwhile, the amount is added to
+        its refund, or becomes the next refund if that one may have been sent.
         """
         newest = (
             "DELETE FROM debits WHERE debit_id = (SELECT debit_id FROM debits WHERE session_id = ? "
@@ -203,7 +205,7 @@ class SessionBudgets:
     def cancel(self, payment_id: str) -> None:
         """End the active session of a deposit that failed: nothing was deposited, nothing is owed.
 
-        One whose time was over stays as it is: what it is owed is due only while its deposit is
+        A session that has expired stays as it is: its refund is due only while the deposit is
         settled (`refunds_due`). Call it in the transaction that fails the deposit.
         """
         self._db.execute(
@@ -215,8 +217,8 @@ class SessionBudgets:
     def refunds_due(self, now_s: float, limit: int, after: Refund | None = None) -> list[Refund]:
         """Return what is owed for settled deposits and may be paid now, behind `after`.
 
-        Those never tried come first, oldest first, then those that have waited longest. It begins
-        with the refunds that are due: CROSS JOIN keeps this order.
+        Refunds that were never tried come first, oldest first, then those that have waited longest.
+        CROSS JOIN makes SQLite begin with the refunds that are due.
         """
         sql = (
             "SELECT r.rowid, session_id, part, payment_id, r.to_address, r.amount, sent, "
@@ -233,10 +235,10 @@ class SessionBudgets:
         return [Refund(*row) for row in self._db.execute(sql, now_s, *place, limit)]
 
     def begin_refund(self, refund: Refund) -> bool:
-        """Fix what a refund sends, its `amount`, before anything is sent; False if it must not be.
+        """Fix the `amount` that a refund sends, before it is sent; False if it must not be sent.
 
-        That is, if it is paid, or if what was listed is not true any more: another process sends
-        another amount, or a debit was undone.
+        It must not if it is paid, or if it has changed since it was listed: another process may
+        send another amount, or a debit was undone.
         """
         sql = (
             "UPDATE refunds SET sent = ?1 WHERE session_id = ?2 AND part = ?3 "

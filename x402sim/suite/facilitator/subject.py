@@ -81,7 +81,8 @@ class Judge(rooms.Judge[Room, Play]):
         room = await opened(
             self.subject, kind, self.network, self.seed, name, self.patience_s, self.port
         )
-        if kind.chain == "anvil" and (wrong := await self.sound(room, self.dialects[:1])):
+        dialects = self.dialects[:1]
+        if kind.chain == "anvil" and (wrong := await self.try_good_payment(room, dialects)):
             await room.close()
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
@@ -90,7 +91,7 @@ class Judge(rooms.Judge[Room, Play]):
         """Return a play in a room."""
         return Play(room=room, dialect=dialect, name=name, patience_s=patience_s)
 
-    async def sound(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+    async def try_good_payment(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
         """Make a good payment in each dialect; return why one fails, "" if none does."""
         if self.is_blind:
             return ""
@@ -258,10 +259,10 @@ async def begin(
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
             return f"GET {dialect.supported_path}: {supported.how}"
-        wrong = await judge.sound(room, [dialect])  # the first payment has all to begin
+        wrong = await judge.try_good_payment(room, [dialect])  # the first payment has all to begin
         if not wrong:
             elapsed = stopwatch()
-            wrong = await judge.sound(room, [dialect] * MEASURED)
+            wrong = await judge.try_good_payment(room, [dialect] * MEASURED)
             payments_s.append(elapsed() / MEASURED)
         return wrong
 

@@ -112,7 +112,7 @@ class Judge(rooms.Judge[Room, Play]):
             patience_s=patience_s,
         )
 
-    async def sound(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+    async def try_good_payment(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
         """Make a good payment in each version; return why one fails, "" if none does."""
         known = self.dialects or dialects
         # nothing is bought in a version of which only the offer is judged

@@ -67,11 +67,11 @@ a deposit opens a session, which is served.
 class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
-    A case that `waits` until time has passed runs beside the others, where no clock turns; a `late`
-    one begins to wait when the others are over. One that `disturbs` the target's background, by
-    faults of the facilitator or of the chain, runs when no other waits.
+    If the target's clock cannot be advanced, a case that `waits` until time has passed runs beside
+    the others, and a `late` one begins to wait when the others are over. A case that `disturbs` the
+    target's background, by faults of the facilitator or of the chain, runs when no other waits.
     Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
-    that this case decides: a MUST of which one was not decided by any case has not passed.
+    that this case decides (`check` explains them): a MUST passes only if each is decided.
     """
 
     id: str
@@ -142,15 +142,19 @@ def check(
     longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
     others are over. A case that injects faults of the facilitator or of the chain, forces reverts
     or holds blocks back says `disturbs`: no other case counts on the target's background until that
-    was observed to run again. A case is `decisive` if a service with a defect
-    of this clause passes all others; where several cases find the same defects, and no others do,
-    each has the same words instead of `True` (several, separated by commas). If no such case was
-    judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The `ground`
-    says where the demand comes from, if not from where its clause does: it is `explicit`,
+    was observed to run again. A check that demands a refusal names its `baseline`. The
+    `ground` says where the demand comes from, if not from where its clause does: it is `explicit`,
     `derived`, `ours` or `silent` (`x402sim.spec.ground`). The document of the id follows from it:
     "spec" if it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level`
     is the highest that the ground supports, or a lower one: only what the specification demands is
     a MUST.
+
+    A MUST has not passed without its `decisive` cases, because no other case finds some defect of
+    its clause. With `True` this case alone finds it. With a name, every case of that name finds it,
+    and one of them must be judged; a case may have several names, separated by commas. For example,
+    two cases of 3/expiry-refund find a session that never ends, so both have
+    `decisive="its end"`. Only one finds a session that ends too early, so it has `decisive=True`.
+    The id passes if that one and either of the two were judged, and hold.
 
     Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """

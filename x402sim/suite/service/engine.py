@@ -24,8 +24,8 @@ from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
-MOST_TOLD = 6
-"""How many ids are named at most that were beside a case which has failed."""
+MOST_NAMED = 6
+"""How many of the ids that ran beside a failed case are named at most."""
 
 
 @functools.cache
@@ -105,7 +105,7 @@ async def _run_cases(
         scheduler.share()
     async with _tasks(play) as start:
         restarting, waiting = start(order.restarting), start(order.waiting)
-        troubled = start(order.troubled)
+        refunding = start(order.waiting_with_faults)
         await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
         for case in order.acting:
             await play(case)
@@ -115,19 +115,19 @@ async def _run_cases(
         _tell_of_waiting(setting, order.waiting, done)
         await asyncio.gather(*waiting)
         await scheduler.when_prepared(len(restarting))
-        for case in order.breaking:
+        for case in order.with_faults:
             await play(case)
-        if troubled or restarting or order.unsettling:
+        if refunding or restarting or order.restarting_with_faults:
             await recover(setting)
-        _tell_of_waiting(setting, order.troubled, done)
-        await asyncio.gather(*troubled)
-        if restarting or order.unsettling:
-            if any(done[case].outcome is not Outcome.PASSED for case in order.troubled):
+        _tell_of_waiting(setting, order.waiting_with_faults, done)
+        await asyncio.gather(*refunding)
+        if restarting or order.restarting_with_faults:
+            if any(done[case].outcome is not Outcome.PASSED for case in order.waiting_with_faults):
                 await recover(setting)  # else its refunds have shown that the background runs
-            restarting += start(order.unsettling)
+            restarting += start(order.restarting_with_faults)
             await scheduler.when_ready(len(restarting))
             await asyncio.gather(*restarting)
-        if doubtful := _beside_trouble(setting, order, done):
+        if doubtful := _failed_beside_refunds(setting, order, done):
             await recover(setting)
             named = ", ".join(dict.fromkeys(case.id for case in doubtful))
             setting.tell(f"judging {named} once more, which failed beside refunds in trouble")
@@ -169,28 +169,30 @@ async def _tasks(
 
 
 def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) -> bool:
-    """Tell whether a case has failed beside others: where there is a world, others have faults."""
+    """Tell whether a case has failed while other cases acted or had faults, in a target's world."""
     has_faults = setting.control is not None and setting.advance is None
     is_failed = done[case].outcome is Outcome.FAILED
     overlaps = setting.scheduler.overlaps
     return has_faults and is_failed and bool(overlaps.of[case.name] or overlaps.faults[case.name])
 
 
-def _beside_trouble(setting: Setting, order: Order, done: dict[Check, CaseResult]) -> list[Check]:
-    """Return the doubtful cases near which there were no faults but those of refunds in trouble.
+def _failed_beside_refunds(
+    setting: Setting, order: Order, done: dict[Check, CaseResult]
+) -> list[Check]:
+    """Return the failed cases whose only neighbours with faults were the refund cases.
 
-    A target with one loop for its background may do nothing else meanwhile: they are judged once
-    more, in quiet, beside each other.
+    A target with one loop for its background may do nothing else while a refund fails. So these
+    cases are judged once more, beside each other, without faults.
     """
     had_faults_of = setting.scheduler.overlaps.had_faults_of
-    troubled = {case.name for case in order.troubled}
+    refunding = {case.name for case in order.waiting_with_faults}
     return [
         case
         for case in done
         if is_doubtful(setting, case, done)
-        and had_faults_of(case.name, troubled)
+        and had_faults_of(case.name, refunding)
         and Need.RESTART not in case.needs
-        and case not in order.troubled
+        and case not in order.waiting_with_faults
     ]
 
 
@@ -213,7 +215,7 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
             return
         held = again.outcome in HOLDS
         alone = "repeated alone, it holds" if held else f"alone, it was not judged: {again.reason}"
-        whom = ", ".join(beside[:MOST_TOLD]) + ", …" * (len(beside) > MOST_TOLD)
+        whom = ", ".join(beside[:MOST_NAMED]) + ", …" * (len(beside) > MOST_NAMED)
         difference = f"expected {first.expected}, got {first.actual}"
         why = f"it failed beside {whom} ({difference}); {alone}"
         done[case] = msgspec.structs.replace(

@@ -4,10 +4,11 @@ The requests and the waits of each case were counted with our own service
 (`conformance/service/costs.json`, made by `python -m tests.suite.costs`). How long a request takes
 is measured at the target, before the checks.
 
-Cases act in this order: those that wait; then those whose faults strike all. What strikes the
-refunds of its own payers only waits beside all of them. A target may have one loop for all that it
-does in the background, and index nothing while it repeats a refund that the facilitator has
-refused: what fails beside such cases only is judged once more without them.
+First, cases that wait act beside those without faults; then cases whose faults strike everybody
+act. A case whose faults strike only the refunds of its own payers waits beside all of them. A
+target may have one loop for all its background work, and index nothing while it repeats a refund
+that the facilitator has refused: a case that fails beside such a case only is judged once more
+without it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,18 +31,19 @@ from x402sim.suite.verdict import Lacking, NotApplicable, Skipped
 class Order:
     """The cases of a run, in the groups in which they act, one group after the other.
 
-    Those of `acting` act one by one, those of `waiting` beside them. Those of `breaking` inject
-    faults, one by one. Those of `troubled` wait beside all of these: their faults strike their own
-    payers only. Those of `restarting` prepare beside the first groups, and share a restart at the
-    end; those of `unsettling` among them inject a fault, and prepare immediately before it.
+    `acting` cases act one by one, and `waiting` ones beside them. Then those `with_faults` inject
+    faults, one by one. The faults of `waiting_with_faults` strike the refunds of their own payers
+    only, so these wait beside all others. `restarting` cases prepare beside the first groups, and
+    share a restart at the end; `restarting_with_faults` also inject a fault, and prepare
+    immediately before the restart.
     """
 
     acting: tuple[Check, ...]
     waiting: tuple[Check, ...] = ()
-    breaking: tuple[Check, ...] = ()
-    troubled: tuple[Check, ...] = ()
+    with_faults: tuple[Check, ...] = ()
+    waiting_with_faults: tuple[Check, ...] = ()
     restarting: tuple[Check, ...] = ()
-    unsettling: tuple[Check, ...] = ()
+    restarting_with_faults: tuple[Check, ...] = ()
 
 
 def in_groups(setting: Setting, checks: Iterable[Check]) -> Order:
@@ -62,10 +64,10 @@ def is_beside(setting: Setting, case: Check) -> bool:
 def _group(case: Check) -> str:
     """Return the group of a case where no clock turns."""
     if Need.RESTART in case.needs:
-        return "unsettling" if case.disturbs else "restarting"
+        return "restarting_with_faults" if case.disturbs else "restarting"
     if case.waits is not None:
-        return "troubled" if case.disturbs else "waiting"
-    return "breaking" if case.disturbs else "acting"
+        return "waiting_with_faults" if case.disturbs else "waiting"
+    return "with_faults" if case.disturbs else "acting"
 
 
 SPEC_PRICE_BASE = 10_000
@@ -172,15 +174,16 @@ def _seconds(
     order = in_groups(setting, cases)
     beside = (*order.waiting, *order.restarting)
     soon, late = ([case for case in beside if case.late is late] for late in (False, True))
-    rest_s = acting_s(order.acting, soon, order.troubled)  # the late begin to wait then
+    rest_s = acting_s(order.acting, soon, order.waiting_with_faults)  # the late begin to wait then
     seconds = max(rest_s + acting_s(late) + longest_s(late), longest_s(soon))
-    seconds += acting_s(order.breaking)
-    if order.breaking and (order.troubled or order.restarting or order.unsettling):
+    seconds += acting_s(order.with_faults)
+    restarts = order.restarting or order.restarting_with_faults
+    if order.with_faults and (order.waiting_with_faults or restarts):
         seconds += usual_s(setting)
-    seconds = max(seconds, longest_s(order.troubled))  # they begin with the first
-    if order.restarting or order.unsettling:
+    seconds = max(seconds, longest_s(order.waiting_with_faults))  # they begin with the first
+    if restarts:
         # of what they wait for, a part comes before the restart, beside others
-        seconds += acting_s(order.unsettling) + longest_s(order.restarting) / 2
+        seconds += acting_s(order.restarting_with_faults) + longest_s(order.restarting) / 2
     return seconds
 
 

@@ -67,7 +67,7 @@ class Overlaps:
     """The names of the other cases whose faults were near a case, by the name of the case."""
     _waiting: dict[str, str] = field(default_factory=dict)
     """The ids of the cases that have begun, and let others act while they wait, by their names."""
-    _in_trouble: dict[str, str] = field(default_factory=dict)
+    _waiting_with_faults: dict[str, str] = field(default_factory=dict)
     """Those of them that disturb the target while they wait."""
     _left: set[str] = field(default_factory=set)
     """The names of the cases that have disturbed the target since it was last seen to recover."""
@@ -90,21 +90,21 @@ class Overlaps:
             self.disturbers.add(check_id)
             self._left.add(name)
         if disturbs and waits:
-            self._in_trouble[name] = check_id
+            self._waiting_with_faults[name] = check_id
         try:
             yield
         finally:
             self._waiting.pop(name, None)
-            self._in_trouble.pop(name, None)
+            self._waiting_with_faults.pop(name, None)
 
     def recovered(self) -> None:
         """Note that the target does in the background what it should, but for what goes on."""
-        self.unrecovered = dict.fromkeys(self._in_trouble.values())
-        self._left = {*self._in_trouble}
+        self.unrecovered = dict.fromkeys(self._waiting_with_faults.values())
+        self._left = {*self._waiting_with_faults}
 
-    def had_faults_of(self, name: str, troubled: Collection[str]) -> bool:
+    def had_faults_of(self, name: str, these: Collection[str]) -> bool:
         """Tell whether the only faults near a case were those of these other cases."""
-        return bool(self.faults[name]) and self.faults[name].issubset(troubled)
+        return bool(self.faults[name]) and self.faults[name].issubset(these)
 
     def ran_beside(self, name: str) -> list[str]:
         """Return the ids that were beside a case, those that disturb first."""

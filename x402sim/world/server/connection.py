@@ -398,11 +398,11 @@ MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
 MAX_HELD_BYTES = 64 * 1024 * 1024
 """The most bytes of requests that all connections of a server hold together."""
 FREE_BYTES = 16 * 1024
-"""What a connection may hold when the others hold all of these: an ordinary request."""
+"""What each connection may hold even when that limit is reached: an ordinary request."""
 LINGER_S = 1
 """Seconds in which a client that is still sending can read why it was refused."""
 MOST_WAITING_BYTES = 64 * 1024
-"""The bytes of a body that the application has not taken, with which reading stops."""
+"""Reading pauses above this many bytes of a body that the application has not taken yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

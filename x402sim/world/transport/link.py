@@ -162,7 +162,7 @@ async def _at_once(_: int) -> None:
 Watch = Callable[[Part, Request], None]
 """Called with each request as it is sent, and the part that receives it."""
 is_acting: ContextVar[bool] = ContextVar("an observer acts", default=False)
-"""Whether an observer's `act` sends what is sent now: that is not observed."""
+"""True while an observer's `act` sends: such requests are not observed."""
 
 
 def linking(
