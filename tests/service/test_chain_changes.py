@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.rig import ServiceRig, answer, broken, lose_request, only, scene
+from tests.rig import Deliver, ServiceRig, answer, broken, lose_request, only, scene
 from tests.service.standard import settled
 from tests.service.test_adversary import lose_settlement
 from tests.service.test_payments import submit
@@ -19,6 +19,9 @@ from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
 from x402sim.service import indexer, sessions
 from x402sim.service.reconcile import grant, reconcile, revoke, suspend
+
+OTHER = "0x" + "0" * 64
+"""The hash of a transaction that no block has."""
 
 
 async def record(rig: ServiceRig, required: httpx.Response) -> dict[str, Any]:
@@ -321,22 +324,30 @@ async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig)
 
 
 @pytest.mark.clause("3/refund-once")
+@pytest.mark.parametrize("is_recorded_meanwhile", [False, True])
 @scene
-async def test_a_refund_that_another_transaction_has_paid_names_that(rig: ServiceRig) -> None:
-    """As after a reorganisation, if the facilitator had sent it twice."""
+async def test_a_refund_that_another_transaction_has_paid_names_that(
+    rig: ServiceRig, is_recorded_meanwhile: bool
+) -> None:
+    """As after a reorganisation, if the facilitator or another service had sent it, too."""
     session = await rig.open_session("0.05", duration=60)
     rig.now[0] += 60
-    await sessions.expire(rig.service)
-    rig.service.store.execute("UPDATE refunds SET tx_hash = '0x' || hex(zeroblob(32))")
-    await indexer.run(rig.service)
-    paid, undone, again = (
-        each.event
-        for each in rig.parts.journal
-        if isinstance(each.event, SessionRefunded | RefundUndone)
-    )
-    assert isinstance(undone, RefundUndone)
-    assert (undone.amount_base, undone.tx_hash) == (50_000, "0x" + "0" * 64)
-    assert paid == again
+
+    async def meanwhile(_: httpx.Request, deliver: Deliver) -> httpx.Response:
+        if is_recorded_meanwhile:
+            rig.service.store.sessions.refunded(session["sessionId"], 0, OTHER)
+        return await deliver()
+
+    with broken(rig, "facilitator", only("/settle", meanwhile)):
+        await sessions.expire(rig.service)
+    if not is_recorded_meanwhile:
+        rig.service.store.execute("UPDATE refunds SET tx_hash = ?", OTHER)
+        await indexer.run(rig.service)
+    told = [each.event for each in rig.parts.journal]
+    (undone,) = [each for each in told if isinstance(each, RefundUndone)]
+    again = [each for each in told if isinstance(each, SessionRefunded)][-1]
+    assert (undone.amount_base, undone.tx_hash) == (50_000, OTHER)
+    assert told.index(undone) < len(told) - 1 - told[::-1].index(again)
     shown = rig.service.store.sessions.get(session["sessionId"])
     assert shown is not None
     assert (shown.state, shown.refund_tx_hash, rig.earned) == ("refunded", again.tx_hash, 0)

@@ -220,11 +220,19 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         tx_hash, paid = await _transfer(service, refund, nonce), refund.amount
     else:
         tx_hash, paid = state.use.tx_hash, _paid(state.use, wallet, refund)
-    service.store.sessions.refunded(refund.session_id, refund.part, tx_hash, paid)
-    service.record(
-        events.SessionRefunded(session_id=refund.session_id, amount_base=paid, tx_hash=tx_hash)
-    )
+    _refunded(service, refund.session_id, refund.part, tx_hash, paid)
     return True
+
+
+def _refunded(service: Service, session_id: str, part: int, tx_hash: str, paid: int) -> None:
+    """Record the transaction that paid a refund, in place of one that the chain has undone."""
+    replaced = service.store.sessions.refunded(session_id, part, tx_hash, paid)
+    if replaced is not None:
+        gone, paid_by_it = replaced
+        service.record(
+            events.RefundUndone(session_id=session_id, amount_base=paid_by_it, tx_hash=gone)
+        )
+    service.record(events.SessionRefunded(session_id=session_id, amount_base=paid, tx_hash=tx_hash))
 
 
 def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
@@ -272,11 +280,7 @@ async def look_again_at_refund(
         undone = events.RefundUndone(session_id=session_id, amount_base=paid, tx_hash=tx_hash)
         service.record(undone)
         if (use := state.use) is not None:
-            paid = 0 if use.canceled else paid
-            service.store.sessions.refunded(session_id, part, use.tx_hash, paid)
-            service.record(
-                events.SessionRefunded(session_id=session_id, amount_base=paid, tx_hash=use.tx_hash)
-            )
+            _refunded(service, session_id, part, use.tx_hash, 0 if use.canceled else paid)
 
 
 def refund_nonce(session_id: str, part: int) -> bytes:

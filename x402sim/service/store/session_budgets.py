@@ -271,8 +271,11 @@ class SessionBudgets:
         paid: int | None = None,
         *,
         is_deep: bool = False,
-    ) -> None:
+    ) -> tuple[str, int] | None:
         """Record the transaction that paid a refund; one that `is_deep` is not looked at again.
+
+        Returns the hash of another one that was recorded before, and what that paid: the chain has
+        only one of the two.
 
         `paid` are the base units that it paid, if they were read from the chain; else it paid what
         was `sent`. If it paid less, as what was sent before version 11 of the tables was not
@@ -289,9 +292,15 @@ class SessionBudgets:
             "UPDATE refunds SET status = 'settled', tx_hash = ?1, is_deep = ?2, "
             "sent = iif(sent IS NULL, NULL, coalesce(?3, sent)) WHERE session_id = ?4 AND part = ?5"
         )
+        other = (
+            "SELECT tx_hash, sent FROM refunds WHERE session_id = ? AND part = ? "
+            "AND status = 'settled' AND tx_hash != ?"
+        )
         with self._db.transaction():
+            replaced: tuple[str, int] | None = self._db.one(other, session_id, part, tx_hash)
             self._db.execute(rest, paid, session_id, part)
             self._db.execute(settled, tx_hash, is_deep, paid, session_id, part)
+        return replaced
 
     def undo_refund(self, session_id: str, part: int) -> int | None:
         """Make a refund due again, as the chain has undone its transfer.
