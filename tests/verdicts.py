@@ -101,8 +101,9 @@ def write(file: Path, header: Row, rows: Iterable[Mapping[str, str]], order: Ite
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """What an interrupted run was about: the ids it judged by, and the programs as they were."""
+    """What an interrupted run was about: whom it judged, by which ids, the programs as they were."""
 
+    names: list[str]
     ids: list[str]
     programs: str
 
@@ -110,17 +111,20 @@ class _Run(msgspec.Struct, frozen=True):
 class Progress:
     """The verdicts of a run that is not over, in a file that gets a line for each at once.
 
-    A run that judges by the same ids takes them from there, unless a program has changed since.
+    A run that judges the same by the same ids takes them from there, unless a program has changed
+    since. Another run has another file.
     """
 
-    def __init__(self, file: Path, ids: Iterable[str]) -> None:
-        self.file, self.run = file, _Run(sorted(ids), _programs())
+    def __init__(self, package: str, names: Iterable[str], ids: Iterable[str]) -> None:
+        self.run = _Run(sorted(names), sorted(ids), _programs())
+        about = hashlib.sha256(msgspec.json.encode((self.run.names, self.run.ids))).hexdigest()
+        self.file = ROOT / "out" / f"{package}-{about[:8]}.jsonl"
 
     def verdicts(self) -> list[Verdict]:
         """Return those that an interrupted run has left; a run about something else leaves none."""
-        if not self.file.exists():
-            return []
-        first, *lines = self.file.read_bytes().splitlines(keepends=True)
+        first, *lines = [b""]
+        if self.file.exists():
+            first, *lines = self.file.read_bytes().splitlines(keepends=True) or [b""]
         if first != _line(self.run):
             return []
         whole = (each for each in lines if each.endswith(b"\n"))
@@ -152,11 +156,13 @@ def _line(it: object) -> bytes:
 
 
 def _programs() -> str:
-    """Return a digest of all that a verdict depends on."""
+    """Return a digest of all that a verdict depends on: programs, tables, texts."""
     digest = hashlib.sha256()
+    made = {"__pycache__", "node_modules"}
     for folder in ("x402sim", "conformance/service", "tests/mutants", "tests/independent"):
-        for file in sorted((ROOT / folder).rglob("*")):
-            if file.suffix in (".py", ".js") or file.name == "implementation.toml":
+        for file in sorted((ROOT / folder).rglob("*.*")):
+            is_result = file.suffix in (".csv", ".md") and folder == "conformance/service"
+            if file.is_file() and not is_result and made.isdisjoint(file.parts):
                 digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -203,9 +209,9 @@ def main(
     chosen = [it for it, words in names.items() if not wanted or wanted & {it, *words}]
     if not chosen:
         parser.error(f"there is no {', '.join(sorted(wanted))}")
-    progress = Progress(ROOT / "out" / f"{package}.jsonl", ids) if given.csv else None
+    progress = Progress(package, chosen, ids) if given.csv else None
     kept = progress.verdicts() if progress else []
-    verdicts = {each.name: each for each in kept if each.name in chosen and not each.crash}
+    verdicts = {each.name: each for each in kept if not each.crash}
     if verdicts:
         print(f"{len(verdicts)} of {len(chosen)} were judged before the interruption", flush=True)
     if progress:

@@ -525,9 +525,12 @@ class RefundDelayed(_Service, frozen=True, kw_only=True):
 
 class RefundUndone(_Service, frozen=True, kw_only=True):
     meaning: ClassVar[str] = """Written when the chain has undone the transfer of a refund, which is
-    due again."""
+    due again; if another transaction has paid it instead, "session refunded" follows. `amount_base`
+    and `tx_hash` are of the transfer that was undone; version 0.1.0 did not write them."""
 
     session_id: str
+    amount_base: int | UnsetType = UNSET
+    tx_hash: str | UnsetType = UNSET
 
 
 class IndexerRan(_Service, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ CODE = [
     if file.parent != PACKAGE / "events"
 ]
 NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
-FORMAT = (5, "7483f0609396c179")
+FORMAT = (5, "144b574924838b0b")
 """The version of a journal, and the hash of all its fields in order; the guide's `events` has them."""
 UNITS = ("_ms", "_s", "_base", "_wei", "seconds")
 COUNTS = {

@@ -139,9 +139,15 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     run("--check", "new", stops_at="b")
     run(stops_at="b")
     assert judged == [*"abcdaa"], "what was judged by one id is not judged by all"
-    (tmp_path / "x402sim" / "service.py").write_text("changed")
+    assert run("--only", "d") == 0
+    assert "interrupted after 2" in run(stops_at="c")
+    assert judged == [*"abcdaadb"], "a run of one service leaves the verdicts of the run of all"
+    (tmp_path / "x402sim" / "schema.sql").write_text("changed")
     assert "interrupted after 1" in run(stops_at="b")
-    assert judged == [*"abcdaaa"]
+    assert judged == [*"abcdaadba"]
+    for file in (tmp_path / "out").iterdir():
+        file.write_bytes(b"")  # it was killed as it began
+    assert "interrupted after 1" in run(stops_at="b")
     assert (run("--new"), written[-1]) == (None, []), "what is gone goes, and nobody is judged"
 
 

@@ -279,6 +279,7 @@ def test_what_a_session_is_refunded_later_is_added_and_counted_once() -> None:
     )
     debited = events.SessionDebited(session_id="s", amount_base=1, released_base=1)
     expired, undone = events.SessionsExpired(count=1), events.RefundUndone(session_id="s")
+    named = events.RefundUndone(session_id="s", amount_base=1, tx_hash="0x1")
     credited = events.DebitUndone(session_id="s", amount_base=1, released_base=0)
     first, second = (
         events.SessionRefunded(session_id="s", amount_base=amount_base, tx_hash=tx_hash)
@@ -287,10 +288,10 @@ def test_what_a_session_is_refunded_later_is_added_and_counted_once() -> None:
     frame = frames.sessions(
         journal_of(
             opened, debited, expired, first, first, credited, second, undone, first, second,
-            took_ms=1000,
+            named, second, took_ms=1000,
         )
     )  # fmt: skip
-    assert list(frame["remaining_base"]) == [5, 4, 4, 0, 0, 1, 0, 5, 1, 0]
+    assert list(frame["remaining_base"]) == [5, 4, 4, 0, 0, 1, 0, 5, 1, 0, 1, 0]
 
 
 def test_a_category_that_is_not_declared_is_no_missing_value() -> None:

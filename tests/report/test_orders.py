@@ -9,12 +9,14 @@ import pytest
 
 from tests.report.stories import Truth, play_story, run
 from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, Run, Settings, World
-from x402sim.events import Note, RequestSent
+from x402sim.events import Note, RefundUndone, RequestSent
 from x402sim.journal import Entry, Journal
 from x402sim.policies import Forget, NewAuthorization, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson, Session
 from x402sim.protocol.routes import MARKET, ORDER, QUOTE
 from x402sim.report import orders
+from x402sim.service.sessions import undo_debit
+from x402sim.service.state import Service
 
 
 @cache
@@ -183,3 +185,52 @@ def test_a_request_of_a_session_waits_for_as_long_as_its_answer_takes():
     served = orders[(orders["way"] == "session") & orders["served"]]
     answers = steps[steps["session_id"].notna() & (steps["status"] == 200)]
     assert served["waiting_s"].tolist() == pytest.approx(answers["latency_s"].tolist())
+
+
+def service_of(world: LiveWorld) -> Service:
+    assert world.stage.parts is not None
+    return world.stage.parts.service
+
+
+def test_a_refund_of_two_parts_of_which_the_chain_undoes_one_is_counted_whole():
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="5.00")
+        session_id = (await alice.open_session("1.00", 60)).body["sessionId"]
+        await alice.ask(session_id=session_id)
+        await world.advance(100)
+        undo_debit(service_of(world), session_id, 10_000, QUOTE)
+        await world.advance(30)
+        _, second = await world.transfers(to=alice)
+        await world.reorg(2, drop=[second.tx_hash])
+        await world.mine(1)
+        await world.advance(400)
+        assert await alice.balance() == 5_000_000
+
+    found = World(seed=3).play(story)
+    assert found.outcome == "passed", found.reason
+    (undone,) = (each.event for each in found.journal if isinstance(each.event, RefundUndone))
+    (first, _, again) = found.sessions.query("event == 'refunded'").itertuples()
+    assert (undone.amount_base, first.refunded_base) == (10_000, 990_000)
+    assert again.refunded_base == 1_000_000
+    deposit = found.orders.iloc[0]
+    assert (deposit["returned_base"], deposit["refund_tx"]) == (1_000_000, again.tx)
+
+
+def test_a_debit_that_is_undone_late_is_that_of_the_order_that_hung_up():
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="3.00")
+        session_id = (await alice.open_session("1.00", 600)).body["sessionId"]
+        store = service_of(world).store
+        store.execute(
+            "CREATE TEMP TRIGGER full BEFORE DELETE ON main.debits BEGIN SELECT no_space(); END"
+        )
+        await world.fault(Fault(victim="service", does="lose answer", path=QUOTE, times=1))
+        await alice.ask(session_id=session_id)
+        await alice.ask(session_id=session_id)
+        store.execute("DROP TRIGGER full")
+        await world.advance(30)
+
+    found = World(seed=1).play(story)
+    assert found.outcome == "passed", found.reason
+    table = found.orders.query("way == 'session'")
+    assert table["served"].tolist() == table["charged"].tolist() == [False, True]

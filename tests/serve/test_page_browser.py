@@ -650,6 +650,32 @@ def test_lanes_are_the_same_whatever_comes_first(browser: Browser, server: Serve
             assert one == other
 
 
+OF_A_SESSION = """
+const { Model, left } = await import(new URL("ui/model.js", location.href));
+const model = new Model(), session_id = "s", found = [];
+const happened = [
+  ["session opened", { payment_id: "p", deposited_base: 100 }], ["session debited", { released_base: 30 }],
+  ["session refunded", { amount_base: 70, tx_hash: "1" }], ["session refunded", { amount_base: 70, tx_hash: "1" }],
+  ["debit undone", { released_base: 20 }], ["session refunded", { amount_base: 10, tx_hash: "2" }],
+  ["refund undone", { amount_base: 10, tx_hash: "2" }], ["session refunded", { amount_base: 10, tx_hash: "3" }],
+  ["refund undone", {}],
+];
+for (const [seq, [event, more]] of happened.entries()) {
+  model.event({ event, seq, at_ms: seq, session_id, ...more });
+  found.push(left(model.sessions.get(session_id)));
+}
+return found;
+"""
+
+
+def test_each_refund_of_a_session_is_added_and_taken_back_alone(
+    browser: Browser, server: Server
+) -> None:
+    """One may be recorded by two services; an old journal does not name what was undone."""
+    found = browser.run(f"return page.evaluate(async () => {{{OF_A_SESSION}}})")
+    assert found == [100, 70, 0, 0, 10, 0, 10, 0, 80]
+
+
 def test_what_was_served_and_is_forgotten_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

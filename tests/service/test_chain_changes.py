@@ -12,6 +12,7 @@ from tests.service.standard import settled
 from tests.service.test_adversary import lose_settlement
 from tests.service.test_payments import submit
 from x402sim.chain.base import Call
+from x402sim.events import RefundUndone, SessionRefunded
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of, encode_header
@@ -317,6 +318,28 @@ async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig)
     assert len(tries) - 1 == 6, "after 0, 10, 30, 70, 150 and 310 s"
     rig.now[0] += 300
     assert await sessions.expire(rig.service) == 1
+
+
+@pytest.mark.clause("3/refund-once")
+@scene
+async def test_a_refund_that_another_transaction_has_paid_names_that(rig: ServiceRig) -> None:
+    """As after a reorganisation, if the facilitator had sent it twice."""
+    session = await rig.open_session("0.05", duration=60)
+    rig.now[0] += 60
+    await sessions.expire(rig.service)
+    rig.service.store.execute("UPDATE refunds SET tx_hash = '0x' || hex(zeroblob(32))")
+    await indexer.run(rig.service)
+    paid, undone, again = (
+        each.event
+        for each in rig.parts.journal
+        if isinstance(each.event, SessionRefunded | RefundUndone)
+    )
+    assert isinstance(undone, RefundUndone)
+    assert (undone.amount_base, undone.tx_hash) == (50_000, "0x" + "0" * 64)
+    assert paid == again
+    shown = rig.service.store.sessions.get(session["sessionId"])
+    assert shown is not None
+    assert (shown.state, shown.refund_tx_hash, rig.earned) == ("refunded", again.tx_hash, 0)
 
 
 @pytest.mark.clause("3/indexed-status")

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.rig import (
 )
 from tests.service.standard import set_up
 from x402sim.chain.base import LogFilter
-from x402sim.events import DebitUndone
+from x402sim.events import DebitUndone, SessionRefunded
 from x402sim.http import web
 from x402sim.http.web import Connection
 from x402sim.protocol import abi
@@ -36,6 +36,8 @@ from x402sim.service import gate, sessions
 from x402sim.service.policies import EndedSession, PayBack, ServicePolicy
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Entitlement, Service
+from x402sim.service.store import Store
+from x402sim.world.control import actions
 
 DAY = 24 * 3600
 
@@ -332,23 +334,74 @@ async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig
         await it.ends_with(20_000, 10_000)
 
 
-@scene
-async def test_what_a_policy_keeps_of_a_debit_does_not_hold_back_the_refund_that_was_sent(
-    rig: ServiceRig, db: Path
-) -> None:
-    class KeepsCents:
-        def refund(self, session: EndedSession) -> PayBack | None:
-            return PayBack(session.unspent_base) if session.unspent_base > 10_000 else None
+@dataclass(frozen=True)
+class Fee:
+    """Keeps 5000 base units of each session."""
 
-    set_up(rig, policy=ServicePolicy(refund=KeepsCents()))
+    def refund(self, session: EndedSession) -> PayBack | None:
+        return PayBack(session.unspent_base - 5_000)
+
+
+@pytest.mark.parametrize("lost", [None, lose_request, lose_answer])
+@scene
+async def test_a_policy_takes_its_fee_once_and_what_was_charged_for_nothing_is_owed_whole(
+    rig: ServiceRig, db: Path, lost: Fault | None
+) -> None:
+    set_up(rig, policy=ServicePolicy(refund=Fee()))
     async with story(rig, db) as it:
-        with broken(rig, "facilitator", only("/settle", lose_request)):
+        with broken(rig, "facilitator", only("/settle", lost)) if lost else nullcontext():
             await sessions.expire(it.other)
         await it.undo()
         for _ in range(3):
             await sessions.expire(it.other)
             rig.now[0] += 300
-        assert rig.earned == 10_000
+        assert rig.earned == 5_000
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Pays back more, or less than nothing, of each session of 0.03."""
+
+    by: int
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        unspent = session.unspent_base
+        return PayBack(unspent + self.by if session.deposited_base == 30_000 else unspent)
+
+
+@pytest.mark.parametrize("by", [1, -30_001])
+@scene
+async def test_what_a_policy_may_not_pay_back_is_refused_and_other_refunds_go_on(
+    rig: ServiceRig, by: int
+) -> None:
+    set_up(rig, policy=ServicePolicy(refund=Wrong(by)))
+    for amount in ["0.03"] * 21 + ["0.02"]:
+        await rig.open_session(amount, 60)
+    rig.now[0] += 61
+    with pytest.raises(ValueError, match=r"the refund policy Wrong wants to pay back -?\d+ base"):
+        await sessions.expire(rig.service)
+    assert rig.earned == 21 * 30_000, "the session of 0.02 is refunded"
+    set_up(rig, policy=ServicePolicy())
+    rig.now[0] += 10
+    await sessions.expire(rig.service)
+    assert rig.earned == 0
+
+
+@scene
+async def test_a_refund_that_version_10_sent_and_that_has_grown_since_is_paid_whole(
+    rig: ServiceRig, db: Path
+) -> None:
+    """Version 10 did not store what it had sent: the chain knows."""
+    async with story(rig, db) as it:
+        with broken(rig, "facilitator", only("/settle", lose_answer)):
+            await sessions.expire(it.other)
+        rig.service.store.execute("UPDATE refunds SET sent = NULL, look_s = 0")
+        await it.undo()
+        (due,) = rig.service.store.sessions.refunds_due(rig.clock.now(), 9)
+        assert (due.part, due.amount, due.sent) == (0, 30_000, None)
+        await it.ends_with(20_000, 10_000)
+    paid = [e.event for e in rig.parts.journal if isinstance(e.event, SessionRefunded)]
+    assert [each.amount_base for each in paid] == [20_000, 10_000]
 
 
 @scene
@@ -425,13 +478,50 @@ async def test_a_debit_that_a_full_disk_does_not_undo_is_undone_by_the_next_swee
     conclude = await hang_up(rig, session_id)
     rig.service.store.execute("PRAGMA query_only = 1")
     await conclude()
-    assert "a debit without an answer is undone later" in caplog.text
+    assert "a debit without an answer is not undone; the next sweep" in caplog.text
     await sessions.expire(rig.service)
     rig.service.store.execute("PRAGMA query_only = 0")
     for _ in range(2):
         await sessions.expire(rig.service)
     shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
     assert shown["released"] == "0"
+
+
+async def not_undone(rig: ServiceRig) -> str:
+    """Return the id of a session with a debit that a full disk has not undone."""
+    session_id = str((await rig.open_session("0.02"))["sessionId"])
+    conclude = await hang_up(rig, session_id)
+    rig.service.store.execute("PRAGMA query_only = 1")
+    await conclude()
+    rig.service.store.execute("PRAGMA query_only = 0")
+    return session_id
+
+
+@scene
+async def test_a_debit_that_is_still_to_undo_is_undone_as_the_process_ends(
+    rig: ServiceRig, db: Path
+) -> None:
+    session_id = await not_undone(rig)
+    await rig.parts.process.close()
+    with closing(Store(db)) as store:
+        found = store.sessions.get(session_id)
+        assert found is not None
+        assert found.released == 0
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@scene
+async def test_a_debit_that_is_still_to_undo_is_none_of_a_database_that_is_reverted_or_reset(
+    rig: ServiceRig, is_reset: bool
+) -> None:
+    """Else a debit of the same resource that was served would be undone in its place."""
+    parts = rig.parts
+    served = (await rig.open_session("0.02"))["sessionId"]
+    assert (await rig.ask(x_session_id=served)).status_code == 200
+    taken = await actions.snapshot(parts)
+    await not_undone(rig)
+    await (actions.reset(parts) if is_reset else actions.revert(parts, taken.snapshot))
+    assert rig.service.debits_to_undo == []
 
 
 @scene

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import json
 import re
+import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -62,6 +64,8 @@ from x402sim.service import gate, one_step
 from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
 from x402sim.service.reconcile import reconcile, revoke
 from x402sim.service.state import Service
+from x402sim.service.store.database import Database
+from x402sim.service.store.served import IdempotencyKey
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 FLOWS = pytest.mark.parametrize("flow", [None, "authorization", "upfront"])
@@ -722,6 +726,33 @@ async def test_a_payment_whose_name_another_takes_meanwhile_is_still_good(rig: S
     with pytest.raises(Refused, match="Payment identifier in use"):
         await one_step.spend(rig.service, paid, Response(), On())
     assert (await rig.ask(**plain)).status_code == 200
+
+
+@scene
+async def test_no_other_process_gets_a_name_while_its_payment_is_answered_or_sent_again(
+    rig: ServiceRig, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tries at each moment when the store has freed the name, to reserve it anew."""
+    execute, tries = Database.execute, []
+    payment = await named(rig)
+    with beside(rig, db) as (other, _):
+        other.store.execute("PRAGMA busy_timeout = 0")
+
+        def meanwhile(self: Database, sql: str, *values: Any) -> sqlite3.Cursor:
+            done = execute(self, sql, *values)
+            if self is rig.service.store and sql.startswith("DELETE FROM answers WHERE answer IS"):
+                with suppress(sqlite3.OperationalError), other.store.transaction():
+                    key = IdempotencyKey("pay_0123456789abcdef", b"another")
+                    other.store.served.reserve(key, "pay_other", rig.clock.now_s() + 60, 0)
+                tries.append(sql)
+            return done
+
+        monkeypatch.setattr(Database, "execute", meanwhile)
+        with broken(rig, "facilitator", only("/settle", lose_request)):
+            assert (await rig.ask(**payment)).status_code != 200
+        assert (await rig.ask(**payment)).status_code == 200
+    assert len(tries) == 3, "claimed, sent again, and answered"
+    assert rig.transfers() == 1
 
 
 @scene

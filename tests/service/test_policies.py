@@ -328,6 +328,38 @@ def test_one_authorization_buys_one_order_unless_nothing_reserves_it(
     assert (note.data["n"], seen, raised_in(run.journal)) == (grants, breaks, [])
 
 
+async def repeated_in_flight(world: LiveWorld) -> None:
+    """A payment is shown while the facilitator settles it, and again afterwards."""
+    alice = await world.payer("alice", balance="1.00")
+    required = await alice.ask()
+    paying = asyncio.create_task(alice.pay(required))
+    await world.advance(0.3)
+    in_flight = await alice.ask(payment_id=required.payment_id)
+    await paying
+    settled = await alice.ask(payment_id=required.payment_id)
+    world.note("statuses", seen=[in_flight.status, settled.status])
+
+
+@pytest.mark.parametrize(
+    ("policy", "in_flight"),
+    [
+        ({}, 402),
+        ({"claim": NoClaim()}, 402),
+        ({"serve": ServeBeforeSettle()}, 200),
+        ({"claim": NoClaim(), "serve": ServeBeforeSettle()}, 200),
+    ],
+    ids=["correct", "no claim", "served before", "both"],
+)
+def test_who_serves_before_it_is_settled_does_so_also_if_nothing_is_claimed(
+    policy: dict[str, Any], in_flight: int
+) -> None:
+    run = World(service=with_policy(**policy), latency={"facilitator": 0.1}).play(
+        repeated_in_flight
+    )
+    (note,) = (entry.event for entry in run.journal.of(Note))
+    assert note.data["seen"] == [in_flight, 200]
+
+
 def test_what_is_settled_is_in_flight_no_more() -> None:
     policy = with_policy(claim=NoClaim(), serve=ServeBeforeSettle())
     with LocalServer(service=policy) as server:

@@ -19,7 +19,7 @@ from x402sim.service.issue import RESOURCES
 from x402sim.service.store import Store
 from x402sim.service.store.database import Backoff, Database, after_failure
 from x402sim.service.store.file import claimed, require_file
-from x402sim.service.store.served import IdempotencyKey, StoredResponse
+from x402sim.service.store.served import IdempotencyKey, Processes, StoredResponse
 
 
 def test_a_file_is_opened_again(tmp_path):
@@ -122,6 +122,23 @@ def test_a_file_of_the_version_before_is_opened_with_what_it_holds(tmp_path):
             shown = store.sessions.get("session_1")
             assert shown is not None
             assert (shown.state, shown.refund_tx_hash) == ("refunded", "0xaa")
+
+
+def test_a_file_of_the_version_before_is_not_changed_below_a_service_that_runs(tmp_path):
+    """The one that runs would fail at each refund."""
+    file = tmp_path / "old.db"
+    old = sqlite3.connect(file)
+    old.executescript(FILE_OF_10.read_text("utf-8"))
+    first, running = Processes(file), Processes(file)
+    first.leave()
+    with pytest.raises(sqlite3.DatabaseError, match=r"version 10.*stop each service on it first"):
+        Store(file)
+    assert old.execute("PRAGMA user_version").fetchone() == (10,)
+    assert old.execute("SELECT count(*) FROM refunds").fetchone() == (2,)
+    old.close()
+    running.leave()
+    with closing(Store(file)) as store, closing(Store(file)):
+        assert store.one("PRAGMA user_version") == (11,)
 
 
 def test_a_kill_while_the_tables_are_changed_leaves_a_file_of_the_version_before(tmp_path):

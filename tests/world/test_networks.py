@@ -196,3 +196,21 @@ def test_a_world_whose_answers_cannot_be_read_is_no_world(answer: bytes) -> None
 
     with pytest.raises(ConnectionError, match="answer to 'who' cannot be read: "):
         asyncio.run(ask())
+
+
+@pytest.mark.parametrize("back", ["revert", "reset"])
+def test_every_service_goes_back_with_the_chain(back: str) -> None:
+    """What the second one was paid is with the payer again, so it opens nothing."""
+
+    async def story(world: LiveWorld) -> None:
+        payer = await world.payer("a", balance="3.00")
+        at_two = payer.at(world.stage.services[1])
+        saved = await world.stage.ask("snapshot", {})
+        required = await at_two.ask()
+        assert (await at_two.pay(required)).status == 200
+        assert (await at_two.ask(payment_id=required.payment_id)).status == 200
+        await world.stage.ask(back, saved if back == "revert" else {})
+        assert (await at_two.ask(payment_id=required.payment_id)).status == 402
+
+    services = {"one": Settings(), "two": Settings()}
+    World(seed=2, service=services).play(story).raise_for_failure()

@@ -132,6 +132,12 @@ class LogFilter(msgspec.Struct, frozen=True):
     topics: tuple[tuple[bytes, ...], ...] = ()
 
 
+def require_depth(depth: int, deepest: int) -> None:
+    """Raise `ChainError` if a reorganisation would be deeper than is possible."""
+    if not 1 <= depth <= deepest:
+        raise ChainError(f"cannot replace the last {depth} blocks; the last {deepest} can be")
+
+
 class Controls(Protocol):
     """Control over blocks, history and state, which no public node offers.
 
@@ -159,6 +165,9 @@ class Controls(Protocol):
 
     async def revert(self, snapshot: int) -> None:
         """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+
+    async def deepest_reorg(self) -> int:
+        """Return how many of the last blocks `reorg` can replace."""
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
         """Replace the last `depth` blocks by as many new ones. The last new block includes their

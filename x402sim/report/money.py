@@ -199,7 +199,7 @@ class SessionStates:
         self._found: dict[str, SessionState] = {}
         self._by_deposit: dict[str, SessionState] = {}
         self._refunds: dict[str, dict[str, int]] = {}
-        """The refunds of a session, by their transactions, since the chain has undone one."""
+        """The refunds of a session that the chain has not undone, by their transactions."""
         self._txs: dict[str, str] = {}
         """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, SessionState]]] = {}
@@ -284,11 +284,13 @@ class SessionStates:
             session.refunded_base, session.ended = sum(refunds.values()), "refunded"
             self._change(at_ms, session, "refunded", tx_hash)
 
-    def _unrefunded(self, at_ms: int, session_id: str) -> None:
-        """Undo a refund that the chain has undone."""
+    def _unrefunded(self, at_ms: int, session_id: str, tx_hash: str | None) -> None:
+        """Undo a refund that the chain has undone; all of them if an old journal names none."""
         if session := self._found.get(session_id):
-            self._refunds[session_id] = {}
-            session.refunded_base, session.ended = 0, "expired"
+            refunds = self._refunds.setdefault(session_id, {})
+            for tx in [tx_hash] if tx_hash else list(refunds):
+                refunds.pop(tx, None)
+            session.refunded_base, session.ended = sum(refunds.values()), "expired"
             self._change(at_ms, session, "expired")
 
     def _expired(self, at_ms: int, actor: str, count: int) -> None:

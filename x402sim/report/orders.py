@@ -64,8 +64,8 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     """Every transaction that moved money to pay for it; `tx` is the last."""
     refund_tx: int = 0
     refund_txs: tuple[int, ...] = ()
-    """The refund of a session, and those of debits that were undone after it; `refund_tx` is the
-    last."""
+    """The refund of a session, and those of debits that were undone after it, also those that the
+    chain has undone; `refund_tx` is the last that it has not."""
     payments: int | None = None
     lost_base: int | None = None
     paid_base: int | None = None
@@ -103,8 +103,9 @@ class Orders:
         """By payer, service and path: the orders that got a 402."""
         self._undebited: dict[int, list[OrderState]] = {}
         """By session: its orders without a debit, the oldest first."""
-        self._debited: dict[int, OrderState] = {}
-        """By session: the order of its newest debit, which may be undone."""
+        self._debited: dict[int, list[OrderState]] = {}
+        """By session: the orders whose debits may be undone, the oldest first; of those that were
+        served only the newest, as the last."""
         self._presented: dict[int, list[OrderState]] = {}
         """By authorization: the orders that it was sent for, in order of the first requests."""
         self._follow(reading)
@@ -219,12 +220,20 @@ class Orders:
             order.debited_base = amount_base
             order.is_granted = True
             waiting.remove(order)
-            self._debited[session_id] = order
+            debited = self._debited.setdefault(session_id, [])
+            if debited and debited[-1].served_ms is not None:
+                debited.pop()
+            debited.append(order)
 
     def _undo_debit(self, session_id: int) -> None:
-        """Take back the session's newest debit: the service undoes a debit at once if the client
-        has hung up, so it is always the newest."""
-        if order := self._debited.pop(session_id, None):
+        """Take back the newest debit of an order that was not served, as its client has hung up.
+
+        If each was served, it is the session's newest.
+        """
+        debited = self._debited.get(session_id, [])
+        unserved = (each for each in reversed(debited) if each.served_ms is None)
+        if order := next(unserved, debited[-1] if debited else None):
+            debited.remove(order)
             order.debited_base, order.is_granted = 0, False
 
     def _read_service(self, reading: Reading) -> None:
@@ -238,18 +247,16 @@ class Orders:
             paid = self._presented.get(nonces.get(tx, 0))
             if paid and payment_id not in self._first:
                 self._keep(payment_id, paid[0])
-        settled, failed, undone, opened, refunded, unrefunded = tables(
+        settled, failed, undone, opened, refunded = tables(
             reading.journal, events.PaymentSettled, events.PaymentFailed, events.PaymentUndone,
-            events.SessionOpened, events.SessionRefunded, events.RefundUndone,
+            events.SessionOpened, events.SessionRefunded,
         )  # fmt: skip
         granted = set(settled.unless("payment_id", failed, undone)["payment_id"].tolist())
         for (payment_id, _), order in self._by_payment.items():
             order.payment_id = order.payment_id or payment_id
             order.is_granted |= payment_id in granted
         refunds: dict[int, dict[int, None]] = {}
-        for session_id, tx in refunded.unless("session_id", unrefunded).rows(
-            "session_id", "tx_hash"
-        ):
+        for session_id, tx in refunded.rows("session_id", "tx_hash"):
             refunds.setdefault(session_id, {})[tx] = None  # two services may record one
         for session_id, payment_id in dict(opened.rows("session_id", "payment_id")).items():
             if deposit := self._by_payment.get((payment_id, self._first.get(payment_id, 0))):

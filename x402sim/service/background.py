@@ -3,7 +3,6 @@
 Clauses: 1/indexer, 3/expiry-refund, 8/cache-sweep, 8/indexer-interval.
 """
 
-import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from x402sim.service import indexer, sessions
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import Service
 from x402sim.service.store.database import Waiting
+from x402sim.tasks import together
 
 log = logging.getLogger("x402sim")
 
@@ -43,11 +43,11 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
         ("index", settings.indexer_interval_s, indexer.run, None),
         ("sweep", settings.entitlement_sweep_s, sweep, None),
     ]
-    async with asyncio.TaskGroup() as group:
+    async with together() as begin:
         for name, interval_s, work, waiting in jobs:
             first_s = phases(name, interval_s) % interval_s or interval_s
             loop = _every(service, interval_s, first_s, work, waiting)
-            group.create_task(loop, name=f"background work: {name}")
+            begin(loop, f"background work: {name}")
 
 
 async def _every(

@@ -183,12 +183,16 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
         return now
     if now.state is PaymentState.FAILED:  # paid, but another payment id has claimed it since
         raise _claim_conflict(service, now)
-    if request.key is not None:
-        reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
     # The 402 that the first request named counts. Since then the facilitator may have published the
     # authorization, so that anybody can send it and name a 402 of their own.
     named = now.offered_id or request.offered_id
-    if (resumed := payments.resume(now, named)) is None:
+    if request.key is None:
+        resumed = payments.resume(now, named)
+    else:
+        with service.store.transaction():
+            reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
+            resumed = payments.resume(now, named)
+    if resumed is None:
         raise _claim_conflict(service, replace(now, offered_id=named))
     return resumed
 

@@ -321,8 +321,9 @@ def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Respons
     response = StoredResponse(content.raw_headers, bytes(content.body))
     until_s = key_ends_s(service, paid.valid_before)
     try:
-        reserve_key(service, payment_id, key, paid.valid_before)
-        served.keep(key, response, (payment_id, resource), until_s)
+        with service.store.transaction():  # no other process gets the key between the two
+            reserve_key(service, payment_id, key, paid.valid_before)
+            served.keep(key, response, (payment_id, resource), until_s)
     except sqlite3.OperationalError as failure:  # serve it; it cannot be repeated
         log.warning("%s: the answer is not stored: %s", resource, failure)
     except web.Refused:

@@ -352,11 +352,7 @@ class CacheControl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSession:
-    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units).
-
-    If a debit is undone after the refund was sent, the policy is asked once more, and only the
-    amount of that debit is unspent.
-    """
+    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units)."""
 
     deposited_base: int
     unspent_base: int
@@ -371,10 +367,14 @@ class PayBack:
 
 
 class RefundPolicy(Protocol):
-    """What is paid back of a session's unspent balance."""
+    """What is paid back of a session's unspent balance.
+
+    It decides once. The price of a request whose client hangs up after the refund was sent is paid
+    back whole: it was charged for nothing.
+    """
 
     def refund(self, session: EndedSession) -> PayBack | None:
-        """Return what to pay back and when; None for never."""
+        """Return what to pay back, from 0 to the unspent balance, and when; None for never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 A refund is an EIP-3009 transfer that the server wallet signs. Its nonce is derived from the session
 id, so the token accepts it only once, even after a crash. Its amount is stored before it is sent
-for the first time, and never changes after that. If a debit is undone later, another transfer
-refunds that amount.
+for the first time, and never changes after that; what was paid is read from the chain. If a debit
+is undone later, another transfer refunds that amount.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
@@ -16,19 +16,20 @@ from msgspec.structs import replace
 
 from x402sim import events
 from x402sim.http.web import bad_body
-from x402sim.protocol.crypto import keccak256, parse_address, sign
+from x402sim.protocol.crypto import Address, keccak256, parse_address, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import encode_header, present
 from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionView
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
-from x402sim.service.policies import EndedSession
+from x402sim.service.policies import EndedSession, PayBack
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.database import Backoff, after_failure
 from x402sim.service.store.session_budgets import Refund, SessionBudget
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.chain import NonceUse
 from x402sim.service.upstream.facilitator import Moved
 
 log = logging.getLogger("x402sim")
@@ -72,12 +73,17 @@ def view(session: SessionBudget) -> SessionView:
 
 
 def undo_debit(service: Service, session_id: str, amount_base: int, resource: str) -> None:
-    """Undo a debit whose answer was not written; if the disk is full, the next sweep undoes it."""
+    """Undo a debit whose answer was not written; if the disk is full now, `undo_debits` does it."""
     try:
         released = service.store.sessions.undo_debit(session_id, amount_base, resource)
     except sqlite3.OperationalError as failure:
         service.debits_to_undo.append((session_id, amount_base, resource))
-        log.warning("%s: a debit without an answer is undone later: %s", resource, failure)
+        log.warning(
+            "%s: a debit without an answer is not undone; the next sweep and an orderly end try "
+            "again, a crash loses it: %s",
+            resource,
+            failure,
+        )
         return
     if released is not None:
         undone = events.DebitUndone(
@@ -86,14 +92,20 @@ def undo_debit(service: Service, session_id: str, amount_base: int, resource: st
         service.record(undone)
 
 
+def undo_debits(service: Service) -> None:
+    """Undo the debits that could not be undone before, as each sweep and the orderly end do."""
+    for _ in range(len(service.debits_to_undo)):
+        undo_debit(service, *service.debits_to_undo.pop(0))
+
+
 async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
     Returns how many refunds were settled; the others stay due. Debits that could not be undone
-    before are undone first.
+    before are undone first. Raises at its end what the policy has raised, or `ValueError` if it
+    wants to pay back less than nothing, or more than is unspent.
     """
-    for _ in range(len(service.debits_to_undo)):
-        undo_debit(service, *service.debits_to_undo.pop(0))
+    undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
     ended = some = sessions.expire(now_ms, AT_MOST)
     while some == AT_MOST:  # not all in one transaction: requests are answered in between
@@ -103,22 +115,29 @@ async def expire(service: Service) -> int:
     if ended:
         service.record(events.SessionsExpired(count=ended))
     settled, now_s = 0, service.clock.now()
+    bugs: list[Exception] = []
     last: Refund | None = None
     while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
-        settled, last = settled + await _pay_some_back(service, owed), owed[-1]
+        settled, last = settled + await _pay_some_back(service, owed, bugs), owed[-1]
+    for bug in bugs:
+        raise bug
     return settled
 
 
-async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
-    """Pay these refunds at the same time, as the policy says; return how many were paid."""
+async def _pay_some_back(service: Service, owed: list[Refund], bugs: list[Exception]) -> int:
+    """Pay these refunds at the same time, as the policy says; return how many were paid.
+
+    What the policy raises is added to `bugs`, and its refund waits as one that failed.
+    """
     waits: dict[int, Backoff] = {}
     due = []
     for each in owed:
-        if each.sent is not None:
-            due.append(replace(each, amount=each.sent))
+        try:
+            paid_back = _decide(service, each)
+        except Exception as bug:  # noqa: BLE001 - of a user's policy
+            bugs.append(bug)
+            waits[each.number] = after_failure(each.wait_s, REFUND_WAIT_S, service.clock.now())
             continue
-        ended = EndedSession(deposited_base=each.deposited, unspent_base=each.amount)
-        paid_back = service.settings.policy.refund.refund(ended)
         after_s = math.inf if paid_back is None else paid_back.after_s
         due_s = each.expires_ms / 1000 + after_s
         if paid_back is None or (after_s and due_s > service.clock.now()):
@@ -130,6 +149,28 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     finally:
         service.store.put_off("refunds", waits)
     return sum(paid)
+
+
+def _decide(service: Service, refund: Refund) -> PayBack | None:
+    """Return what to pay back of a refund, and when; None for never.
+
+    The policy decides that of the first part, before it is sent: what was sent is sent again as it
+    was, and what is due since was charged for nothing. Raises `ValueError` for a wrong amount.
+    """
+    if refund.sent is not None:
+        return PayBack(refund.sent)
+    if refund.part:
+        return PayBack(refund.amount)
+    policy = service.settings.policy.refund
+    ended = EndedSession(deposited_base=refund.deposited, unspent_base=refund.amount)
+    paid_back = policy.refund(ended)
+    if paid_back is not None and not 0 <= paid_back.amount_base <= refund.amount:
+        name, unit = type(policy).__name__, "base units"
+        raise ValueError(
+            f"the refund policy {name} wants to pay back {paid_back.amount_base} {unit} of "
+            f"{refund.amount} that are unspent: return 0 to {refund.amount}, or None for never"
+        )
+    return paid_back
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
@@ -175,14 +216,30 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     state = await service.rpc.nonce_state(wallet, nonce)
     if state.is_used and state.use is None:
         raise Unavailable("it is paid, but its transaction was not found")
-    tx_hash = state.use.tx_hash if state.use else await _transfer(service, refund, nonce)
-    service.store.sessions.refunded(refund.session_id, refund.part, tx_hash)
+    if state.use is None:
+        tx_hash, paid = await _transfer(service, refund, nonce), refund.amount
+    else:
+        tx_hash, paid = state.use.tx_hash, _paid(state.use, wallet, refund)
+    service.store.sessions.refunded(refund.session_id, refund.part, tx_hash, paid)
     service.record(
-        events.SessionRefunded(
-            session_id=refund.session_id, amount_base=refund.amount, tx_hash=tx_hash
-        )
+        events.SessionRefunded(session_id=refund.session_id, amount_base=paid, tx_hash=tx_hash)
     )
     return True
+
+
+def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
+    """Return what the chain paid of a refund, in base units; 0 if its nonce was canceled.
+
+    One transaction may pay several refunds. Raises `Unavailable` if it shows no transfer to the
+    payer.
+    """
+    if use.canceled:
+        return 0
+    payer = parse_address(refund.to_address)
+    paid = [each for sender, to, each in use.transfers if (sender, to) == (wallet, payer)]
+    if not paid:
+        raise Unavailable(f"the node shows no transfer to the payer in {use.tx_hash}")
+    return refund.amount if refund.amount in paid else max(paid)
 
 
 async def look_again_at_refund(
@@ -204,10 +261,22 @@ async def look_again_at_refund(
         except Unavailable as error:
             log.warning("the node did not answer for %s: %s", tx_hash, error)
             return
-        if state.use is not None:
-            service.store.sessions.refunded(session_id, part, state.use.tx_hash)
-        elif not state.is_used and service.store.sessions.undo_refund(session_id, part):
-            service.record(events.RefundUndone(session_id=session_id))
+        if state.is_used and state.use is None:
+            return
+        if state.use is not None and state.use.tx_hash == tx_hash:
+            service.store.sessions.refunded(session_id, part, tx_hash)
+            return
+        paid = service.store.sessions.undo_refund(session_id, part)
+        if paid is None:
+            return
+        undone = events.RefundUndone(session_id=session_id, amount_base=paid, tx_hash=tx_hash)
+        service.record(undone)
+        if (use := state.use) is not None:
+            paid = 0 if use.canceled else paid
+            service.store.sessions.refunded(session_id, part, use.tx_hash, paid)
+            service.record(
+                events.SessionRefunded(session_id=session_id, amount_base=paid, tx_hash=use.tx_hash)
+            )
 
 
 def refund_nonce(session_id: str, part: int) -> bytes:

@@ -145,7 +145,8 @@ class Service:
     """The one-step payments whose answer this process has taken and not yet recorded as written."""
     debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
     """Session id, base units and resource of the debits without an answer that the database could
-    not undo."""
+    not undo. Each sweep tries again, and so does the end of the process; a crash loses them, and a
+    database that is reverted or cleared does not have them any more."""
 
     @property
     def settings(self) -> Settings:

@@ -273,8 +273,7 @@ class Invariants:
         session = self._store(event.actor).sessions.get(event.session_id)
         if session is None:
             return
-        refunded = session.remaining if session.state == "refunded" else 0
-        out = session.released + refunded
+        out = session.released + session.refunded
         if not 0 <= session.released <= out <= session.deposited:
             expected, actual = f"at most {session.deposited}", f"{out} of {event.session_id}"
             over_base = abs(out - session.deposited)

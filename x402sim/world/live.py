@@ -278,17 +278,11 @@ class LiveWorld:
         await self.stage.ask(path[1:], given)
         self.stage.record(EVENTS[path](**given))
 
-    async def _begin(self, path: str, **given: Any) -> None:
-        """Do an action whose effects are recorded meanwhile: its event comes before them.
-
-        If the action is refused, it has no effect, and a note after its event has the reason.
-        """
-        self.stage.record(EVENTS[path](**given))
-        try:
-            await self.stage.ask(path[1:], given)
-        except RuntimeError as refused:
-            self.note("refused", action=path, reason=str(refused))
-            raise
+    async def _do_recorded(self, path: str, event: events.StoryEvent, **given: Any) -> None:
+        """Do an action that records its event itself, in this journal if the world is here."""
+        await self.stage.ask(path, given)
+        if self.stage.parts is None:
+            self.stage.record(event)
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""
@@ -328,7 +322,7 @@ class LiveWorld:
     async def crash(self, service: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
         name = self.stage.first if service == "service" else service
-        await self._begin("/crash", service=name)
+        await self._do_recorded("crash", events.ServiceCrashed(victim=name), service=name)
 
     # --- the chain -------------------------------------------------------------------
 
@@ -341,7 +335,8 @@ class LiveWorld:
     @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
-        await self._begin("/mining", automine=automine)
+        event = events.MiningSwitched(automine=automine)
+        await self._do_recorded("mining", event, automine=automine)
 
     @explained
     async def mine(self, blocks: int = 1) -> None:
@@ -351,7 +346,8 @@ class LiveWorld:
     @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
-        await self._begin("/reorg", depth=depth, drop=drop or [])
+        event = events.ChainReorganised(depth=depth)
+        await self._do_recorded("reorg", event, depth=depth, drop=drop or [])
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block, without its transactions (needs "observe chain")."""

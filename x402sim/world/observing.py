@@ -24,12 +24,13 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, exact_payload, to_base64
 from x402sim.rng import Stream
+from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import described
 from x402sim.world.control.messages import State
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
 from x402sim.world.transport.faults import Fault, ends_with
-from x402sim.world.transport.link import Asgi, Watch, cancel_all, is_acting
+from x402sim.world.transport.link import Asgi, Watch, is_acting
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
     """
     if parts is None:
         raise ValueError("a Python function cannot be sent to a deployment")
-    running: set[asyncio.Task[None]] = set()
+    running = InFlight()
 
     async def finish(started: Awaitable[None]) -> None:
         try:
@@ -75,9 +76,7 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
             parts.report_bug(error)
             return
         if isawaitable(started):
-            task = asyncio.create_task(finish(started), name="a scenario's hook of a block")
-            running.add(task)
-            task.add_done_callback(running.discard)
+            running.keep(asyncio.create_task(finish(started), name="a scenario's hook of a block"))
 
     parts.chain_recorder.on_block.append(on_new_block)
 
@@ -137,7 +136,7 @@ class Observers:
 
     parts: RunningWorld
     watches: list[Watch]
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: InFlight = field(default_factory=InFlight)
     has_ended: bool = False
 
     def add(self, act: Act, at: Part, path: str, probability: float, rng: Stream) -> None:
@@ -162,9 +161,8 @@ class Observers:
         def report(observed: Observed) -> None:
             if not self.has_ended and rng.random() < probability:
                 name = f"what {described(act)} does about the {at}"
-                task = asyncio.create_task(run(observed), name=name, context=context.copy())
-                self.tasks.add(task)
-                task.add_done_callback(self.tasks.discard)
+                work = asyncio.create_task(run(observed), name=name, context=context.copy())
+                self.tasks.keep(work)
 
         def report_request(to: Part, request: Request) -> None:
             if to == at and ends_with(request.url.path, of) and not is_acting.get():

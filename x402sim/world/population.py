@@ -3,7 +3,6 @@
 Each visit runs a behaviour in a task of its own: it buys, or opens a session and uses it.
 """
 
-import asyncio
 import itertools
 import math
 from collections import Counter
@@ -17,6 +16,7 @@ from x402sim.durations import DurationSpec, duration_of
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, is_untouched, later
+from x402sim.tasks import together
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.words import described
 from x402sim.world.payer import Payer
@@ -269,11 +269,11 @@ async def play_population(
             if is_untouched(streams[name]):
                 del streams[name]
 
-    async with asyncio.TaskGroup() as running:
+    async with together() as begin:
         for at_s, payer in zip(moments, visitors, strict=False):
             if until_s is not None and at_s >= start_s + until_s:
                 break
             await stage.clock.sleep_until(at_s)
             visits += 1
-            running.create_task(visit(payer), name=f"a visit of {payer.name}")
+            begin(visit(payer), f"a visit of {payer.name}")
     return Population(payers=payers, visits=visits, given_up=given_up)

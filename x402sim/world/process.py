@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -12,8 +12,9 @@ from x402sim.clock import periodic_context
 from x402sim.events import Part
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
+from x402sim.service.sessions import undo_debits
 from x402sim.service.state import Service, restarted
-from x402sim.world.transport.link import cancel_all
+from x402sim.tasks import InFlight, cancel_all
 from x402sim.world.transport.strike import ABORT, Queue
 from x402sim.world.world import Hooks
 
@@ -49,7 +50,7 @@ class ServiceProcess:
         """What callers reach: this process, in a world behind faults and perhaps a cache."""
         self._load()
         self.crashes = 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = InFlight()
         self._has_background = False
         self._background: asyncio.Task[None] | None = None
         self._restart: asyncio.Task[None] | None = None
@@ -137,8 +138,9 @@ class ServiceProcess:
             await asyncio.wait({self._restart})
 
     async def stop(self) -> None:
-        """Stop the background work, and a restart."""
+        """Stop the background work and a restart, and undo the debits that are still to undo."""
         await cancel_all(work for work in (self._restart, self._background) if work is not None)
+        undo_debits(self.service)
 
     async def close(self) -> None:
         """Stop it, and close its database."""

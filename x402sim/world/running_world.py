@@ -54,6 +54,7 @@ from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
 from x402sim.spilling import Spilling
+from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import described, unknown
 from x402sim.world.chains import (
     CHAIN,
@@ -67,7 +68,7 @@ from x402sim.world.chains import (
 from x402sim.world.process import ServiceProcess, paths_of
 from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import Caller, Faults
-from x402sim.world.transport.link import Asgi, cancel_all
+from x402sim.world.transport.link import Asgi
 from x402sim.world.transport.strike import Queue, cannot_crash, faulty
 from x402sim.world.world import World
 
@@ -196,14 +197,23 @@ def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
 
 
 class Snapshot(msgspec.Struct, frozen=True, weakref=True):
-    """A snapshot of the service's database and cache, and its number on each network's chain."""
+    """A snapshot: the database and cache of each service, its number on each network's chain."""
 
-    database: sqlite3.Connection
-    entitlements: list[Entitlement]
+    databases: dict[ServiceName, sqlite3.Connection]
+    entitlements: dict[ServiceName, list[Entitlement]]
     chains: list[int]
 
     def __post_init__(self) -> None:
-        finalize(self, self.database.close)
+        finalize(self, _close_all, self.databases)
+
+    def close(self) -> None:
+        """Close the copies of the databases."""
+        _close_all(self.databases)
+
+
+def _close_all(databases: dict[ServiceName, sqlite3.Connection]) -> None:
+    for each in databases.values():
+        each.close()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -243,7 +253,7 @@ class RunningWorld:
     """Numbers the requests to parts with `servers`."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots that the control API has taken, by number."""
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: InFlight = field(default_factory=InFlight)
     """The tasks that an action of the control API has left running."""
     first_bug: list[Exception] = field(default_factory=list)
     """The first unexpected exception of a part, such as one that a user's policy raised."""
@@ -602,6 +612,8 @@ async def running(world: RunningWorld) -> AsyncIterator[None]:
     finally:
         await cancel_all([*miners, *world.tasks])
         for each in world.services.values():
+            await each.stop()
+        for each in world.services.values():  # only now, as several may share a database
             await each.close()
         for network in world.networks:
             network.chain.close()
@@ -649,8 +661,7 @@ async def _mine_blocks(world: RunningWorld) -> None:
 async def _reorganise(world: RunningWorld, depth: int, drop: float, draws: Stream) -> None:
     """Undo the newest `depth` blocks; each of their transactions is lost with chance `drop`."""
     chain = world.chain
-    depth = min(depth, await chain.height())
-    if depth > 0 and chain.controls:
+    if chain.controls and (depth := min(depth, await chain.controls.deepest_reorg())) > 0:
         lost = await dropped(chain, depth, drop, draws)
         world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
         await chain.controls.reorg(depth, lost)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 import httpx
 import msgspec
@@ -34,6 +34,7 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.spec.needs import Need
+from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import unknown
 from x402sim.world.chains import FixedBlocks
 from x402sim.world.control.app import control_app
@@ -46,7 +47,6 @@ from x402sim.world.transport.link import (
     Link,
     PartClient,
     Watch,
-    cancel_all,
     is_acting,
     linking,
 )
@@ -256,7 +256,7 @@ async def in_process(
     Its clock is the loop's if that is virtual. Payers reach each service at the endpoint that
     `open_endpoint` opens for its application; by default their requests are function calls.
     """
-    in_flight = set[asyncio.Task[None]]()
+    in_flight = InFlight()
 
     async def call(app: ASGIApp) -> Endpoint:
         return lambda: Asgi(app, in_flight), "http://service"
@@ -421,7 +421,7 @@ _ACTING = "x402sim-acting"
 @asynccontextmanager
 async def over_tcp(world: World) -> AsyncIterator[Stage]:
     """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
-    servers: list[tuple[asyncio.Server, set[asyncio.Task[None]]]] = []
+    servers: list[tuple[asyncio.Server, InFlight]] = []
 
     async def endpoint(app: ASGIApp) -> Endpoint:
         server, port, in_flight = await _listen(app)
@@ -438,7 +438,7 @@ async def over_tcp(world: World) -> AsyncIterator[Stage]:
                 await server.wait_closed()
 
 
-async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, set[asyncio.Task[None]]]:
+async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, InFlight]:
     """Serve an application on a free port; return server, port and the requests in flight."""
     # here, as few worlds need them: they come with uvicorn, which takes long to import
     from uvicorn.server import ServerState
@@ -449,11 +449,12 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, set[asyncio.Task[N
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
-    state, shown = ServerState(), _tracked_by_loop(app, loop)
+    state, shown, in_flight = ServerState(), _tracked_by_loop(app, loop), InFlight()
+    state.tasks = cast(set[asyncio.Task[None]], in_flight)
     # no worker waits for the next request: `Deadlock` finds a loop in which all tasks wait
     shared = Shared(Workers(most_idle=0), deadlines=None)
     server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
-    return server, sock.getsockname()[1], state.tasks
+    return server, sock.getsockname()[1], in_flight
 
 
 class _Socket(OverTransport):

@@ -79,7 +79,7 @@ def stored(world: RunningWorld) -> Stored:
             "payer": budget.payer,
             "deposited_base": str(budget.deposited),
             "released": str(budget.released),
-            "refunded": str(budget.remaining if budget.state == "refunded" else 0),
+            "refunded": str(budget.refunded),
             "status": "open" if budget.state == "active" else budget.state,
             "expires_ms": budget.expires_ms,
         }

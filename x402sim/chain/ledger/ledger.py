@@ -293,6 +293,10 @@ class LedgerChain:
         """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
         await self._apply("revert", snapshot)
 
+    async def deepest_reorg(self) -> int:
+        """Return how many of the last blocks `reorg` can replace."""
+        return self.machine.deepest_reorg
+
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`."""
         await self._apply("reorg", depth, sorted(drop))

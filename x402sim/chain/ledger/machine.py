@@ -24,6 +24,7 @@ from x402sim.chain.base import (
     Reverted,
     Transaction,
     TxReceipt,
+    require_depth,
 )
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger import gas
@@ -269,15 +270,18 @@ class Machine:
         self._undo_to(self._snapshots[snapshot])
         self._snapshots = {k: v for k, v in self._snapshots.items() if k < snapshot}
 
+    @property
+    def deepest_reorg(self) -> int:
+        """How many of the last blocks `reorg` can replace."""
+        return min(self.state.head.number, len(self._block_marks))
+
     def reorg(self, at_s: int, depth: int, drop: Collection[Hash]) -> None:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Their
         transactions return to the mempool and are mined in the last new block, except those in
         `drop`.
         """
+        require_depth(depth, self.deepest_reorg)
         height = self.state.head.number
-        deepest = min(height, len(self._block_marks))
-        if not 1 <= depth <= deepest:
-            raise ChainError(f"cannot replace the last {depth} blocks; the last {deepest} can be")
         replaced = range(height - depth + 1, height + 1)
         lost = [tx_hash for n in replaced for tx_hash in self.state.blocks[n].tx_hashes]
         lost += self.pool()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from x402sim.chain.base import Block, ChainError, ForcedReverts
+from x402sim.chain.base import Block, ChainError, ForcedReverts, require_depth
 from x402sim.chain.node import objects
 from x402sim.chain.node.any_node import AnyNode
 from x402sim.clock import Clock
@@ -108,6 +108,10 @@ class Controls:
             await self.resume()
             self._snapshots = {n: it for n, it in self._snapshots.items() if n < snapshot}
 
+    async def deepest_reorg(self) -> int:
+        """Return how many of the last blocks `reorg` can replace: all but the first."""
+        return await self.height()
+
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Unlike on the
         ledger, an account's transactions after a dropped one stay in the mempool until the missing
@@ -116,9 +120,7 @@ class Controls:
         async with self.operation():
             height = await self.height()
             base = height - depth
-            if not 0 <= base < height:
-                text = f"cannot replace the last {depth} blocks; the last {height} can be"
-                raise ChainError(text)
+            require_depth(depth, height)
             lost: list[Resend] = []
             for number in range(base + 1, height + 1):
                 lost += await resends_of(self._rpc, number)

@@ -174,7 +174,7 @@ export class Model {
     this.find(lane, session.session_id);
     this.name(lane, session.session_id);
     lane.keys.add(session.session_id);
-    this.sessions.set(session.session_id, { ...session, released: 0, refunded: 0, status: "open", steps: [[at, Number(session.deposited_base)]] });
+    this.sessions.set(session.session_id, { ...session, released: 0, refunded: 0, refunds: new Set(), status: "open", steps: [[at, Number(session.deposited_base)]] });
   }
 
   // --- the journal -------------------------------------------------------------------------
@@ -249,10 +249,10 @@ export class Model {
       case "session opened":
         lane = of(); this.opened(lane, event, at);
         break;
-      case "session debited": this.session(event, { released: event.released_base }); break;
-      case "session refunded": this.session(event, { refunded: event.amount_base, status: "refunded" }); break;
+      case "session debited": case "debit undone": this.session(event, { released: event.released_base }); break;
+      case "session refunded": this.refunded(event); break;
       case "refund delayed": this.session(event, { status: `refund delayed: ${event.reason}` }); break;
-      case "refund undone": this.session(event, { refunded: 0, status: "expired" }); break;
+      case "refund undone": this.refundUndone(event); break;
       case "request sent": this.asked.set(event.exchange, event); lane = this.sent(event, at); break;
       case "answer received": lane = this.answered(this.asked.get(event.exchange), event, at); this.asked.delete(event.exchange); break;
       case "no answer":
@@ -264,6 +264,21 @@ export class Model {
       case "note": this.note(event); break;
     }
     if (lane) lane.version = ++this.version;
+  }
+
+  // A debit that is undone after the refund is another refund; two services may record one.
+  refunded(event) {
+    const { refunds = new Set(), refunded } = this.sessions.get(event.session_id) ?? {};
+    const more = refunds.has(event.tx_hash) ? 0 : Number(event.amount_base);
+    refunds.add(event.tx_hash);
+    this.session(event, { refunded: Number(refunded) + more, status: "refunded" });
+  }
+
+  // Older journals do not name what the chain has undone: everything then.
+  refundUndone(event) {
+    const { refunds, refunded } = this.sessions.get(event.session_id) ?? {};
+    refunds?.delete(event.tx_hash);
+    this.session(event, { refunded: event.tx_hash ? Math.max(0, Number(refunded) - event.amount_base) : 0, status: "expired" });
   }
 
   session(event, changes) {

@@ -1,9 +1,9 @@
 """The tables, and the one connection to them.
 
 A file carries the version of its tables. Tables of the version before are migrated when the file is
-opened; any other version is refused with an error that says what to do. A statement that fails
-because the disk is full or the file is locked raises `sqlite3.OperationalError` and changes
-nothing. It works again when the cause is gone.
+opened, unless a service runs on it; any other version is refused with an error that says what to
+do. A statement that fails because the disk is full or the file is locked raises
+`sqlite3.OperationalError` and changes nothing. It works again when the cause is gone.
 """
 
 import sqlite3
@@ -76,6 +76,35 @@ def opened(file: Path | str, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Conne
     return sqlite3.connect(file, timeout=timeout_s, isolation_level=None, check_same_thread=False)
 
 
+def lock_of(file: Path, number: int) -> sqlite3.Connection | None:
+    """Lock a number for this process, which uses a database file; None if another one has it.
+
+    The lock is on a file of the number beside the database (`served.Processes`).
+    """
+    lock = opened(f"{file}.process{number}", timeout_s=0)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+        return lock
+    except sqlite3.OperationalError as failure:
+        lock.close()
+        if failure.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        return None
+
+
+def _is_served(file: Path) -> bool:
+    """Tell whether a process that has a number uses a database file."""
+    before = f"{file.name}.process"
+    names = (each.name for each in file.parent.iterdir())
+    numbers = (each.removeprefix(before) for each in names if each.startswith(before))
+    for number in numbers:
+        if number.isdecimal():
+            if (lock := lock_of(file, int(number))) is None:
+                return True
+            lock.close()
+    return False
+
+
 class Database:
     """One SQLite connection. Without a `file` the database lives as long as its process.
 
@@ -112,17 +141,23 @@ class Database:
                 made.deserialize(_tables())
                 made.backup(self._connection)
         else:
-            self._check_or_make()
+            self._check_or_make(self._file)
         self.define("count_taken_back", partial(_count, self._taken_back))
         self.execute(_COUNT_TAKEN_BACK)
 
-    def _check_or_make(self) -> None:
+    def _check_or_make(self, file: Path) -> None:
         """Check what is in the file, or make the tables if it is new."""
         (health,) = self.one("PRAGMA quick_check(1)")
         if health != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
         with self.transaction():  # a kill leaves all tables and their version, or nothing
             if (version := self._require_version()) != SCHEMA_VERSION:
+                if version is not None and _is_served(file):
+                    raise sqlite3.DatabaseError(
+                        f"its tables are of version {version}, and a service that is running has "
+                        "it open: stop each service on it first, then its tables are changed to "
+                        f"version {SCHEMA_VERSION} as the first one starts"
+                    )
                 made_by = "schema.sql" if version is None else f"from_{version}.sql"
                 for statement in _statements(made_by):
                     self.execute(statement)

@@ -46,7 +46,7 @@ CREATE TABLE debits(
     timestamp INTEGER NOT NULL);
 CREATE TABLE refunds(
     session_id TEXT NOT NULL REFERENCES sessions, part INTEGER NOT NULL DEFAULT 0,
-    to_address TEXT NOT NULL, amount INTEGER NOT NULL CHECK (amount > 0), sent INTEGER,
+    to_address TEXT NOT NULL, amount INTEGER NOT NULL CHECK (amount > 0), sent INTEGER CHECK (sent >= 0),
     status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
     tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0,
     look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0,

@@ -13,7 +13,7 @@ from weakref import finalize
 
 import msgspec
 
-from x402sim.service.store.database import Database, opened
+from x402sim.service.store.database import Database, lock_of
 
 _BEGIN = """INSERT INTO answering SELECT ?1, ?2
     WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)
@@ -36,7 +36,7 @@ class Processes:
         self._held: sqlite3.Connection | None = None
         while file is not None and self._held is None:  # the first free one: an ended process's
             self.own += 1
-            self._held = self._lock(self.own)
+            self._held = lock_of(file, self.own)
         if self._held is not None:
             finalize(self, self._held.close)  # as the database does
 
@@ -44,7 +44,7 @@ class Processes:
         """Tell whether another process has a number."""
         if number == self.own or self._file is None:
             return False
-        lock = self._lock(number)
+        lock = lock_of(self._file, number)
         if lock is not None:
             lock.close()
         return lock is None
@@ -53,18 +53,6 @@ class Processes:
         """Give up the number."""
         if self._held is not None:
             self._held.close()
-
-    def _lock(self, number: int) -> sqlite3.Connection | None:
-        """Lock the file of a number; None if another process has locked it."""
-        lock = opened(f"{self._file}.process{number}", timeout_s=0)
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-            return lock
-        except sqlite3.OperationalError as failure:
-            lock.close()
-            if failure.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise
-            return None
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
@@ -145,8 +133,8 @@ class Served:
     def reserve(self, key: IdempotencyKey, payment_id: str, until_s: int, now_s: int) -> bool:
         """Reserve a key for a payment; False if another one has it (`taken_by`).
 
-        Call it in the transaction that claims the payment, so that of two payments with one key
-        only one is settled. Answers whose time is over are deleted.
+        Call it in the transaction that claims the payment, resumes it or keeps its answer, so that
+        of two payments with one key only one is settled. Answers whose time is over are deleted.
         """
         self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
         others = f"payment_id = ? OR identifier = ? AND {_IS_FREE}"
@@ -163,10 +151,8 @@ class Served:
         """Store the answer to a payment whose key is reserved; its payer can ask for it again.
 
         For everybody else the payment counts as served. `sold` is its payment id and its resource.
+        Call it in the transaction that reserves the key.
         """
-        with self._db.transaction():
-            sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"
-            self._db.execute(
-                sql, msgspec.msgpack.encode(response), until_s, key.identifier, key.digest
-            )
-            self.mark(*sold)
+        sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"
+        self._db.execute(sql, msgspec.msgpack.encode(response), until_s, key.identifier, key.digest)
+        self.mark(*sold)

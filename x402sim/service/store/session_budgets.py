@@ -30,6 +30,8 @@ class SessionBudget(msgspec.Struct, frozen=True):
     expires_ms: int
     refund_state: states.SessionState | None
     refund_tx_hash: str | None
+    refunded: int
+    """What its refunds have paid, as far as that is known."""
 
     @property
     def state(self) -> states.SessionState:
@@ -80,7 +82,9 @@ _SELECT = (
     "s.expires_ms, (SELECT CASE WHEN count(*) > count(sent) THEN 'expired' "
     "WHEN min(status) = 'pending' THEN 'refunding' WHEN count(*) THEN 'refunded' END "
     "FROM refunds r WHERE r.session_id = s.session_id), "
-    "(SELECT tx_hash FROM refunds r WHERE r.session_id = s.session_id AND part = 0) "
+    "(SELECT tx_hash FROM refunds r WHERE r.session_id = s.session_id AND part = 0), "
+    "(SELECT coalesce(sum(sent), 0) FROM refunds r WHERE r.session_id = s.session_id "
+    "AND r.status = 'settled') "
     "FROM sessions s"
 )
 _PAYABLE = (
@@ -259,25 +263,48 @@ class SessionBudgets:
         sql = "SELECT 1 FROM refunds WHERE session_id = ? AND part = ? AND status = 'pending'"
         return self._db.one(sql, refund.session_id, refund.part) is not None
 
-    def refunded(self, session_id: str, part: int, tx_hash: str, *, is_deep: bool = False) -> None:
-        """Record the transaction that paid a refund; one that `is_deep` is not looked at again."""
-        self._db.execute(
-            "UPDATE refunds SET status = 'settled', tx_hash = ?, is_deep = ? "
-            "WHERE session_id = ? AND part = ?",
-            tx_hash,
-            is_deep,
-            session_id,
-            part,
-        )
+    def refunded(
+        self,
+        session_id: str,
+        part: int,
+        tx_hash: str,
+        paid: int | None = None,
+        *,
+        is_deep: bool = False,
+    ) -> None:
+        """Record the transaction that paid a refund; one that `is_deep` is not looked at again.
 
-    def undo_refund(self, session_id: str, part: int) -> bool:
-        """Make a refund due again, as the chain has undone its transfer; False if it is due."""
-        return self._db.changed(
+        `paid` are the base units that it paid, if they were read from the chain; else it paid what
+        was `sent`. If it paid less, as what was sent before version 11 of the tables was not
+        stored, the next part owes the rest.
+        """
+        rest = (
+            "INSERT INTO refunds(session_id, part, to_address, amount, timestamp) SELECT "
+            "session_id, (SELECT count(sent) FROM refunds r WHERE r.session_id = s.session_id), "
+            "to_address, sent - ?1, timestamp FROM refunds s "
+            "WHERE session_id = ?2 AND part = ?3 AND sent > ?1 "
+            "ON CONFLICT(session_id, part) DO UPDATE SET amount = amount + excluded.amount"
+        )
+        settled = (
+            "UPDATE refunds SET status = 'settled', tx_hash = ?1, is_deep = ?2, "
+            "sent = iif(sent IS NULL, NULL, coalesce(?3, sent)) WHERE session_id = ?4 AND part = ?5"
+        )
+        with self._db.transaction():
+            self._db.execute(rest, paid, session_id, part)
+            self._db.execute(settled, tx_hash, is_deep, paid, session_id, part)
+
+    def undo_refund(self, session_id: str, part: int) -> int | None:
+        """Make a refund due again, as the chain has undone its transfer.
+
+        Returns what that had paid, in base units; None if the refund is due.
+        """
+        undone = self._db.one(
             "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 "
-            "WHERE session_id = ? AND part = ? AND status = 'settled'",
+            "WHERE session_id = ? AND part = ? AND status = 'settled' RETURNING sent",
             session_id,
             part,
         )
+        return undone and int(undone[0])
 
 
 def _report(reported: deque[int], released: int) -> int:

@@ -8,8 +8,17 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 from starlette.responses import Response
 
+from x402sim import events
 from x402sim.chain import contract
-from x402sim.chain.base import PLENTY_WEI, Call, ChainError, Controls, Log, LogFilter
+from x402sim.chain.base import (
+    PLENTY_WEI,
+    Call,
+    ChainError,
+    Controls,
+    Log,
+    LogFilter,
+    require_depth,
+)
 from x402sim.chain.reverts import cause
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
@@ -289,7 +298,9 @@ async def set_mining(world: RunningWorld, automine: bool) -> Automine:
 
     Blocks of a block time go on.
     """
-    await mining(world).set_automine(automine)
+    chain = mining(world)
+    _record(world, events.MiningSwitched(automine=automine))
+    await chain.set_automine(automine)
     return Automine(automine=automine)
 
 
@@ -300,8 +311,10 @@ async def reorg(
 
     Their transactions are mined again, except those in "drop".
     """
-    lost = [Hash(read(from_hex, text, 32)) for text in drop]
-    await rewinding(world).reorg(depth, lost)
+    lost, chain = [Hash(read(from_hex, text, 32)) for text in drop], rewinding(world)
+    require_depth(depth, await chain.deepest_reorg())
+    _record(world, events.ChainReorganised(depth=depth))
+    await chain.reorg(depth, lost)
     return Height(height=await world.chain.height())
 
 
@@ -324,10 +337,13 @@ async def force_revert(
 
 async def snapshot(world: RunningWorld) -> SnapshotTaken:
     """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
-    service = world.service
     chains = [await rewinding(each).snapshot() for each in world.networks]
-    number = chains[0]
-    world.snapshots[number] = Snapshot(service.store.copy(), service.entitlements.all(), chains)
+    number, services = chains[0], {name: each.service for name, each in world.services.items()}
+    world.snapshots[number] = Snapshot(
+        {name: each.store.copy() for name, each in services.items()},
+        {name: each.entitlements.all() for name, each in services.items()},
+        chains,
+    )
     return SnapshotTaken(snapshot=number)
 
 
@@ -351,16 +367,20 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
     if snapshot not in (there := snapshots(world)):  # the database must not be reverted alone
         known = ", ".join(map(str, there)) or "none"
         raise Refused(404, "Unknown snapshot", f"got {snapshot}, there are: {known}")
-    chains, service = list(map(rewinding, world.networks)), world.service
-    saved = world.snapshots[snapshot]
-    service.store.restore(saved.database)  # the part that may fail comes first
+    chains, saved = list(map(rewinding, world.networks)), world.snapshots[snapshot]
+    for name, database in saved.databases.items():  # the part that may fail comes first
+        service = world.services[name].service
+        service.store.restore(database)
+        service.debits_to_undo.clear()  # it no longer has them: another one would be undone
     for chain, number in zip(chains, saved.chains, strict=True):
         await chain.revert(number)
-    service.entitlements.clear()
-    for entitlement in saved.entitlements:
-        service.entitlements.add(entitlement)
+    for name, entitlements in saved.entitlements.items():
+        cache = world.services[name].service.entitlements
+        cache.clear()
+        for entitlement in entitlements:
+            cache.add(entitlement)
     for number in [n for n in world.snapshots if n >= snapshot]:
-        world.snapshots.pop(number).database.close()
+        world.snapshots.pop(number).close()
     return Reverted(reverted=snapshot, clock_advanced_seconds=world.clock.offset_s)
 
 
@@ -374,12 +394,16 @@ async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     chains = list(map(rewinding, world.networks))
     if clock:
         world.clock.give_back()
-    world.service.store.clear()  # first: if the chain then fails, a second reset mends it
+    services = [each.service for each in world.services.values()]
+    for service in services:  # first: if the chain then fails, a second reset mends it
+        service.store.clear()
+        service.debits_to_undo.clear()
     for chain in chains:
         await chain.reset()
-    world.service.entitlements.clear()
+    for service in services:
+        service.entitlements.clear()
     for saved in world.snapshots.values():
-        saved.database.close()
+        saved.close()
     world.snapshots.clear()
     return ResetDone(reset=True, clock_advanced_seconds=world.clock.offset_s)
 
@@ -409,10 +433,10 @@ async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False)
     for blocks in chains:
         if mines and blocks.automine:
             await blocks.mine()
-    world.service.entitlements.sweep(world.clock.now_ms())
+    for each in world.services.values():
+        each.service.entitlements.sweep(world.clock.now_ms())
     due = asyncio.create_task(_expire_and_reconcile(world))
-    world.tasks.add(due)
-    due.add_done_callback(world.tasks.discard)
+    world.tasks.keep(due)
     await asyncio.wait({due}, timeout=2)
     if due.done():
         due.result()  # re-raises the task's exception
@@ -420,8 +444,9 @@ async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False)
 
 
 async def _expire_and_reconcile(world: RunningWorld) -> None:
-    await world.process.do(sessions.expire)
-    await world.process.do(reconcile)
+    for each in world.services.values():
+        await each.do(sessions.expire)
+        await each.do(reconcile)
 
 
 async def skew(
@@ -508,6 +533,7 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
 async def crash(world: RunningWorld, service: str = "service") -> Crashes:
     """Kill the service; answers when it has restarted on its database, 1 second later."""
     process = _process(world, service, "/crash")
+    _record(world, events.ServiceCrashed(victim=_named(world, service)))
     process.crash()
     await process.runs()
     return Crashes(crashes=process.crashes)
@@ -520,10 +546,19 @@ async def run_indexer(world: RunningWorld, service: str = "service") -> Indexed:
     return Indexed(**{name: getattr(ran, name, 0) for name in Indexed.__struct_fields__})
 
 
+def _named(world: RunningWorld, service: str) -> events.ServiceName:
+    return world.options.first if service == "service" else service
+
+
+def _record(world: RunningWorld, event: events.StoryEvent) -> None:
+    """Record an action that is not refused, before its effects are recorded."""
+    world.journal.record(world.clock.now_ms(), event)
+
+
 def _process(world: RunningWorld, service: str, action: str) -> ServiceProcess:
     """Return the process of a service; raises `Refused` for one that is not there."""
     require_service(world, action)
-    name = world.options.first if service == "service" else service
+    name = _named(world, service)
     if name not in world.services:
         raise bad_body(unknown("service", name, world.services))
     return world.services[name]

@@ -92,9 +92,6 @@ EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     ),
     "/faults": lambda fault: events.FaultInjected(**fields_of(read_fault(fault))),
     "/faults/clear": lambda keep: events.Note(name="faults cleared", data={"keep": list(keep)}),
-    "/crash": lambda service: events.ServiceCrashed(victim=service),
-    "/mining": lambda automine: events.MiningSwitched(automine=automine),
-    "/reorg": lambda depth, drop: events.ChainReorganised(depth=depth),
     "/drop": lambda: events.MempoolDropped(),
     "/force-revert": lambda calls, account: events.RevertsForced(
         calls=calls, account=account or msgspec.UNSET
@@ -102,7 +99,11 @@ EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     "/revert": lambda snapshot: events.Note(name="reverted", data={"snapshot": snapshot}),
     "/reset": lambda clock: events.Note(name="reset", data={"clock": True} if clock else {}),
 }
-"""The event of an action that changes the world, by its path, made from the action's parameters."""
+"""The event of an action that changes the world, by its path, made from the action's parameters.
+
+It is recorded once the action is done. Actions whose effects are recorded meanwhile write their
+event themselves, before these: a crash, a reorganisation, and when the chain mines.
+"""
 
 
 class Recorder:

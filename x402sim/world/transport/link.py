@@ -7,7 +7,7 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 import asyncio
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
@@ -37,6 +37,7 @@ from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
+from x402sim.tasks import InFlight
 from x402sim.world.transport.strike import ABORT
 
 
@@ -49,27 +50,17 @@ class Asgi(Transport):
 
     is_local = True
 
-    def __init__(self, app: ASGIApp, tasks: set[asyncio.Task[None]] | None = None) -> None:
+    def __init__(self, app: ASGIApp, tasks: InFlight | None = None) -> None:
         self._app = app
-        self._tasks = set() if tasks is None else tasks
+        self._tasks = InFlight() if tasks is None else tasks
 
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
         loop = asyncio.get_running_loop()
         exchange = _Exchange(request, asyncio.Future(loop=loop))
         name, work = f"{request.method} {request.url.path}"[:200], exchange.served_by(self._app)
-        task = loop.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.keep(loop.create_task(work, name=name))
         return await exchange.answered
-
-
-async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks, and return when all have ended; what they raise is dropped."""
-    ending = list(tasks)
-    for task in ending:
-        task.cancel()
-    await asyncio.gather(*ending, return_exceptions=True)
 
 
 class _Exchange(Connection):

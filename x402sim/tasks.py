@@ -1,0 +1,84 @@
+"""Tasks in flight, in the order in which they began.
+
+asyncio keeps tasks in sets, whose order is that of their addresses in memory. If a crash, or the
+end of a world, cancelled them in that order, they would record it in another order in each run.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+class InFlight:
+    """The tasks that have begun and not ended, the oldest first."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks = dict[asyncio.Task[Any], None]()
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task."""
+        self._tasks[task] = None
+
+    def discard(self, task: asyncio.Task[Any]) -> None:
+        """Drop a task, if it is kept."""
+        self._tasks.pop(task, None)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task until it ends."""
+        self.add(task)
+        task.add_done_callback(self.discard)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks in their order, and return when all have ended; what they raise is dropped."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
+
+
+@asynccontextmanager
+async def together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None], str], None]]:
+    """Run tasks beside a `with` block, and wait for all of them at its end.
+
+    If one fails, or the block is left by an error, the others are cancelled, the oldest first.
+    Raises an `ExceptionGroup` of what the tasks raised. An `asyncio.TaskGroup` does the same, but
+    cancels in the order of a set.
+    """
+    outer = asyncio.current_task()
+    assert outer is not None
+    running, failures, cancellations = InFlight(), list[BaseException](), outer.cancelling()
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            failures.append(failure)
+            if len(failures) == 1 and not is_over:
+                outer.cancel()  # the block may be waiting
+
+    def begin(work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        running.keep(task)
+        task.add_done_callback(ended)
+
+    is_over = False
+    try:
+        yield begin
+        while running:
+            await asyncio.wait(running)
+    except asyncio.CancelledError:
+        if not failures or outer.uncancel() > cancellations:
+            raise  # something else has cancelled it
+    finally:
+        is_over = True
+        await cancel_all(running)
+    if failures:
+        raise BaseExceptionGroup("tasks failed", failures)
