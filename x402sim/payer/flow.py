@@ -1,8 +1,8 @@
 """Flows: the steps of paying, and httpx authentication that carries them out.
 
-A flow is a generator of steps that knows neither threads nor tasks. `FlowAuth` carries it out for
-sync and async clients, reads what must be read within the limits, and closes it if httpx gives up,
-so that it keeps what it has signed. One deadline holds for all of its steps.
+A flow is a generator of steps that knows neither threads nor tasks. `FlowAuth` carries a flow out
+for sync and async clients, and reads answers within the limits. If httpx gives up, it closes the
+flow, so that the flow can keep what it has signed. One deadline holds for all steps of a flow.
 """
 
 import asyncio

@@ -2,9 +2,9 @@
 
 `conformance/service/mutation_matrix.csv` records what fails together: it has a row for each service
 with one known defect, and the checks that it failed. The probable causes of a run are the fewest
-rows that explain its failures, a failed MUST and the greatest loss of money first. `causes.toml` in
-each subject's folder says for each id what a failure means, how to repair it, who loses by it, and
-what it follows from.
+rows that explain its failures. Causes with a failed MUST come first, then those with the greatest
+loss. `causes.toml` in each subject's folder says for each id what a failure means, how to repair
+it, who loses by it, and which other failure causes it.
 """
 
 import csv
@@ -60,7 +60,7 @@ class _Words(msgspec.Struct, frozen=True):
     repair: str
     loss: Loss
     follows: tuple[str, ...] = ()
-    """Keys of possible causes: it follows from the first of them that failed, too."""
+    """Keys of possible causes: the failure follows from the first of them that has failed, too."""
 
 
 class StopCause(msgspec.Struct, frozen=True):
@@ -248,9 +248,9 @@ def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
 
 
 def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
-    """If the subject serves and never settles, join all failures that come of it, put first.
+    """If the subject serves and never settles, join all failures that follow, and put them first.
 
-    The sign is an ordinary payment that was served and moved nothing.
+    It never settles if an ordinary payment was served and moved nothing.
     """
     failed = [each for group in groups for each in group if each.outcome is Outcome.FAILED]
     first = [each for each in failed if each.id == _SETTLES]

@@ -23,7 +23,7 @@ from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import NUMBERS, ByName, Journal, Texts, Wanted, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.routes import PAY, SESSIONS
-from x402sim.report.reading import Reading, once, reading_of
+from x402sim.report.reading import Reading, once_per_journal, reading_of
 
 Made = TypeVar("Made")
 _MANY = 4
@@ -178,13 +178,13 @@ class _Read:
         }
 
 
-@once
+@once_per_journal
 def _tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
     services = reading_of(journal).joined
     return _Read(journal, _FIRST, _REST, services).tables()
 
 
-@once
+@once_per_journal
 def _whole_tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
     if journal.file is None:
         return _tables(journal)  # in memory, these leave out nothing
@@ -462,13 +462,13 @@ class Exchanges:
         return each_row(ServiceRequest, {name: each.tolist() for name, each in columns.items()})
 
 
-@once
+@once_per_journal
 def exchanges_of(journal: Journal) -> Exchanges:
     """Return all exchanges of a journal."""
     return Exchanges(reading_of(journal), exchange_tables(journal))
 
 
-@once
+@once_per_journal
 def payers_exchanges(journal: Journal) -> Exchanges:
     """Return the exchanges that payers began. From memory, those of services are there, too."""
     if journal.file is None:

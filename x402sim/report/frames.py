@@ -45,7 +45,7 @@ from x402sim.report.columns import (
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.money import balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
-from x402sim.report.reading import Reading, once, reading_of
+from x402sim.report.reading import Reading, once_per_journal, reading_of
 
 QUEUED = ("served", "left", "refused", "lost", "open")
 
@@ -170,7 +170,7 @@ class _Chain:
                 self._fork.replaced.append(block)
 
 
-_followed = once(_Chain)
+_followed = once_per_journal(_Chain)
 
 
 @frame(

@@ -18,7 +18,7 @@ from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report.columns import Part, ServiceRequest, in_turn, payers_exchanges, standing, tables
 from x402sim.report.money import Movements
-from x402sim.report.reading import Reading, once, reading_of
+from x402sim.report.reading import Reading, once_per_journal, reading_of
 
 WAYS = ("payment", "deposit", "session")
 """How an order is paid: by a payment of its own, as a deposit, or from a session's budget."""
@@ -302,7 +302,7 @@ class Orders:
         return next(theirs, presented[0])
 
 
-@once
+@once_per_journal
 def orders_of(journal: Journal) -> list[OrderState]:
     """Return the orders of a journal."""
     return Orders(reading_of(journal)).found

@@ -133,7 +133,7 @@ class Reading:
         return name_of_address
 
 
-def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
+def once_per_journal(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
     """Cache a function of a journal in the journal; a journal that has grown is read anew."""
 
     def made(journal: Journal) -> Made:
@@ -149,7 +149,7 @@ def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
     return made
 
 
-reading_of = once(Reading)
+reading_of = once_per_journal(Reading)
 """Returns the reading of a journal."""
 
 

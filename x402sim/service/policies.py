@@ -1,9 +1,10 @@
 """The policies of a service: one small object for each choice that the specification leaves.
 
-`ServicePolicy` holds six of them: lost answers, verification, the claim, refunds, what is served,
-and the cache headers. Each is an object with one method, and replaces one step of the service;
-an object of your own with that method works, too. The defaults keep every law; those called naive
-break one, to show what that costs. `Settings.reputation` holds a rule of the reputation.
+`ServicePolicy` holds six policies: of lost answers, verification, the claim, refunds, what is
+served, and the cache headers. Each is an object with one method and replaces one step of the
+service; an object of your own with that method works, too. The default policies keep every
+invariant. A policy that is called naive breaks one, to show what that costs. The reputation has a
+policy of its own, `Settings.reputation`.
 Clauses: 3/expiry-refund, 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
 5/stored-records, 6/reputation.
 """
@@ -170,8 +171,8 @@ class ClaimFirst:
 class ClaimAfterVerify:
     """Half naive: write the claim after the verification. A bad header leaves no record.
 
-    Nor does a good one whose verification fails or is lost: if somebody else submits it then, its
-    payer is charged and not served.
+    A good header leaves none, either, if its verification fails or its answer is lost. If somebody
+    else submits that header then, its payer is charged and not served.
     """
 
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
@@ -197,10 +198,11 @@ class ClaimAfterSettle:
 
 @dataclass(frozen=True, slots=True)
 class NoClaim:
-    """Naive: nothing reserves an authorization: one payment, many grants.
+    """Naive: nothing reserves an authorization, so one payment may be granted many times.
 
-    In one step, it is served as often as it is sent. In two, it is as `ClaimAfterSettle`; with
-    `ServeBeforeSettle`, it is served for each payment id for which it is sent before it is settled.
+    In one step, an authorization is served as often as it is sent. In two steps, this policy does
+    as `ClaimAfterSettle`; with `ServeBeforeSettle`, an authorization is served for each payment id
+    for which it is sent before it is settled.
     """
 
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
@@ -212,7 +214,7 @@ class NoClaim:
 
 
 class NeedsConfirmations(Exception):
-    """A policy reads the confirmations of a proof, and the chain was not queried yet."""
+    """A policy reads the confirmations of a proof before the chain was queried for them."""
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,8 +234,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     def confirmations(self) -> int | None:
         """The blocks on top of the transfer that pays for it; None if no block has it.
 
-        Raises `NeedsConfirmations` as long as the chain was not queried: let it pass, and the
-        policy is called once more. So only a policy that reads it costs requests to the node.
+        Raises `NeedsConfirmations` if the chain was not queried yet. A policy must not catch it:
+        the service queries the chain then, and calls the policy again. So only a policy that reads
+        the confirmations costs requests to the node.
         """
         if self.depth is UNSET:
             raise NeedsConfirmations
@@ -284,7 +287,7 @@ class ServeBeforeSettle:
     """
 
     def serves(self, proof: Proof) -> bool:
-        """Tell whether it is settled, or may still be."""
+        """Tell whether the payment is settled, or is claimed and may still be settled."""
         return proof.is_settled or proof.is_claimed()
 
 
@@ -293,7 +296,8 @@ class ServeBeforeSettle:
 class FailToServe:
     """A seller that takes the money and, with a probability, never serves for it.
 
-    It is drawn once for each payment and each session. Their requests get a 402 again.
+    Whether to serve is drawn once for each payment and each session. If not, every request with it
+    gets a 402 again.
     """
 
     probability: ZeroToOne
@@ -395,9 +399,10 @@ class NeverRefund:
 
 
 class Track(msgspec.Struct, frozen=True):
-    """The settled payments for a resource that are in a block, and how many were ever served.
+    """The sales of a resource.
 
-    They are `matched`, and of them, `served`.
+    `matched` counts its settled payments that are in a block, and `served` those of them that were
+    ever served.
     """
 
     matched: int = 0
@@ -409,7 +414,7 @@ class Reputation(Protocol):
 
     @property
     def counts_served(self) -> bool:
-        """Whether the service must keep which payments it has served."""
+        """Whether the service must record which payments it has served."""
 
     def of(self, track: Track) -> int:
         """Return the reputation; the highest is the best."""
@@ -419,8 +424,8 @@ class Reputation(Protocol):
 class MatchedPayments:
     """The default: how many payments are in a block.
 
-    It counts sales: a seller that takes the money and serves nobody has as much of it as an
-    honest one that sells as much.
+    It counts sales. A seller that takes the money and serves nobody has the same reputation as an
+    honest seller with as many sales.
     """
 
     counts_served = False
@@ -434,8 +439,8 @@ class MatchedPayments:
 class ServedShare:
     """The share of the payments that were served, in thousandths.
 
-    It begins at 500, as if one payment had been served and one had not: a service that nobody has
-    tried is better than one that has failed, and worse than one that has not.
+    It begins at 500, as if one payment had been served and one had not. So a service that nobody
+    has tried is above a service that has failed, and below one that has always served.
     """
 
     counts_served = True

@@ -39,11 +39,11 @@ class Settings:
         Whether protected endpoints take a payment in the request itself, as the x402 standard sends
         it, in X-PAYMENT or PAYMENT-SIGNATURE; default True (5/one-step).
     payment_flow
-        When a payment in one step is settled, by the standard's word, which the 402 then says in
-        `extra.paymentFlow`: "authorization", the facilitator verifies it, the endpoint works, it
-        is settled, the answer goes out; or "upfront", it is settled, and then the endpoint works.
-        The default None does as "authorization" and verifies only when it settles
-        (5/payment-flow).
+        When a payment in one step is settled. "authorization": the facilitator verifies it, the
+        endpoint works, the payment is settled, the answer goes out. "upfront": the payment is
+        settled, and then the endpoint works. The 402 then has this word of the standard in
+        `extra.paymentFlow`. The default None is like "authorization", but verifies only when it
+        settles (5/payment-flow).
     max_timeout_s
         Whole seconds for which a 402 can be paid; default 300 (8/timeout). After a restart with
         another value, a 402 that was issued before cannot be paid any more.

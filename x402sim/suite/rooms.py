@@ -72,10 +72,10 @@ class Room(ABC):
 
     @abstractmethod
     async def tidy(self) -> None:
-        """Take away what a case has made of the world."""
+        """Undo what a case has changed in the world."""
 
     async def start(self) -> None:
-        """Start the subject, again if it was stopped; raises `NotReady`."""
+        """Start the subject, or start it again after it was stopped; raises `NotReady`."""
         elapsed, folder = stopwatch(), self.folder / str(self.starts)
         folder.mkdir()
         self.starts += 1
@@ -84,7 +84,7 @@ class Room(ABC):
         self.start_s = elapsed()
 
     async def started(self) -> Self:
-        """Return it with the subject started; raises `NotReady`, and closes it then."""
+        """Start the subject and return the room; closes the room if that raises `NotReady`."""
         try:
             await self.start()
         except BaseException:
@@ -95,14 +95,14 @@ class Room(ABC):
     async def stop(self) -> None:
         """Stop the subject, as a supervisor does: SIGTERM, and then SIGKILL.
 
-        Raises `Inconclusive` for one that runs already.
+        Raises `Inconclusive` for a subject that its user has started.
         """
         if isinstance(self.subject, RunsAlready):
             raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
         await self._stop()
 
     async def kill(self) -> None:
-        """Stop the subject as a power cut does; raises `Inconclusive` for one that runs already."""
+        """Stop the subject as a power cut does; raises `Inconclusive` as `stop` does."""
         if self.running is not None:
             self.running.kill()
         await self.stop()
@@ -112,7 +112,7 @@ class Room(ABC):
         await self._subject.aclose()
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Stop the subject and the world of the room."""
         await self._stop()
         await self._stack.aclose()
 
@@ -179,7 +179,7 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
             self.lines.append(line)
 
     def detail(self, line: str) -> None:
-        """Write what the last line has only in short; it is in the reports, not in a terminal."""
+        """Write the last line in full; reports show this text, and a terminal does not."""
         if self._said <= MOST_LINES:
             self.lines.append(f"{FULL}{line}")
 
@@ -248,7 +248,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
     beside: ClassVar[int]
-    """How many plays that mostly wait run beside the others."""
+    """How many plays that mostly wait run at the same time as the others."""
     after: ClassVar[Violation]
     """What is wrong if a good payment fails after a play."""
 
@@ -592,9 +592,10 @@ async def in_rooms(
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
     """Start a subject, play a control in each dialect that is `wanted`, and plan.
 
-    `control` returns why a good payment fails, "" if it does not; `left_out` the result of a case
-    that is not in the plan, given why dialects are broken, `plan` the plan, given the same. Raises
-    `NotReady` with what `invalid` says of one that has no sound dialect, given the reasons.
+    `control` returns why a good payment fails, "" if it does not. `left_out` returns the result of
+    a case that is not in the plan, and `plan` the plan; both get the reason for each dialect in
+    which the control fails. If it fails in every dialect, raises `NotReady` with the text that
+    `invalid` makes of the reasons.
     """
     try:
         room = await judge.room()

@@ -302,8 +302,8 @@ class LedgerChain:
         await self._apply("reorg", depth, sorted(drop))
 
     async def drop(self, only: Hash | None = None) -> bool:
-        """Drop every transaction from the mempool, as a node short of memory does, or one, and
-        those of its account that a block takes only after it. Return whether there was any.
+        """Drop every transaction from the mempool, as a node short of memory does; return whether
+        there was any. With `only`, drop this one, and those of its account with a later nonce.
         """
         dropped: bool = await self._apply("drop", *([] if only is None else [only]))
         return dropped

@@ -45,10 +45,11 @@ async def run(
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 
-    `on_begin` is called with each id before its checks run. Where no clock can be advanced, cases
-    run in the groups of `Order`, and what fails beside others is repeated alone. Results that
-    depend on a baseline come last: the baselines are repeated first, because a target that has
-    begun to refuse everything would pass every check that expects a refusal.
+    `on_begin` is called with each id before its checks run. If the target's clock cannot be
+    advanced, cases run in the groups of `Order`, and a case that fails beside others is repeated
+    alone. Results that depend on a baseline come last. Before them each baseline is repeated,
+    because a target that has begun to refuse everything would pass every check that expects a
+    refusal.
     """
     waiting: list[tuple[Result, set[Baseline]]] = []
     async for result, baselines in _run_cases(setting, checks, on_begin):
@@ -77,7 +78,7 @@ async def _run_cases(
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
     """Run all cases; yield each id's result and the baselines that it depends on.
 
-    A case that has failed beside others is doubtful: it is repeated at the end, alone.
+    A case that has failed beside others is doubtful: at the end it is repeated alone.
     """
     ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
     done: dict[Check, CaseResult] = {}
@@ -123,7 +124,7 @@ async def _run_cases(
         await asyncio.gather(*refunding)
         if restarting or order.restarting_with_faults:
             if any(done[case].outcome is not Outcome.PASSED for case in order.waiting_with_faults):
-                await recover(setting)  # else its refunds have shown that the background runs
+                await recover(setting)  # if they passed, the background runs
             restarting += start(order.restarting_with_faults)
             await scheduler.when_ready(len(restarting))
             await asyncio.gather(*restarting)
@@ -197,9 +198,9 @@ def _failed_beside_refunds(
 
 
 async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
-    """Repeat the doubtful cases of an id alone, until one has failed again: then the id has failed.
+    """Repeat the doubtful cases of an id alone, until one fails again: then the id has failed.
 
-    One that holds alone is inconclusive, and says who was beside it.
+    A case that holds alone is inconclusive, and names the cases that ran beside it.
     """
     for case in sorted(cases, key=lambda case: place(case, done)):
         if not is_doubtful(setting, case, done):

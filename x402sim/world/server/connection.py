@@ -1,13 +1,13 @@
 """A connection of the server: HTTP/1.1 on httptools, with limits, deadlines and backpressure.
 
-Requests on one connection are answered one after another, each by an `Exchange`.
-Pipelined bytes stay unparsed while a request is answered, and reading pauses after one read:
-however much a client pipelines, its connection holds only what is in flight.
+Requests on one connection are answered one after another, each by an `Exchange`. While a request is
+answered, the bytes of the next one stay unparsed, and reading pauses as soon as such bytes have
+come. So a connection holds little, however much its client pipelines.
 
-The head of an answer is written together with the first part of its body. If the application has
-called `is_closed`, the answer costs its client something: then the connection is checked before the
-head and again before the body, nothing is written to a client that has left, and `is_answered`
-reports whether both were written.
+The head of an answer is written together with the first part of its body. An application that calls
+`is_closed` is about to charge its client. From then on the connection is checked before the head
+and again before the body, nothing is written to a client that has left, and `is_answered` reports
+whether both were written.
 """
 
 import asyncio
@@ -179,7 +179,7 @@ class Exchange(web.Connection):
         await self._wire.drained()
 
     def is_closed(self) -> bool:
-        """Return whether the client has hung up; its answer is checked from now on (see above)."""
+        """Return whether the client has hung up; from now on, check its answer (see the top)."""
         self._is_guarded = True
         return self.is_gone or self._wire.has_ended()
 
@@ -346,9 +346,9 @@ class _Form(NamedTuple):
     """With a %b for each value."""
     lines: int
     length_at: int | None
-    """Which of the headers is the Content-Length, if the length counts."""
+    """The index of the Content-Length among the headers, if the length counts."""
     close_at: int | None
-    """Which of them is Connection."""
+    """The index of Connection among the headers."""
     has_body: bool
     is_chunked: bool
 
