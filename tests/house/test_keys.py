@@ -14,6 +14,9 @@ from tests.cli.runner import run
 from tests.house.public import NAMES, names_of
 from x402sim import LiveWorld, PaymentAuth, SessionAuth, Wallet, World
 from x402sim.cli import COMMANDS
+from x402sim.suite.options import again
+from x402sim.suite.payer.play import Command
+from x402sim.suite.payer.subject import PayerOptions
 
 DIGITS = "5ec2e7" * 10 + "abcd"
 KEY, RAW = "0x" + DIGITS, bytes.fromhex(DIGITS)
@@ -156,3 +159,9 @@ def test_an_amount_names_its_argument() -> None:
     for name in ("max_amount", "max_total"):
         with pytest.raises(ValueError, match=f"^{name}: expected a plain decimal .*, got '0,05'"):
             PaymentAuth(Wallet(KEY), **{name: "0,05"})  # type: ignore[arg-type]
+
+
+def test_a_report_of_a_judge_shows_none_of_its_subjects_command() -> None:
+    words = ("agent", "--key", KEY)
+    assert Command(words).shown == "agent --key <hidden>"
+    assert again(("payer",), PayerOptions, {}, behind=words).endswith(" -- agent --key <hidden>")
