@@ -5,15 +5,18 @@ Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
 
 import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from x402sim.commands.common import log_to_stderr
 from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
+from x402sim.text.keys import keyless
 from x402sim.text.program import SHOWN
 from x402sim.version import VERSION, citation
 
@@ -54,6 +57,28 @@ class _Unloaded(TyperCommand):
         return context
 
 
+class _Keyless(TyperGroup):
+    """The commands; an error that quotes the command line has no private key."""
+
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        with _keyless():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _keyless():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _keyless() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # typer exports no class of all its errors, which have a `message`
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = keyless(message)  # type: ignore[attr-defined]
+        raise
+
+
 def load(name: str) -> Any:
     """Return a command with its options."""
     file, _, function = COMMANDS[name].partition(".")
@@ -67,6 +92,7 @@ def load(name: str) -> Any:
 
 app = typer.Typer(
     name="x402sim",
+    cls=_Keyless,
     help=ABOUT,
     no_args_is_help=True,
     add_completion=True,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from x402sim.rng import Stream
 from x402sim.text.arguments import AboveZero, explained
-from x402sim.text.words import described
+from x402sim.text.words import as_given
 
 Duration = Callable[[Stream], float]
 """Draws seconds: how long one message travels in one direction, or one request is served."""
@@ -70,8 +70,8 @@ def drawn_by(draw: Callable[[Stream], Any], spec: object) -> Duration:
             seconds = math.nan
         if not 0 <= seconds < math.inf:
             raise ValueError(
-                f"the duration {described(spec)} drew {drawn!r}; a duration is a finite number of "
-                "seconds from 0"
+                f"the duration {as_given(spec)} drew {as_given(drawn)}; a duration is a finite "
+                "number of seconds from 0"
             )
         return seconds
 
@@ -97,7 +97,7 @@ def duration_of(spec: DurationSpec) -> Duration:
         raise ValueError(
             "a duration is seconds, (median, sigma) of a lognormal, a list of measured seconds, a "
             "distribution with `ppf` or `rvs`, or a function of a random stream, not "
-            f"{described(spec)}"
+            f"{as_given(spec)}"
         )
     if isinstance(spec, tuple) and len(spec) == 2:
         median_s, sigma = spec
@@ -129,7 +129,9 @@ def service_times(spec: ServiceTime | None) -> dict[str, Duration]:
     by_path = spec if isinstance(spec, Mapping) else {"": 0.0 if spec is None else spec}
     found: dict[str, Duration] = {}
     for path, each in by_path.items():
-        at = f"service_time_s of {path!r}" if isinstance(spec, Mapping) else "service_time_s"
+        at = (
+            f"service_time_s of {as_given(path)}" if isinstance(spec, Mapping) else "service_time_s"
+        )
         try:
             found[path] = duration_of(each)
         except ValueError as wrong:

@@ -64,6 +64,17 @@ def test_needs_lists_each_need_with_its_scenarios() -> None:
     assert after.split("\n", 1)[1].replace(",", "").split() == wanting
 
 
+def test_needs_as_json_have_their_scenarios_and_their_meaning() -> None:
+    every = json.loads(listed("--json").stdout)
+    needs = json.loads(listed("--needs", "--json").stdout)
+    assert [each["need"] for each in needs] == [
+        n for n in Need if any(n in s["needs"] for s in every)
+    ]
+    for each in needs:
+        assert each["meaning"] == Need(each["need"]).meaning
+        assert each["scenarios"] == [s["name"] for s in every if each["need"] in s["needs"]]
+
+
 def test_the_help_is_cheap_and_no_command_needs_an_extra_to_be_loaded() -> None:
     heavy = ("x402sim.world", "x402sim.report", "httpx", "uvicorn", "pandas")
     code = f"""

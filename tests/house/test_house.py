@@ -80,6 +80,7 @@ READS = {
     "suite/service/background.py": "the names of a target's fields",
     "suite/service/look.py": "a header's name in a target's pages",
     "suite/service/preflight.py": "what a target answers, and the TLS library says",
+    "text/keys.py": "keys in values and texts that are shown",
     "suite/redact.py": "secrets in what was sent",
     "suite/service/second.py": "paths in a target's pages",
     "suite/service/target.py": "what is wrong in a target file, as msgspec says it",

@@ -1,6 +1,7 @@
 import base64
 import json
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 from crypto_com_facilitator_client.lib.utils import payment_header as published
@@ -9,7 +10,13 @@ from hypothesis import given, strategies as st
 from tests.strategies import headers_authorizations, signed_elsewhere
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.protocol.header import (
+    Spelling,
+    authorization_of,
+    decode_header,
+    encode_header,
+    spelling_of,
+)
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import TESTNET
 
@@ -152,3 +159,12 @@ def test_a_payload_that_is_no_authorization_is_refused(changes):
 def test_a_header_that_is_json_is_called_so():
     with pytest.raises(BadMessage, match="is JSON; wanted base64 or 0x-hex of it"):
         decode_header(json.dumps(WIRE))
+
+
+def test_what_is_no_spelling_is_refused_and_not_written_as_base64() -> None:
+    for spelling in get_args(Spelling):
+        header = encode_header(AUTH, SIGNATURE, TESTNET, spelling)
+        assert spelling_of(header) == spelling
+        assert authorization_of(header) == (AUTH, SIGNATURE)
+    with pytest.raises(AssertionError, match="base58"):
+        encode_header(AUTH, SIGNATURE, TESTNET, "base58")  # type: ignore[arg-type]

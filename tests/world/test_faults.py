@@ -237,6 +237,18 @@ def test_a_facilitator_that_redirects_is_followed_by_whom_it_may(server: LocalSe
         assert len(server.transfers(wallet.address)) == transfers
 
 
+def test_an_answer_without_content_has_a_date_and_no_length(server: LocalServer) -> None:
+    server.reset()
+    call = {"jsonrpc": "2.0", "method": "eth_chainId"}  # a notification
+    for is_short in (False, True):
+        if is_short:
+            server.fault(Fault(victim="rpc", does="shorten"))
+        answer = httpx.post(server.rpc_url, json=call)
+        assert answer.status_code == 204
+        assert "date" in answer.headers
+        assert "content-length" not in answer.headers
+
+
 def test_a_path_may_begin_with_the_victim_as_on_one_port(server: LocalServer) -> None:
     server.reset()
     server.fault(Fault(victim="facilitator", does="answer", path="/facilitator/supported"))

@@ -22,7 +22,7 @@ from x402sim.chain.base import ChainError
 from x402sim.journal import Journal
 from x402sim.protocol.networks import NETWORKS
 from x402sim.text.console import WIDTH, filled as fill, is_plain
-from x402sim.text.words import printable, printable_lines, unknown
+from x402sim.text.words import as_given, printable, printable_lines, unknown
 
 if TYPE_CHECKING:
     from x402sim.protocol.findings import Finding
@@ -62,14 +62,14 @@ def number(text: Any, kind: Callable[[Any], float] = float, wanted: str = "a num
     try:
         return kind(text)
     except ValueError:
-        raise typer.BadParameter(f"{wanted} is wanted, not {text!r}") from None
+        raise typer.BadParameter(f"{wanted} is wanted, not {as_given(text)}") from None
 
 
 def seconds(text: Any) -> float:
     """Parse an option that is a time from 0 on, in seconds; an error says what is wanted."""
     if 0 <= (found := number(text)) < math.inf:
         return found
-    raise typer.BadParameter(f"seconds from 0 on are wanted, not {text!r}")
+    raise typer.BadParameter(f"seconds from 0 on are wanted, not {as_given(text)}")
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

@@ -31,7 +31,11 @@ def list_scenarios(
     """List the scenarios, or show some in full."""
     chosen = choose(names or [])
     found = [each.scenario for each in chosen]
-    if as_json:
+    having = {need: who for need in Need if (who := [x.name for x in found if need in x.needs])}
+    if needs and as_json:
+        rows = [{"need": n, "meaning": n.meaning, "scenarios": who} for n, who in having.items()]
+        typer.echo(json.dumps(rows, indent=2))
+    elif as_json:
         document = [
             {
                 "name": each.name,
@@ -45,10 +49,9 @@ def list_scenarios(
         ]
         typer.echo(json.dumps(document, indent=2))
     elif needs:
-        for need in Need:
-            if who := [each.name for each in found if need in each.needs]:
-                typer.echo(_bold(f"{need}: {need.meaning}"))
-                typer.echo(filled(", ".join(who), 2))
+        for need, who in having.items():
+            typer.echo(_bold(f"{need}: {need.meaning}"))
+            typer.echo(filled(", ".join(who), 2))
     elif names:
         typer.echo("\n\n".join(_story(each.scenario, each.command) for each in chosen))
     else:

@@ -142,7 +142,7 @@ def pay(
             if wrong is not None and session:
                 raise ValueError("--wrong and --session: give one of them")
             if wrong not in (None, *MISTAKES):
-                raise ValueError(unknown("mistake", str(wrong), MISTAKES))
+                raise ValueError(unknown("mistake", wrong, MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             if session and state_dir is not None:

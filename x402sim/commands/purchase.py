@@ -531,7 +531,8 @@ class Purchase:
                 return SessionAuth(self.wallet, deposit=deposit, network=self.network, clock=clock)
             return self._single(picked.way.dialect.version)
         except ValueError as wrong:
-            raise PaymentFailed(f"--max {self.max_amount}: {wrong}") from wrong
+            why = str(wrong).removeprefix("deposit: ")  # which is --max
+            raise PaymentFailed(f"--max {self.max_amount}: {why}") from wrong
 
     def _spend(self) -> str:
         decimals = self.network.decimals

@@ -22,7 +22,7 @@ from x402sim.experiments.summary import (
     worth_of,
 )
 from x402sim.report import need_extra
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -78,7 +78,9 @@ def compare(
     names = checked_results(frame, [*keys, *parts], values, confidence)
     for name in (*keys, *parts):
         if name in _ALL:
-            raise ValueError(f"{name!r} is a column of the comparison; rename it in the frame")
+            raise ValueError(
+                f"{as_given(name)} is a column of the comparison; rename it in the frame"
+            )
     if not parts:
         raise ValueError("of: the parameter, or those, whose values are compared, is needed")
     _require_value(frame, parts, against)
@@ -105,7 +107,7 @@ def _require_value(frame: "DataFrame", parts: Sequence[str], against: Any) -> No
     if labels_key(wanted) not in map(labels_key, found):
         shown = [each if len(parts) > 1 else each[0] for each in found]
         name = " and ".join(parts)
-        raise ValueError(f"against: {unknown(name, str(against), map(str, shown))}")
+        raise ValueError(f"against: {unknown(name, against, map(str, shown))}")
 
 
 def _values(parts: Sequence[str], against: Any) -> tuple[Any, ...]:
@@ -114,7 +116,8 @@ def _values(parts: Sequence[str], against: Any) -> tuple[Any, ...]:
         return (against,)
     if not isinstance(against, tuple | list) or len(against) != len(parts):
         raise ValueError(
-            f"against: a tuple with a value of {', '.join(parts)} is needed, not {against!r}"
+            f"against: a tuple with a value of {', '.join(parts)} is needed, not "
+            f"{as_given(against)}"
         )
     return tuple(against)
 

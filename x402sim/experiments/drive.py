@@ -38,6 +38,7 @@ from x402sim.report.bundle import lines_sha256
 from x402sim.report.reading import checks_of
 from x402sim.report.run import RunFailed, Watched, watched_runs
 from x402sim.text import tracebacks
+from x402sim.text.words import as_given
 from x402sim.version import VERSION
 
 INVARIANTS = "invariant/"
@@ -227,7 +228,7 @@ def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
     if executor is not None:
         raise TypeError(
             "executor: a concurrent.futures.Executor or a distributed.Client is needed, not "
-            f"{executor!r}"
+            f"{as_given(executor)}"
         )
     if workers == 0:
         return Pool(1, make=_ThisProcess)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from x402sim.rng import Rng
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 
 
 def function_of(experiment: Any) -> FunctionType | None:
@@ -123,9 +123,13 @@ def cells(grid: Grid) -> list[Cell]:
         raise ValueError("the grid has no cells: a parameter has no values")
     for name in found[0].labels:
         if name in RESERVED:
-            raise ValueError(f"a parameter cannot be named {name!r}: it is a column of every sweep")
+            raise ValueError(
+                f"a parameter cannot be named {as_given(name)}: it is a column of every sweep"
+            )
         if name in (*OF_SUMMARIES, *_QUANTILES):
-            raise ValueError(f"a parameter cannot be named {name!r}: it is a column of `summarize`")
+            raise ValueError(
+                f"a parameter cannot be named {as_given(name)}: it is a column of `summarize`"
+            )
     keys = [cell.key for cell in found]
     for cell in found:
         if keys.count(cell.key) > 1:
@@ -144,7 +148,7 @@ def _named(name: str, values: Iterable[Any] | Mapping[str, Any]) -> list[_Named]
     if isinstance(values, Mapping):
         return [(name, label, value) for label, value in values.items()]
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ValueError(f"{name}: a list of values is needed, not {values!r}")
+        raise ValueError(f"{name}: a list of values is needed, not {as_given(values)}")
     return [(name, _label(name, value), value) for value in values]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from x402sim.experiments.grid import OF_SUMMARIES, RESERVED, labels_key
 from x402sim.report import need_extra
 from x402sim.rng import Rng
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,13 +75,15 @@ def summarize(
     import pandas as pd
 
     if unit not in UNITS:
-        raise ValueError(f"unit: {unknown('unit', str(unit), UNITS)}")
+        raise ValueError(f"unit: {unknown('unit', unit, UNITS)}")
     keys = [by] if isinstance(by, str) else list(by)
     names = checked_results(frame, keys, values, confidence)
     columns = [*OF_SUMMARIES[:-2], *map(_named, quantiles), *OF_SUMMARIES[-2:]]
     for name in keys:
         if name in columns:
-            raise ValueError(f"by: {name!r} is a column of the summary; rename it in the frame")
+            raise ValueError(
+                f"by: {as_given(name)} is a column of the summary; rename it in the frame"
+            )
     rows, events = [], {name: is_event(frame[name]) for name in names}
     shares = {name for name in names if _is_share(frame[name].dropna())}
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
@@ -445,7 +447,9 @@ def steady(
     names = checked_results(frame, keys, values, confidence)
     for name in keys:
         if name in STEADY_COLUMNS:
-            raise ValueError(f"by: {name!r} is a column of the summary; rename it in the frame")
+            raise ValueError(
+                f"by: {as_given(name)} is a column of the summary; rename it in the frame"
+            )
     rows = []
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
@@ -475,7 +479,8 @@ def _require_warmup(warmup: float | None, warmup_s: float | None, batches: int) 
     if warmup is not None and warmup_s is not None:
         raise ValueError("warmup is a share of the rows, warmup_s seconds: give one of them")
     if warmup is not None and not 0 <= warmup < 1:
-        raise ValueError(f"warmup: a share from 0 to below 1 is needed, not {warmup}; or warmup_s")
+        got = as_given(warmup)
+        raise ValueError(f"warmup: a share from 0 to below 1 is needed, not {got}; or warmup_s")
     if warmup_s is not None and not warmup_s >= 0:
         raise ValueError(f"warmup_s: seconds from 0 on are needed, not {warmup_s}")
     if batches < 2:

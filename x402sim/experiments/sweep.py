@@ -25,6 +25,7 @@ from x402sim.experiments.grid import (
 from x402sim.experiments.summary import Until, seeds_wanted
 from x402sim.report import need_extra
 from x402sim.report.bundle import Running, awaited
+from x402sim.text.words import as_given
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -129,7 +130,7 @@ def sweep(
     [2, 2]
     """
     if on_error not in ("raise", "record"):
-        raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
+        raise ValueError(f'on_error: "raise" or "record", not {as_given(on_error)}')
     common, where = common_random_numbers, (executor, workers)
     kept = None if out is None else Kept(Path(out), fresh, partial(warnings.warn, stacklevel=2))
     if fresh and kept is None:
@@ -373,7 +374,7 @@ def _whole(seeds: object) -> list[int]:
     if not found or not all(map(_is_seed, found)):
         raise ValueError(
             "seeds: a number of seeds from 1 on, or whole numbers from 0 on are needed, "
-            f"not {seeds!r}"
+            f"not {as_given(seeds)}"
         )
     if len(set(found)) < len(found):
         raise ValueError("seeds: each is played once, but one is given twice")

@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
+from x402sim.text.keys import keyless
 
 MAX_BODY_BYTES = 1 << 20
 _NONE: Mapping[str, str] = {}
@@ -188,7 +189,7 @@ def parse(body: bytes, kind: type[Any]) -> Any:
     try:
         return decode(body, kind)
     except BadMessage as wrong:
-        raise bad_body(str(wrong)) from wrong
+        raise bad_body(keyless(str(wrong))) from wrong
 
 
 def parse_query(request: Request, kind: type[Any]) -> Any:

@@ -158,8 +158,8 @@ class PaymentAuth(FlowAuth):
     ) -> None:
         self.wallet = wallet
         self.network = network
-        self.max_amount_base = to_base(max_amount, network.decimals)
-        self.max_total_base = to_base(max_total, network.decimals)
+        self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
+        self.max_total_base = to_base(max_total, network.decimals, name="max_total")
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         if max_window_s < 1:

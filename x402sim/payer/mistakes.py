@@ -20,7 +20,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.advice import ADVICE
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling, encode_header, read_header
+from x402sim.protocol.header import encode_header, read_header, spelling_of
 from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import MAINNET, TESTNET, Network
@@ -221,7 +221,7 @@ def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
     headers = httpx.Headers(request.headers)
     if (version := draft.dialect.version) is None:
         body: dict[str, Any] = decode(request.content, dict[str, Any])
-        spelling: Spelling = "hex" if body["paymentHeader"].startswith("0x") else "base64"
+        spelling = spelling_of(body["paymentHeader"])
         header = encode_header(draft.auth, signature, draft.named, spelling)
         wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
         content = encode(settlement(draft.payment_id, header, wanted, changes))

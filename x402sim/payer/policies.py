@@ -27,7 +27,7 @@ from x402sim.text.arguments import (
     ZeroToOne,
     explained,
 )
-from x402sim.text.words import changed
+from x402sim.text.words import as_given, changed
 
 # --- how long to wait before the next try ---------------------------------------------
 
@@ -409,7 +409,7 @@ class AtMost:
         _tokens("total", self.total)
         _tokens("each", self.each)
         if self.seconds is not None and self.counts != "signed":
-            raise ValueError(f'counts: with `seconds` it is "signed", got {self.counts!r}')
+            raise ValueError(f'counts: with `seconds` it is "signed", got {as_given(self.counts)}')
 
     def allows(self, bill: Bill) -> bool:
         """Return whether the price, and the total with it, stay within the limits."""
@@ -433,7 +433,7 @@ def _tokens(name: str, amount: object) -> None:
     except InvalidOperation:
         is_amount = False
     if not is_amount:
-        raise ValueError(f'{name}: expected tokens as text, such as "1.00", got {amount!r}')
+        raise ValueError(f'{name}: expected tokens as text, such as "1.00", got {as_given(amount)}')
 
 
 # --- which service is chosen ----------------------------------------------------------
@@ -476,7 +476,7 @@ def mixed(share: float) -> Choose:
     cheapest, `mixed(1)` the best reputation.
     """
     if not 0 <= share <= 1:
-        raise ValueError(f"mixed: expected a share from 0 to 1, got {share!r}")
+        raise ValueError(f"mixed: expected a share from 0 to 1, got {as_given(share)}")
 
     def choose(services: Sequence[ListedService]) -> str:
         highest = max(service.reputation for service in services) or 1

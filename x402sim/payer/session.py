@@ -88,7 +88,9 @@ class SessionAuth(FlowAuth):
     ) -> None:
         if max_sessions is None:
             max_sessions = 1 if session_id is None else 0
-        total_base = to_base(deposit, network.decimals, fraction_digits=2) * max_sessions
+        total_base = (
+            to_base(deposit, network.decimals, fraction_digits=2, name="deposit") * max_sessions
+        )
         self.payment = PaymentAuth(
             wallet,
             max_amount=deposit,

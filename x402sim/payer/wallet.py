@@ -58,9 +58,7 @@ class Wallet:
         `nonces` draws the 32-byte authorization nonces; a simulation gives its own. Raises
         `ValueError` for an invalid private key.
         """
-        raw = private_key
-        if not isinstance(raw, str | bytes):
-            raw = bytes(getattr(raw, "key", b""))
+        raw = private_key if isinstance(private_key, str | bytes) else _key_of(private_key)
         self._key = PrivateKey(raw)
         self._nonces = nonces
         self.address_bytes = self._key.address
@@ -184,3 +182,14 @@ class Wallet:
             )
         auth = self.authorize(requirements, now_s)
         return encode_header(auth, self.sign(auth, network.domain), network, spelling)
+
+
+def _key_of(account: object) -> bytes:
+    """Return the key of an account of eth-account; an error shows only what class was given."""
+    key = getattr(account, "key", None)
+    if not hasattr(key, "__bytes__"):
+        raise ValueError(
+            "a private key is 0x and 64 hex digits, 32 bytes, or an account with a 32-byte `key`; "
+            f"got an object of the class {type(account).__name__}"
+        )
+    return bytes(key)  # type: ignore[arg-type]

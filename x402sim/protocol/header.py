@@ -9,7 +9,7 @@ Clauses: 2.3/hex-header, 2.3/contents.
 import base64
 import binascii
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import msgspec
 
@@ -66,7 +66,18 @@ def encode_header(
 def spelled(header: PaymentHeader, spelling: Spelling) -> str:
     """Return a payment header as text."""
     text = encode(header)
-    return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
+    match spelling:
+        case "hex":
+            return to_hex(text)
+        case "base64":
+            return base64.b64encode(text).decode()
+        case _ as unknown:
+            assert_never(unknown)
+
+
+def spelling_of(text: str) -> Spelling:
+    """Return the spelling in which a payment header must be, if it is one."""
+    return "hex" if text[:2] in ("0x", "0X") else "base64"
 
 
 def decode_header(text: str) -> PaymentHeader:
@@ -80,9 +91,13 @@ def json_of_header(text: str) -> bytes:
     if text.lstrip()[:1] == "{":
         raise BadMessage("the payment header is JSON; wanted base64 or 0x-hex of it")
     try:
-        if text[:2] in ("0x", "0X"):
-            return binascii.unhexlify(text[2:])
-        return base64.b64decode(text.translate(_URL_SAFE), validate=True)
+        match spelling_of(text):
+            case "hex":
+                return binascii.unhexlify(text[2:])
+            case "base64":
+                return base64.b64decode(text.translate(_URL_SAFE), validate=True)
+            case _ as unknown:
+                assert_never(unknown)
     except ValueError as error:  # binascii.Error, or a character that is not ASCII
         raise BadMessage(f"the payment header is neither 0x-hex nor base64: {error}") from error
 

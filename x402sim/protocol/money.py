@@ -6,6 +6,8 @@ Clauses: 2.1/amount (base units as a string), 4.4/max-spend (two fraction digits
 import re
 from functools import lru_cache
 
+from x402sim.text.words import as_given
+
 MAX_UINT256 = 2**256 - 1
 MAX_STORED = 2**63 - 1
 """The largest integer the service stores (SQLite's)."""
@@ -20,25 +22,31 @@ def parse_base(text: str) -> int:
     "10000" is one; "010", "1e4", "+1", " 1", "1.0", "" and 2^256 raise `ValueError`.
     """
     if not BASE_UNITS.fullmatch(text) or int(text) > MAX_UINT256:
-        raise ValueError(f"expected base units as a plain integer below 2^256, got {text[:90]!r}")
+        raise ValueError(
+            f"expected base units as a plain integer below 2^256, got {as_given(text)}"
+        )
     return int(text)
 
 
-def to_base(text: str, decimals: int, *, fraction_digits: int | None = None) -> int:
+def to_base(text: str, decimals: int, *, fraction_digits: int | None = None, name: str = "") -> int:
     """Return a decimal string such as "1.25" in base units, exactly.
 
-    With `fraction_digits` it must have exactly that many. Raises `ValueError`.
+    With `fraction_digits` it must have exactly that many. Raises `ValueError`, or `TypeError` for
+    what is no text; their texts begin with `name`, if it is given.
     """
+    begin = f"{name}: " * bool(name)
     if not isinstance(text, str):
-        raise TypeError(f'an amount is a string such as "0.05", not {text!r}')
+        raise TypeError(f'{begin}an amount is a string such as "0.05", not {as_given(text)}')
     match = _DECIMAL.fullmatch(text)
     if not match:
-        raise ValueError(f'expected a plain decimal such as "1.25", got {text[:90]!r}')
+        raise ValueError(f'{begin}expected a plain decimal such as "1.25", got {as_given(text)}')
     whole, fraction = match[1], match[2] or ""
     if fraction_digits is not None and len(fraction) != fraction_digits:
-        raise ValueError(f"expected exactly {fraction_digits} fraction digits, got {text[:90]!r}")
+        wanted = f"exactly {fraction_digits} fraction digits"
+        raise ValueError(f"{begin}expected {wanted}, got {as_given(text)}")
     if len(fraction.rstrip("0")) > decimals:
-        raise ValueError(f"expected at most {decimals} fraction digits, got {text[:90]!r}")
+        wanted = f"at most {decimals} fraction digits"
+        raise ValueError(f"{begin}expected {wanted}, got {as_given(text)}")
     scale: int = 10**decimals
     return int(whole) * scale + int(fraction[:decimals].ljust(decimals, "0") or 0)
 

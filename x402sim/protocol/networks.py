@@ -24,7 +24,7 @@ import msgspec
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.eip3009 import Domain
 from x402sim.text.toml_file import read_toml
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,9 @@ def networks_of(given: Network | str | Sequence[Network | str]) -> list[Network]
     several: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     found = [network_named(each) if isinstance(each, str) else each for each in several]
     if not found or not all(isinstance(each, Network) for each in found):
-        raise ValueError(f"network: expected a network, its name, or a list of them, got {given!r}")
+        raise ValueError(
+            f"network: expected a network, its name, or a list of them, got {as_given(given)}"
+        )
     return found
 
 

@@ -33,6 +33,8 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Dialect, Foreign, dialect_of
+from x402sim.text.keys import secret_in
+from x402sim.text.words import as_given
 
 
 class MessageType(Enum):
@@ -294,7 +296,7 @@ def recognize(text: str) -> Recognized:
     try:
         fields = decode(body, Any)
     except BadMessage as wrong:
-        shown = repr(body[:40].decode("utf-8", "replace"))
+        shown = secret_in(body) or repr(body[:40].decode("utf-8", "replace"))
         reads = shown if encoding == "JSON" else f"it decodes as {encoding} to {shown}, but that"
         raise BadMessage(f"{reads} is not JSON: {wrong}; {_WHOLE}") from wrong
     if isinstance(fields, list) and fields and isinstance(fields[0], dict) and "payTo" in fields[0]:
@@ -343,6 +345,6 @@ def _bytes_of(value: str) -> tuple[bytes, str]:
         return json_of_header(joined + padding), f"{encoding}{' without padding' * bool(padding)}"
     except BadMessage as wrong:
         raise BadMessage(
-            f"neither JSON, base64 nor 0x-hex: {value[:30]!r}{'…' * (len(value) > 30)} "
+            f"neither JSON, base64 nor 0x-hex: {as_given(value)}{'…' * (len(value) > 30)} "
             f"({len(value)} characters); {_WHOLE}"
         ) from wrong

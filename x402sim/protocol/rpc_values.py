@@ -9,6 +9,7 @@ from typing import Any
 
 from x402sim.protocol.crypto import Address, Hash, from_hex
 from x402sim.protocol.messages import encode
+from x402sim.text.keys import secret_in
 
 Json = dict[str, Any]
 _QUANTITY = re.compile("0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
@@ -26,9 +27,9 @@ def quantity(value: int | None) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """Return a value as JSON for an error text, cut to a readable length."""
+    """Return a value as JSON for an error text, cut to a readable length; of a secret, its kind."""
     try:
-        text: str = encode(value).decode()
+        text: str = secret_in(value) or encode(value).decode()
     except RecursionError:  # decoding it left too little stack to encode it
         return "something nested too deeply"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -30,6 +30,7 @@ from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, InvalidReason, Pres
 from x402sim.protocol.x402 import VERSIONS
 from x402sim.report.reading import Summary, held_of, raised_in, reading_of, why_failed
 from x402sim.spec.clauses import CLAUSES
+from x402sim.text.words import as_given
 from x402sim.version import VERSION
 
 _OLDER = ""
@@ -53,7 +54,9 @@ def newest(journal: Journal, last: int) -> Newest:
     A journal without payment ids is returned whole. Raises `ValueError` unless `last` is above 0.
     """
     if last < 1:
-        raise ValueError(f"last: expected a number of payments above 0, or None, got {last!r}")
+        raise ValueError(
+            f"last: expected a number of payments above 0, or None, got {as_given(last)}"
+        )
     began: dict[str, int] = {}
     for entry in journal.of(events.AnswerReceived, holding=b'"status":402'):
         match entry.event:

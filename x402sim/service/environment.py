@@ -22,6 +22,7 @@ from x402sim.service.settings import Settings
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.facilitator import FacilitatorClient, FacilitatorDialect
+from x402sim.text.words import as_given
 
 Read = TypeVar("Read")
 _ORIGIN = re.compile(r"([a-z+.-]+://)?[^/?#]*")
@@ -124,7 +125,9 @@ def read_environment(env: Mapping[str, str], network: Network | None = None) -> 
         network = replace(network, asset=_read(env, "TOKEN_ADDRESS", parse_address))
     depth = env.get("FINAL_DEPTH") or str(Settings.final_depth)
     if not (depth.isascii() and depth.isdigit()):
-        raise ValueError(f"the environment variable FINAL_DEPTH is a number from 0, not {depth!r}")
+        raise ValueError(
+            f"the environment variable FINAL_DEPTH is a number from 0, not {as_given(depth)}"
+        )
     return Environment(
         private_key=_read(env, "PRIVATE_KEY", parse_key),
         facilitator_url=_read(env, "FACILITATOR_URL", _url),

@@ -20,6 +20,7 @@ from x402sim.text.arguments import (
     explained,
     require_kind,
 )
+from x402sim.text.words import as_given
 
 MOST_DECIMALS = 77
 """The fraction digits that a price may have here; the network's decimals limit it further."""
@@ -134,16 +135,20 @@ class Settings:
         except (TypeError, ValueError) as wrong:
             raise ValueError(f"quote_price: {wrong}") from None
         if price == 0:
-            raise ValueError(f"quote_price: expected more than 0 tokens, got {self.quote_price!r}")
+            raise ValueError(
+                f"quote_price: expected more than 0 tokens, got {as_given(self.quote_price)}"
+            )
         if self.payment_flow == "upfront" and self.policy.serves_first:
             raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")
         require_servers(self.servers, self.service_time_s, self.queue_length)
         waits: object = self.pending_wait_s
         if not isinstance(waits, tuple) or len(waits) != 2:
-            raise ValueError(f"pending_wait_s: expected (first, longest) in seconds, got {waits!r}")
+            raise ValueError(
+                f"pending_wait_s: expected (first, longest) in seconds, got {as_given(waits)}"
+            )
         for each in waits:
             require_kind("pending_wait_s", each, AboveZero)
         if waits[0] > waits[1]:
             raise ValueError(
-                f"pending_wait_s: the first wait is longer than the longest, {waits!r}"
+                f"pending_wait_s: the first wait is longer than the longest, {as_given(waits)}"
             )

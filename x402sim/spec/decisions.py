@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from x402sim.text.arguments import explained
+from x402sim.text.words import as_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ class Decisions:
     def __post_init__(self) -> None:
         given: object = self.sides
         if not (isinstance(given, tuple) and [type(each) for each in given] == [str, str]):
-            raise ValueError(f'sides: expected two texts, ("buy", "sell") or so, got {given!r}')
+            raise ValueError(
+                f'sides: expected two texts, ("buy", "sell") or so, got {as_given(given)}'
+            )
 
 
 @cache

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.case import ONLY
+from x402sim.text.keys import keyless
 from x402sim.text.program import program
 
 AnyKind = TypeVar("AnyKind", bound=StrEnum)
@@ -218,7 +219,7 @@ def again(
     text = shlex.join(command)
     for each in flags_of(options):
         text = text.replace(f"'${each.variable}'", f'"${each.variable}"')
-    return f"{text}{ONLY} -- {shlex.join(behind)}" if behind else text
+    return keyless(f"{text}{ONLY} -- {shlex.join(behind)}" if behind else text)
 
 
 def _words(flag: Flag, value: Any) -> Iterator[str]:

@@ -27,7 +27,8 @@ from typing import (
 
 import msgspec
 
-from x402sim.text.words import described, unknown
+from x402sim.text.keys import secret_in
+from x402sim.text.words import as_given, unknown
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
@@ -158,11 +159,16 @@ def _in_words(kind: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else described(value)[:120]
+    return f"the class {value.__name__}" if isinstance(value, type) else as_given(value)
 
 
 def _meant(value: object, kinds: tuple[Any, ...]) -> str:
-    """Return a hint at what was meant: an object, not its class; a number, not a text."""
+    """Return a hint at what was meant: an object, not its class; a number, not a text.
+
+    A secret is not repeated in it; if a class is wanted that takes a private key, it is named.
+    """
+    if secret_in(value):
+        return "".join(f"; write {kind.__name__}(key)" for kind in kinds if _takes_key(kind))
     kinds = tuple(each.__origin__ if get_origin(each) is Annotated else each for each in kinds)
     if isinstance(value, type):
         return f"; did you mean {value.__name__}(…)?"
@@ -177,6 +183,12 @@ def _meant(value: object, kinds: tuple[Any, ...]) -> str:
         except ValueError:
             return ""
     return ""
+
+
+def _takes_key(kind: Any) -> bool:
+    """Tell whether a class is made of a private key: an argument is named so."""
+    made = vars(kind).get("__init__") if isinstance(kind, type) else None
+    return "private_key" in getattr(made, "__annotations__", {})
 
 
 def _unfit(

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from x402sim.text.keys import secret_in
+
 _COMMAND = re.compile(r":(?=:[A-Za-z])|#(?=#\[|#vso\[|#teamcity\[)")
 """Where a command to a CI begins: GitHub finds `::` after blanks, and `##[` anywhere."""
 
@@ -52,6 +54,11 @@ def described(value: object) -> str:
     if not (isinstance(name, str) and isinstance(args, tuple) and isinstance(keywords, dict)):
         return f"{type(value).__qualname__}(...)"
     return f"{name}({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in keywords.items())])})"
+
+
+def as_given(value: object, most: int = 120) -> str:
+    """Return a value for an error: `described`, cut to `most` characters, or what looks secret."""
+    return secret_in(value) or described(value)[:most]
 
 
 def changed(value: Any, shown: Callable[[Any], str] = described) -> str:
@@ -118,7 +125,7 @@ def duration(seconds: int) -> str:
 
 def unknown(
     kind: str,
-    given: str,
+    given: object,
     known: Iterable[str],
     *,
     possible: str | None = None,
@@ -132,18 +139,18 @@ def unknown(
     """
     from difflib import get_close_matches  # late: misspelt names are rare
 
-    names = [str(name) for name in known]
-    near = get_close_matches(given, names, n=1, cutoff=0.6)
-    longer = [name for name in names if given and name.startswith(given)]
+    names, text = [str(name) for name in known], str(given)
+    near = get_close_matches(text, names, n=1, cutoff=0.6)
+    longer = [name for name in names if text and name.startswith(text)]
     near = near or longer[: len(longer) == 1]
     hint = f"; did you mean {shown(near[0])!r}?" if near else "."
     possible = possible or f"Possible: {', '.join(map(shown, names)) or 'none'}"
-    return f"unknown {kind} {str(given)!r}{hint} {possible}"
+    return f"unknown {kind} {secret_in(given) or repr(text)}{hint} {possible}"
 
 
 def near_url(text: str) -> str:
     """Return a hint for a text that would be a URL with http:// in front; else an empty text."""
-    is_near = "://" not in text and ("." in text or ":" in text)
+    is_near = "://" not in text and ("." in text or ":" in text) and not secret_in(text)
     return f"; did you mean http://{text}?" if is_near else ""
 
 

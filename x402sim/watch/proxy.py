@@ -24,6 +24,7 @@ from starlette.types import Message
 
 from x402sim.clock import Clock, real_now
 from x402sim.events import Part
+from x402sim.text.words import as_given
 from x402sim.world.transport.faults import Fault
 from x402sim.world.transport.strike import strike
 
@@ -144,11 +145,13 @@ class Upstream:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as wrong:
-            raise BadUpstream(f"{url!r} is no URL: {wrong}") from None
+            raise BadUpstream(f"{as_given(url)} is no URL: {wrong}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadUpstream(f"a URL is wanted, such as http://127.0.0.1:8000, not {url!r}")
+            raise BadUpstream(
+                f"a URL is wanted, such as http://127.0.0.1:8000, not {as_given(url)}"
+            )
         if parts.query or parts.fragment or parts.username is not None:
-            raise BadUpstream(f"{url!r}: a URL without user, query and fragment is wanted")
+            raise BadUpstream(f"{as_given(url)}: a URL without user, query and fragment is wanted")
         is_tls = parts.scheme == "https"
         netloc = parts.netloc.encode("idna" if not parts.netloc.isascii() else "ascii")
         return cls(

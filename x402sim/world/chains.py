@@ -45,7 +45,7 @@ from x402sim.rng import Rng, Stream
 from x402sim.spec.needs import Need
 from x402sim.text.arguments import FromZero, Range, ZeroToOne, explained, require_kind
 from x402sim.text.program import install
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 from x402sim.world.loop import VirtualLoop, run_anywhere
 from x402sim.world.transport.faults import Faults
 
@@ -516,7 +516,7 @@ class Node:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"a node's URL is http://HOST:PORT, not {self.name!r}")
+            raise ValueError(f"a node's URL is http://HOST:PORT, not {as_given(self.name)}")
         if self.token is not None and self.deploy:
             raise ValueError("name a token that is on the node, or deploy a new one, not both")
         if self.token is not None:

@@ -29,7 +29,7 @@ from x402sim.text.arguments import (
     explained,
     require_kind,
 )
-from x402sim.text.words import described, unknown
+from x402sim.text.words import as_given, described, unknown
 from x402sim.world.control.app import EVENTS
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, WorldInfo
@@ -132,9 +132,9 @@ class LiveWorld:
         another payer in this scenario, whose wallet the new one would share.
         """
         if name in self._names:
-            raise ValueError(f"there is a payer named {name!r} already; names are unique")
+            raise ValueError(f"there is a payer named {as_given(name)} already; names are unique")
         if name in self.stage.actors:
-            raise ValueError(f"there is a part named {name!r}: give the payer another name")
+            raise ValueError(f"there is a part named {as_given(name)}: give the payer another name")
         self._names.add(name)
         held = self.stage.wallet(name)
         if wallet == "smart":
@@ -260,7 +260,7 @@ class LiveWorld:
         if self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         if not callable(act):
-            raise TypeError(f"act: expected `async def act(observed)`, got {described(act)}")
+            raise TypeError(f"act: expected `async def act(observed)`, got {as_given(act)}")
         if self._observers is None:
             self._observers = Observers(self.stage.parts, self.stage.watches)
         self._observing += 1
@@ -489,7 +489,7 @@ class LiveWorld:
                 held[key] = to_builtins(value)
             except TypeError:
                 wanted = "what JSON can hold: text, number, bool, None, list or dict"
-                raise TypeError(f"note: {key}: expected {wanted}, got {described(value)}") from None
+                raise TypeError(f"note: {key}: expected {wanted}, got {as_given(value)}") from None
         self.stage.record(events.Note(name=name, data=held))
 
 

@@ -25,7 +25,7 @@ from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, exact_payload, to_base64
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight, cancel_all
-from x402sim.text.words import described
+from x402sim.text.words import as_given, described
 from x402sim.world.control.messages import State
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
@@ -181,7 +181,7 @@ class Observers:
             self.watches.append(report_request)
             return
         if path:
-            raise ValueError(f"path: transactions of the {MEMPOOL} have none, got {path!r}")
+            raise ValueError(f"path: transactions of the {MEMPOOL} have none, got {as_given(path)}")
         controls = self.parts.chain.controls
         if controls is None:
             raise ValueError(

@@ -31,8 +31,8 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.rng import Stream, later
-from x402sim.text.arguments import explained
-from x402sim.text.words import described, unknown
+from x402sim.text.arguments import explained, require_kind
+from x402sim.text.words import as_given, described, unknown
 from x402sim.world.control.messages import Sent
 from x402sim.world.observing import NewBlock, newest_block
 from x402sim.world.stages import Stage
@@ -113,7 +113,7 @@ class Spending:
         if not budget.allows(bill):
             raise SpendingCapExceeded(
                 f"the 402 asks for {price}, {self.total} is signed for ({self.paid} of it paid, "
-                f"{unsure} without an answer), and the budget is {described(budget)}; nothing was "
+                f"{unsure} without an answer), and the budget is {as_given(budget)}; nothing was "
                 "signed"
             )
         new = Signed(price, expires_s)
@@ -273,6 +273,7 @@ class Payer:
         self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """Send one request to the service; return its answer, also if the exchange breaks."""
+        require_kind("path", path, str)
         named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
         if json is not None:
             body = json if isinstance(json, bytes) else messages.encode(json)
@@ -741,7 +742,7 @@ def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
     if not callable(rule):
         raise ValueError(
             "rule: expected a function of the services, such as `cheapest` of x402sim.policies, "
-            f"got {described(rule)}"
+            f"got {as_given(rule)}"
         )
     if not services:
         raise PaymentFailed("no service lists an agent that sells quotes")
@@ -749,11 +750,11 @@ def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
     known = [service.name for service in services]
     if not isinstance(name, str):
         raise ValueError(
-            f"the rule {described(rule)} returns the name of a service, such as {known[0]!r}, and "
-            f"not {described(name)}"
+            f"the rule {as_given(rule)} returns the name of a service, such as {known[0]!r}, and "
+            f"not {as_given(name)}"
         )
     if name not in known:
         raise ValueError(
-            f"the rule {described(rule)} chose no listed service: {unknown('service', name, known)}"
+            f"the rule {as_given(rule)} chose no listed service: {unknown('service', name, known)}"
         )
     return name

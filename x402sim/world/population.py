@@ -18,7 +18,7 @@ from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, is_untouched, later
 from x402sim.tasks import together
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
-from x402sim.text.words import described
+from x402sim.text.words import as_given
 from x402sim.world.payer import Payer
 from x402sim.world.stages import Stage
 
@@ -52,7 +52,9 @@ class Poisson:
 
     def __post_init__(self) -> None:
         if self.daily and (min(self.daily) < 0 or not 0 < sum(self.daily) < float("inf")):
-            raise ValueError(f"daily: expected rates of 0 or more, one above 0, got {self.daily!r}")
+            raise ValueError(
+                f"daily: expected rates of 0 or more, one above 0, got {as_given(self.daily)}"
+            )
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
         """Yield moments by thinning: those of the highest rate, some of them left out."""
@@ -94,7 +96,8 @@ class At:
         for each in given:
             require_kind("seconds of At", each, FromZero)
         if given is not self.seconds:
-            raise ValueError(f"At: expected a list of seconds, such as At([{self.seconds}])")
+            one = as_given(self.seconds)
+            raise ValueError(f"At: expected a list of seconds, such as At([{one}])")
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
         """Yield the given moments in order; draws nothing."""
@@ -231,7 +234,7 @@ async def play_population(
         hint = f"; did you mean {given.__name__}(…)?" if isinstance(given, type) else ""
         raise ValueError(
             "behaviour: expected an object such as Buy(), or `async def visit(payer, rng)`, got "
-            f"{described(given)}{hint}"
+            f"{as_given(given)}{hint}"
         )
     start_s = stage.clock.now()
     moments = arrivals.moments(start_s, stage.stream(f"arrivals of {name}"))
@@ -253,7 +256,7 @@ async def play_population(
             visiting: object = behaviour(payer, streams[name])
             if not isawaitable(visiting):
                 raise TypeError(
-                    f"behaviour: {described(behaviour)} returned {described(visiting)}: write "
+                    f"behaviour: {as_given(behaviour)} returned {as_given(visiting)}: write "
                     "`async def visit(payer, rng)`"
                 )
             await visiting

@@ -27,7 +27,8 @@ from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
-from x402sim.text.words import changed, described, near_url, unknown
+from x402sim.text.keys import keyless
+from x402sim.text.words import as_given, changed, near_url, unknown
 from x402sim.world import chains
 from x402sim.world.transport.cache import SharedCache
 
@@ -65,13 +66,15 @@ class Deployment:
     """The limits of the answers of service and facilitator; payers give up after 90 s."""
 
     def __post_init__(self) -> None:
+        require_kind("url", self.url, str)
         wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
         try:
             url = httpx.URL(self.url)
         except httpx.InvalidURL as wrong:
-            raise ValueError(f"a URL is {wanted}, not {self.url!r}: {wrong}") from None
+            why = keyless(str(wrong))
+            raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}: {why}") from None
         if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > MAX_PORT:
-            raise ValueError(f"a URL is {wanted}, not {self.url!r}")
+            raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}")
 
     @property
     def name(self) -> str:
@@ -290,10 +293,14 @@ class World:
         if price is not None and not callable(price) and not hasattr(price, "prices"):
             require_kind("gas_price_gwei", price, chains.Gwei)
         if not 1 <= self.accounts <= chains.MOST_ACCOUNTS:
-            raise ValueError(f"fund 1 to {chains.MOST_ACCOUNTS} accounts, not {self.accounts}")
+            raise ValueError(
+                f"fund 1 to {chains.MOST_ACCOUNTS} accounts, not {as_given(self.accounts)}"
+            )
         for each in self.without:
             if not isinstance(each, tuple) or len(each) != 2:
-                raise ValueError(f"without: expected pairs of a table and a clause, got {each!r}")
+                raise ValueError(
+                    f"without: expected pairs of a table and a clause, got {as_given(each)}"
+                )
             table, clause = each
             if table not in TABLES:
                 raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
@@ -345,8 +352,8 @@ class World:
         for name in services:
             if not _SERVICE_NAME.fullmatch(name) or name in _TAKEN:
                 raise ValueError(
-                    f"service: {name!r} is no name for a service: expected up to 40 letters, "
-                    "digits, spaces, '_', '.' and '-', and none of "
+                    f"service: {as_given(name)} is no name for a service: expected up to 40 "
+                    "letters, digits, spaces, '_', '.' and '-', and none of "
                     f"{', '.join(sorted(_TAKEN))}"
                 )
         return services
@@ -359,8 +366,8 @@ class World:
             is_free = name == "facilitator" or name not in {*_TAKEN, *self.services}
             if not _FACILITATOR_NAME.fullmatch(name) or not is_free:
                 raise ValueError(
-                    f"facilitator: {name!r} is no name for a facilitator: expected up to 40 small "
-                    "letters, digits and '-', and not the name of another part"
+                    f"facilitator: {as_given(name)} is no name for a facilitator: expected up to "
+                    "40 small letters, digits and '-', and not the name of another part"
                 )
         for name, settings in self.services.items():
             if settings.facilitator is not None and settings.facilitator not in facilitators:
@@ -399,7 +406,7 @@ class World:
         if not isinstance(self.latency, Mapping | None):
             raise ValueError(
                 'latency: expected seconds by part, such as {"service": 0.1}, got '
-                f"{described(self.latency)}. Possible parts: {', '.join(parts)}"
+                f"{as_given(self.latency)}. Possible parts: {', '.join(parts)}"
             )
         found: dict[Part, Duration] = {}
         for to, spec in (self.latency or {}).items():
@@ -408,7 +415,7 @@ class World:
             try:
                 found[to] = duration_of(spec)
             except ValueError as wrong:
-                raise ValueError(f"latency of {to!r}: {wrong}") from None
+                raise ValueError(f"latency of {as_given(to)}: {wrong}") from None
         return found
 
     def latency_to(self, part: Part) -> Duration:
@@ -481,5 +488,5 @@ def _by_name(
     if not 1 <= len(given) <= MOST_SERVICES:
         raise ValueError(f"{option}: expected 1 to {MOST_SERVICES} by name, got {len(given)}")
     for name, settings in given.items():
-        require_kind(f"{option}[{name!r}]", settings, type(default))
+        require_kind(f"{option}[{as_given(name)}]", settings, type(default))
     return dict(given)

@@ -12,6 +12,7 @@ import msgspec
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, keccak256
 from x402sim.protocol.networks import Network
+from x402sim.text.words import as_given
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -60,7 +61,9 @@ def storage(network: Network, owner: Address, balances: dict[Address, int]) -> d
     """
     for text in (network.token_name, network.token_symbol):
         if len(text.encode()) > 31:
-            raise ValueError(f"a token's name and symbol have at most 31 bytes, got {text!r}")
+            raise ValueError(
+                f"a token's name and symbol have at most 31 bytes, got {as_given(text)}"
+            )
     slots = artifact().storage
     written = {
         abi.word(slots["_name"]): text_word(network.token_name),

@@ -17,6 +17,7 @@ from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.chain.node import subprocess_guard
 from x402sim.chain.node.evm import JsonRpcNode
+from x402sim.text.words import as_given
 
 VARIABLE = "X402SIM_ANVIL"
 HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
@@ -43,7 +44,7 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
     if named := environ.get(VARIABLE):
         if shutil.which(named):
             return Path(named)
-        raise ChainError(f"{VARIABLE} is {named!r}, which is not a program")
+        raise ChainError(f"{VARIABLE} is {as_given(named)}, which is not a program")
     here = (near or Path.cwd()).resolve()
     packages = [str(directory / "node_modules/.bin") for directory in (here, *here.parents)]
     found = shutil.which("anvil", path=os.pathsep.join([environ.get("PATH", ""), *packages]))

@@ -15,7 +15,7 @@ from pandas.api.types import is_numeric_dtype
 
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, GREY, LINES, MARKS, Labels, styled
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 
 _LEAST_TICK_IN = 0.45
 _ALPHA = 0.18
@@ -184,7 +184,9 @@ def _number(said: Any, x: Any) -> float:
     try:
         return float(said)
     except (TypeError, ValueError):
-        raise ValueError(f"theory: at {x} it gives {said!r}, and a number is needed") from None
+        raise ValueError(
+            f"theory: at {x} it gives {as_given(said)}, and a number is needed"
+        ) from None
 
 
 def _is_of_x(theory: Theory) -> bool:

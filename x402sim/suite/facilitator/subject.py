@@ -51,6 +51,7 @@ from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, in_r
 from x402sim.suite.row import RoomCase, Violation, beginnings, cases_of, rows_of, skipped, unclear
 from x402sim.suite.started import START_S, WAIT_S, App
 from x402sim.suite.subject import Plan, Subject, Tell
+from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 
 LEAST_S, TIMES = 3.0, 20
@@ -222,7 +223,9 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
     facilitator: Facilitator = AtUrl(url, chosen.get("wait", WAIT_S))
     if command:
         wait_s = chosen.get("wait", START_S)
-        facilitator = Command(command, url or DEFAULT_URL, shown=flags["start"], wait_s=wait_s)
+        facilitator = Command(
+            command, url or DEFAULT_URL, shown=keyless(flags["start"]), wait_s=wait_s
+        )
     return FacilitatorOptions(
         facilitator=facilitator,
         rerun=again(("facilitator", *([url] if url else [])), FacilitatorOptions, values),

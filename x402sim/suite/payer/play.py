@@ -44,6 +44,7 @@ from x402sim.suite.payer.shop import (
 )
 from x402sim.suite.started import end_group, inherited
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
+from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
@@ -170,7 +171,7 @@ class Command:
     @property
     def shown(self) -> str:
         """What reports call it."""
-        return " ".join(self.words)
+        return keyless(" ".join(self.words))
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
         """Start it, in a group of processes of its own; raises `OSError`."""

@@ -59,7 +59,8 @@ from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import START_S, WAIT_S, App
 from x402sim.suite.subject import Plan, Subject, Tell, instead
 from x402sim.suite.verdict import Inconclusive, Lacking, NotReady
-from x402sim.text.words import counted, often
+from x402sim.text.keys import keyless
+from x402sim.text.words import as_given, counted, often
 
 QUICK_S = 3.0
 """A start that takes longer is not repeated unless that is chosen."""
@@ -184,19 +185,21 @@ def item_in(text: str) -> Item:
         parts = urlsplit(target)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not target.startswith("/"):
-        raise ValueError(f"{text!r} is no path: give /weather, or 'POST /report {{\"a\": 1}}'")
+        raise ValueError(
+            f"{as_given(text)} is no path: give /weather, or 'POST /report {{\"a\": 1}}'"
+        )
     if body:
         try:
             json.loads(body)
         except ValueError as wrong:
-            raise ValueError(f"{body!r} is no JSON: {wrong}") from None
+            raise ValueError(f"{as_given(body)} is no JSON: {wrong}") from None
     return Item(method or ("POST" if body else "GET"), target, body)
 
 
 def _yes(text: str) -> bool:
     """Read yes or no; raises `ValueError`."""
     if text.lower() not in ("yes", "no"):
-        raise ValueError(f"it is yes or no, not {text!r}")
+        raise ValueError(f"it is yes or no, not {as_given(text)}")
     return text.lower() == "yes"
 
 
@@ -205,13 +208,15 @@ def _tool_in(text: str) -> Item:
     if target.startswith(("http://", "https://")):
         target = urlsplit(target).path or "/"
     if not name or (target != STDIO and not target.startswith("/")):
-        raise ValueError(f'MCP {text!r} is no tool: give MCP /mcp forecast {{"city": "Oslo"}}')
+        raise ValueError(
+            f'MCP {as_given(text)} is no tool: give MCP /mcp forecast {{"city": "Oslo"}}'
+        )
     try:
         given = json.loads(arguments or "{}")
     except ValueError as wrong:
-        raise ValueError(f"{arguments!r} is no JSON: {wrong}") from None
+        raise ValueError(f"{as_given(arguments)} is no JSON: {wrong}") from None
     if not isinstance(given, dict):
-        raise ValueError(f"{arguments!r}: the arguments of a tool are a JSON object")
+        raise ValueError(f"{as_given(arguments)}: the arguments of a tool are a JSON object")
     return Item(TOOL, target, arguments, name)
 
 
@@ -327,10 +332,12 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
             raise ValueError(f"{STDIO}: the judge must start it: --start COMMAND")
         if "wait" in chosen:
             raise ValueError(f"--wait: {STDIO} is asked at once, and has {START_S:g} s to answer")
-        server: Server = Spoken(command, shown=flags["start"])
+        server: Server = Spoken(command, shown=keyless(flags["start"]))
     elif command:
         wait_s = chosen.get("wait", START_S)
-        server = Command(command, port, shown=flags["start"], look=item.path, wait_s=wait_s)
+        server = Command(
+            command, port, shown=keyless(flags["start"]), look=item.path, wait_s=wait_s
+        )
         if chosen.get("facilitator"):
             raise ValueError(
                 "--facilitator is for one that runs already: one that the judge starts gets "

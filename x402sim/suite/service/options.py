@@ -20,7 +20,7 @@ from x402sim.protocol.networks import NETWORKS, TESTNET, Network, known_networks
 from x402sim.spec.needs import Need
 from x402sim.suite.options import above_zero, flag, wait_flag
 from x402sim.suite.service.target import SPEC, Target
-from x402sim.text.words import near_url, unknown
+from x402sim.text.words import as_given, near_url, unknown
 
 KEY_VARIABLE = "X402SIM_PAYER_KEY"
 HIDDEN = "<hidden>"
@@ -82,7 +82,7 @@ def _header(text: str) -> tuple[str, str]:
     if not colon or not name or not value:
         raise ValueError("--header: expected NAME:VALUE, such as 'X-API-Key:…'")
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-        raise ValueError(f"--header: {name!r} is no name of a header")
+        raise ValueError(f"--header: {as_given(name)} is no name of a header")
     if not value.isprintable() or not value.isascii():
         raise ValueError(f"--header {name}: the value has characters that no header can have")
     if name.lower() in ("x-payment-id", "x-session-id", "content-length"):

@@ -25,7 +25,7 @@ from x402sim.suite.service.preflight import examine
 from x402sim.suite.service.sending import reach, started, tls
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.subject import Plan, Subject, Tell
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 
 REFUNDS = "spec/3/expiry-refund"
 """The id that --require refunds and expiry are about."""
@@ -107,7 +107,8 @@ def find_target(name: str) -> targets.Target:
     if not file.is_file():
         if name.endswith(".toml") or "/" in name:
             raise ValueError(
-                f"--target: there is no file {name!r}; `target init URL --out FILE` writes one"
+                f"--target: there is no file {as_given(name)}; `target init URL --out FILE` writes "
+                "one"
             )
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from x402sim.protocol import routes
+from x402sim.protocol.header import Spelling
 from x402sim.spec.ground import Sentence, sentence
 from x402sim.suite.subject import as_server
 from x402sim.text.toml_file import read_toml
@@ -97,7 +98,7 @@ class PayEndpoint(_Part, frozen=True, kw_only=True):
     """The settlement endpoint, and the encoding of the payment header."""
 
     path: str = routes.PAY
-    spelling: Literal["hex", "base64"] = "hex"
+    spelling: Spelling = "hex"
 
 
 class ReceiptShape(_Part, frozen=True, kw_only=True):

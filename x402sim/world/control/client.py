@@ -10,6 +10,7 @@ from x402sim.clock import SkewedClock
 from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, decoded
+from x402sim.text.keys import keyless
 from x402sim.text.words import printable
 from x402sim.world.control.messages import Transfer, WorldInfo
 from x402sim.world.transport.faults import Fault
@@ -48,7 +49,7 @@ class ControlClient:
         try:
             return decode(answer.content, kind, most=self._most)
         except BadMessage as error:
-            text = f"the control API's answer to {path!r} cannot be read: {error}"
+            text = f"the control API's answer to {_named(path)} cannot be read: {error}"
             raise ControlError(text, answer) from error
 
     async def _sent(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -59,7 +60,9 @@ class ControlClient:
         if answer.status_code != 200:
             body: ErrorBody | None = decoded(answer.content, ErrorBody)
             reason = answer.text if body is None else body.reason or body.error
-            raise ControlError(f"the control API refused {path!r}: {printable(reason)}", answer)
+            raise ControlError(
+                f"the control API refused {_named(path)}: {printable(reason)}", answer
+            )
         return answer
 
     async def who(self) -> WorldInfo:
@@ -120,3 +123,8 @@ class ControlClient:
             clock.skew_s += seconds
 
         return advance
+
+
+def _named(path: str) -> str:
+    """Return a path for an error; its query, and a key in it, may be a caller's secret."""
+    return repr(keyless(httpx.URL(path).path))

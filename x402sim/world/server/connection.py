@@ -295,7 +295,8 @@ class Exchange(web.Connection):
 
     def _start(self, status: int, headers: Any) -> None:
         """Make the head; it is written with the body, unless the body is streamed."""
-        names, values = zip(*self.headers, *headers, strict=True) if headers else ((), ())
+        pairs = [*self.headers, *headers]
+        names, values = zip(*pairs, strict=True) if pairs else ((), ())
         scope = self.scope
         form = _form(
             status,

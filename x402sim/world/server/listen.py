@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from x402sim.http import web
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.text.program import install
+from x402sim.text.words import as_given
 from x402sim.world.world import MAX_PORT
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -107,17 +108,21 @@ def origin(text: str, *, option: str = "--allow-origin") -> str:
     of one page.
     """
     if text in _REASONS:
-        raise ValueError(f"{option} {text!r} is refused: {_REASONS[text]}")
+        raise ValueError(f"{option} {as_given(text)} is refused: {_REASONS[text]}")
     if "," in text or " " in text:
-        raise ValueError(f"{option} {text!r} is more than one origin; repeat {option} for each")
+        raise ValueError(
+            f"{option} {as_given(text)} is more than one origin; repeat {option} for each"
+        )
     sent = _sent(text if "://" in text else f"http://{text}")
     if sent is None:
         raise ValueError(
-            f"{option} {text!r} is no web origin; write SCHEME://HOST or "
+            f"{option} {as_given(text)} is no web origin; write SCHEME://HOST or "
             "SCHEME://HOST:PORT, such as http://localhost:3000"
         )
     if text.removesuffix("/") != sent:
-        raise ValueError(f"{option} {text!r} is not what browsers send as Origin; write {sent}")
+        raise ValueError(
+            f"{option} {as_given(text)} is not what browsers send as Origin; write {sent}"
+        )
     return sent
 
 
@@ -156,7 +161,7 @@ class Listen:
     def __post_init__(self) -> None:
         """Raise `ValueError` for a port, a token or an origin that cannot work."""
         if not 0 <= self.port <= MAX_PORT:
-            raise ValueError(f"a port is a number from 0 to {MAX_PORT}, not {self.port}")
+            raise ValueError(f"a port is a number from 0 to {MAX_PORT}, not {as_given(self.port)}")
         if (token := self.control_token) is not None:
             if not token:
                 raise ValueError(

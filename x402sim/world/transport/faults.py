@@ -21,7 +21,8 @@ from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.rng import Rng, Stream
 from x402sim.text.arguments import AboveZero, ExplainedMeta, require_kind
-from x402sim.text.words import described, unknown
+from x402sim.text.keys import keyless
+from x402sim.text.words import as_given, unknown
 from x402sim.world.transport.requests import PROOFS
 
 Period = tuple[float, float]
@@ -100,7 +101,7 @@ class Schedule(
         except (TypeError, ValueError):
             is_right = False
         if not is_right:
-            raise ValueError(f"periods of Schedule: {wanted}, got {self.periods!r}")
+            raise ValueError(f"periods of Schedule: {wanted}, got {as_given(self.periods)}")
         msgspec.structs.force_setattr(self, "periods", periods)
 
     def periods_from(self, start_s: float, rng: Stream) -> Iterator[Period]:
@@ -134,13 +135,13 @@ def require_writable(status: int, body: str, content_type: str, headers: dict[st
     if body and status in _WITHOUT_BODY:
         raise ValueError(f"body of a fault: an answer of status {status} has none")
     if not _VALUE.fullmatch(content_type):
-        raise ValueError(f"content_type of a fault: {content_type[:60]!r} is {_NO_VALUE}")
+        raise ValueError(f"content_type of a fault: {as_given(content_type)} is {_NO_VALUE}")
     names: set[str] = set()
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"headers of a fault: {name!r} is no name of a header")
+            raise ValueError(f"headers of a fault: {as_given(name)} is no name of a header")
         if not _VALUE.fullmatch(value):
-            raise ValueError(f"headers of a fault: {name}: {value[:60]!r} is {_NO_VALUE}")
+            raise ValueError(f"headers of a fault: {name}: {as_given(value)} is {_NO_VALUE}")
         if (why := _WRITTEN_ANYWAY.get(name.lower())) is not None:
             raise ValueError(f"headers of a fault: not {name}: {why}")
         if name.lower() in names:
@@ -276,7 +277,7 @@ class Fault(
     def __post_init__(self) -> None:
         _require_known("kind of fault", self.does, get_args(FaultType))
         if self.caller is not UNSET and self.caller not in (known := get_args(Callers)):
-            raise ValueError(f"caller of a fault: {unknown('caller', str(self.caller), known)}")
+            raise ValueError(f"caller of a fault: {unknown('caller', self.caller, known)}")
         for name, kind in _FIELD_TYPES.items():
             value = getattr(self, name)
             if value is UNSET:
@@ -287,7 +288,7 @@ class Fault(
             try:
                 read = msgspec.convert(value, kind)
             except msgspec.ValidationError as wrong:
-                raise ValueError(f"{name} of a fault: {wrong}") from None
+                raise ValueError(f"{name} of a fault: {keyless(str(wrong))}") from None
             if name == "when":
                 msgspec.structs.force_setattr(self, name, read)  # JSON becomes an object
         if self.does in DELAYS and self.seconds is UNSET:
@@ -345,13 +346,13 @@ _FIELD_TYPES = get_type_hints(Fault, include_extras=True)
 
 def _require_known(kind: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
-        raise ValueError(unknown(kind, str(given), known))
+        raise ValueError(unknown(kind, given, known))
 
 
 def read_fault(fields: object) -> Fault:
     """Return the fault that a JSON object describes; raises `ValueError`."""
     if not isinstance(fields, dict):
-        raise ValueError(f"a fault is an object such as {EXAMPLE}, not {str(fields)[:60]!r}")
+        raise ValueError(f"a fault is an object such as {EXAMPLE}, not {as_given(fields)}")
     for name in fields:
         _require_known("field of a fault", name, Fault.__struct_fields__)
     for name in ("victim", "does"):
@@ -468,7 +469,7 @@ class Faults:
         Raises `TypeError` if it is no function.
         """
         if not callable(rule):
-            raise TypeError(f"a fault is a Fault or a function of a request, not {rule!r}")
+            raise TypeError(f"a fault is a Fault or a function of a request, not {as_given(rule)}")
         self._rules.append(rule)
 
     def clear(self, keep: Collection[str] = ()) -> None:
@@ -543,7 +544,7 @@ class Faults:
             if fault is None:
                 continue
             if not isinstance(cast(object, fault), Fault):
-                result = f"{described(rule)} returned {described(fault)}"
+                result = f"{as_given(rule)} returned {as_given(fault)}"
                 raise TypeError(f"{result}; a function of a request returns a Fault or None")
             if self._rng.random() < fault.probability:
                 return fault

@@ -219,6 +219,10 @@ async def _cut(request: Struck, messages: list[Message]) -> None:
     await request.abort("cut")
 
 
+_LENGTHLESS = (204, 304)
+"""Statuses whose answer has no body, and here no length (RFC 9110, 8.6)."""
+
+
 def _half(messages: list[Message]) -> list[Message]:
     """Return an answer whose whole body is half of it; nothing, if the victim is down."""
     if not messages:
@@ -226,8 +230,10 @@ def _half(messages: list[Message]) -> list[Message]:
     start, body = messages[0], _body(messages)
     half = body[: len(body) // 2]
     headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
+    if start["status"] not in _LENGTHLESS:
+        headers.append((b"content-length", b"%d" % len(half)))
     return [
-        {**start, "headers": [*headers, (b"content-length", b"%d" % len(half))]},
+        {**start, "headers": headers},
         {"type": "http.response.body", "body": half},
     ]
 
@@ -266,7 +272,7 @@ def answer_messages(
     """Return an answer as the messages of ASGI."""
     content = body.encode()
     named = {"content-type": content_type, **headers}
-    if status not in (204, 304):  # they have no length (RFC 9110, 8.6)
+    if status not in _LENGTHLESS:
         named["content-length"] = str(len(content))
     raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
     return [
