@@ -243,7 +243,7 @@ def test_the_time_of_a_request_is_not_that_of_the_first_one(deployment: Deployme
             return (await examine(setting, all_checks())).seconds
 
     with running(Cold(deployment.url, api_key=None)) as gateway:
-        assert asyncio.run(main(gateway.url)) < 60
+        assert asyncio.run(main(gateway.url)) < 300  # 530 if each request took as long
 
 
 @pytest.mark.parametrize(
