@@ -525,6 +525,17 @@ async def test_a_debit_that_is_still_to_undo_is_none_of_a_database_that_is_rever
 
 
 @scene
+async def test_a_snapshot_has_no_debit_that_is_still_to_undo(rig: ServiceRig) -> None:
+    """A revert would forget to undo it."""
+    session_id = await not_undone(rig)
+    taken = await actions.snapshot(rig.parts)
+    await actions.revert(rig.parts, taken.snapshot)
+    found = rig.service.store.sessions.get(session_id)
+    assert found is not None
+    assert found.released == 0
+
+
+@scene
 async def test_a_path_that_does_not_exist_is_404(rig: ServiceRig) -> None:
     for path in ("/api/nothing", "/docs/nothing", "/nothing.md"):
         gone = await rig.http.get(path)

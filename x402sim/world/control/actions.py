@@ -339,6 +339,8 @@ async def snapshot(world: RunningWorld) -> SnapshotTaken:
     """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
     chains = [await rewinding(each).snapshot() for each in world.networks]
     number, services = chains[0], {name: each.service for name, each in world.services.items()}
+    for each in services.values():
+        sessions.undo_debits(each)  # a revert forgets those that wait
     world.snapshots[number] = Snapshot(
         {name: each.store.copy() for name, each in services.items()},
         {name: each.entitlements.all() for name, each in services.items()},
