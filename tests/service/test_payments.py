@@ -82,6 +82,18 @@ async def test_a_payment_is_verified_settled_stored_and_answered(rig: ServiceRig
     assert (rig.transfers(rig.alice), rig.earned) == (1, 10_000)
 
 
+@pytest.mark.clause("7/payment-already-settled")
+@scene
+async def test_a_payment_id_is_paid_once_whoever_pays_again(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    assert (await rig.pay(required)).status_code == 200
+    for payer in (rig.alice, rig.bob):
+        again = await rig.pay(required, rig.sign(required, payer))
+        assert (again.status_code, again.json()["error"]) == (409, "Payment already settled")
+        assert again.json()["final"] is True
+    assert (rig.transfers(rig.alice), rig.transfers(rig.bob), rig.earned) == (1, 0, 10_000)
+
+
 @pytest.mark.clause("4.1/verify-signature", "7/invalid-signature")
 @scene
 async def test_an_invalid_signature_is_never_settled(rig: ServiceRig) -> None:
