@@ -57,19 +57,19 @@ async def together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None], str],
     outer = asyncio.current_task()
     assert outer is not None
     running, failures, cancellations = InFlight(), list[BaseException](), outer.cancelling()
+    is_over = False
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (failure := task.exception()) is not None:
             failures.append(failure)
             if len(failures) == 1 and not is_over:
-                outer.cancel()  # the block may be waiting
+                outer.cancel()  # the block, or the end of it, may be waiting for something else
 
     def begin(work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         running.keep(task)
         task.add_done_callback(ended)
 
-    is_over = False
     try:
         yield begin
         while running:

@@ -84,7 +84,9 @@ async def test_a_payment_is_verified_settled_stored_and_answered(rig: ServiceRig
 
 @pytest.mark.clause("7/payment-already-settled")
 @scene
-async def test_a_payment_id_is_paid_once_whoever_pays_again(rig: ServiceRig) -> None:
+async def test_a_paid_payment_id_refuses_other_authorizations_and_other_payers(
+    rig: ServiceRig,
+) -> None:
     required = await rig.ask()
     assert (await rig.pay(required)).status_code == 200
     for payer in (rig.alice, rig.bob):

@@ -350,7 +350,7 @@ async def repeated_in_flight(world: LiveWorld) -> None:
     ],
     ids=["correct", "no claim", "served before", "both"],
 )
-def test_who_serves_before_it_is_settled_does_so_also_if_nothing_is_claimed(
+def test_a_payment_in_flight_opens_what_the_policy_serves_before_settlement(
     policy: dict[str, Any], in_flight: int
 ) -> None:
     run = World(service=with_policy(**policy), latency={"facilitator": 0.1}).play(

@@ -102,8 +102,8 @@ async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
     Returns how many refunds were settled; the others stay due. Debits that could not be undone
-    before are undone first. Raises at its end what the policy has raised, or `ValueError` if it
-    wants to pay back less than nothing, or more than is unspent.
+    before are undone first. After all other refunds are tried, raises the first error of the
+    policy, or `ValueError` if it wants to pay back less than nothing, or more than is unspent.
     """
     undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
@@ -119,8 +119,8 @@ async def expire(service: Service) -> int:
     last: Refund | None = None
     while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
         settled, last = settled + await _pay_some_back(service, owed, bugs), owed[-1]
-    for bug in bugs:
-        raise bug
+    if bugs:  # one says what is wrong with the policy; each of their refunds is put off
+        raise bugs[0]
     return settled
 
 
@@ -247,6 +247,8 @@ def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
     paid = [each for sender, to, each in use.transfers if (sender, to) == (wallet, payer)]
     if not paid:
         raise Unavailable(f"the node shows no transfer to the payer in {use.tx_hash}")
+    # An amount that we did not send now was sent by a version that stored none. If it is unclear
+    # which, count the largest: what is counted too little would be paid twice.
     return refund.amount if refund.amount in paid else max(paid)
 
 

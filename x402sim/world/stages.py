@@ -450,6 +450,7 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, InFlight]:
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
     state, shown, in_flight = ServerState(), _tracked_by_loop(app, loop), InFlight()
+    # uvicorn has a set here, which would be cancelled in the order of addresses
     state.tasks = cast(set[asyncio.Task[None]], in_flight)
     # no worker waits for the next request: `Deadlock` finds a loop in which all tasks wait
     shared = Shared(Workers(most_idle=0), deadlines=None)
