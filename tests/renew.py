@@ -58,9 +58,6 @@ GENERATED = {
     "golden": Generated("golden journals", 0.1, "tests/golden/*", "scenarios.golden"),
     "picture": Generated("the README's plot", 0.1, "scenarios/replay.png", "house.picture"),
     "guide": Generated("the guide's reference pages", 0.1, PAGES, "house.reference"),
-    "public": Generated(
-        "the list of what is public", 0.1, "tests/house/public.txt", "house.public"
-    ),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "evm.measure"),
     "costs": Generated("what each check costs", 0.1, f"{JUDGED}/costs.json", "suite.costs"),
     "demands": Generated("the page of demands", 0.1, f"{JUDGED}/demands.md", "suite.demands"),
@@ -81,8 +78,8 @@ GENERATED = {
     "check": Generated(
         "all of these that depend on a new check or mutant",
         4,
-        f"{JUDGED}/*.json {JUDGED}/*.md {JUDGED}/*.csv tests/house/public.txt",
-        f"suite.by_hand; suite.costs; suite.demands; house.public; {JUDGE}",
+        f"{JUDGED}/*.json {JUDGED}/*.md {JUDGED}/*.csv",
+        f"suite.by_hand; suite.costs; suite.demands; {JUDGE}",
         in_part=True,
     ),
     "speed": Generated(

@@ -38,6 +38,18 @@ OF_DOCSTRINGS = "python"
 """The page of the guide that shows the first sentences of docstrings."""
 
 
+EXITS = """
+## Exit codes
+
+| exit code | meaning |
+| --- | --- |
+| 0 | success; in `conformance`, every MUST held |
+| 1 | a failure was found |
+| 2 | the command could not start; in `conformance`, also no verdict |
+| 130 | Ctrl-C interrupted it |
+"""
+
+
 def commands() -> str:
     """Return every command with its arguments and options."""
     about = "`x402sim COMMAND --help` shows the same in a terminal, as does `python -m x402sim COMMAND`."
@@ -47,7 +59,7 @@ def commands() -> str:
         for name, command in known
     ]
     return (
-        f"# Commands\n\n{about}\n\n{markdown_table(('command', 'what it does'), rows)}"
+        f"# Commands\n\n{about}\n\n{markdown_table(('command', 'what it does'), rows)}{EXITS}"
         + "".join(
             f"\n## x402sim {name}\n\n{_prose(command.help)}\n"
             + (f"\n{_table(command.params)}" if command.params else "")

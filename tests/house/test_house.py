@@ -220,3 +220,10 @@ def test_no_address_is_named_that_nobody_has_registered() -> None:
         text = (ROOT / name).read_text()
         assert not re.findall(r"(?i)github\.com/x402sim|uses: x402sim/|\bx402sim/x402sim\b", text)
         assert not re.findall(r"pip install (?:-\w+ )*x402sim\b", text), name
+
+
+def test_the_log_of_changes_begins_with_the_next_ones_and_has_this_version() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    first, *versions = (line for line in lines if line.startswith("## "))
+    assert first == "## Unreleased"
+    assert f"## {x402sim.__version__}" in versions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.runner import run
-from tests.house.public import NAMES, names_of
+from tests.house import PUBLIC, names_of
 from x402sim import LiveWorld, PaymentAuth, SessionAuth, Wallet, World
 from x402sim.cli import COMMANDS
 from x402sim.suite.options import again
@@ -52,7 +52,7 @@ def assert_hidden(text: str) -> None:
 def public() -> Iterator[tuple[str, Any]]:
     """Yield the public functions and classes of programs, each once; Python makes an error or an enum."""
     seen = set()
-    for module, some in NAMES.items():
+    for module, some in PUBLIC.items():
         at = import_module(module)
         for name in some or names_of(at):
             found = getattr(at, name)

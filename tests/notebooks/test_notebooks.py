@@ -14,7 +14,7 @@ import pytest
 import x402sim
 from notebooks.execute import METADATA, executed, notebooks, read
 from tests.evm import find
-from tests.house.public import names_of
+from tests.house import names_of
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
 from x402sim import backends, experiments, policies, population

@@ -12,7 +12,7 @@ from typing import Protocol, get_args
 import msgspec
 import pytest
 
-from tests.house.public import names_of
+from tests.house import names_of
 from x402sim import Fault, Settings, World, backends, policies, population
 from x402sim.payer import policies as of_payer
 from x402sim.policies import PayerPolicy, ServicePolicy

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.house.public import names_of
+from tests.house import names_of
 from tests.world.playing import quote
 from x402sim import (
     Decisions,
