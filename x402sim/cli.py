@@ -33,14 +33,11 @@ COMMANDS = {
     "run": "run.run",
     "open": "open.open_run",
     "diff": "diff.diff",
-    "events": "book.events",
     "sweep": "sweep.sweep",
     "reproduce": "reproduce.reproduce",
     "conformance": "conformance.conformance",
     "service": "service.service",
     "facilitator": "facilitator.facilitator",
-    "decisions": "book.decisions",
-    "clauses": "book.clauses",
     "target": "target.target",
 }
 """The file and the function of each command, in the order of the help; `HELP` has what they do."""

@@ -4,8 +4,7 @@ An event's name in the journal is its class name in words: `PaymentSettled` is "
 All its fields are written, in the order of the declaration, which is part of the journal's format.
 Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
 `seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
-wei) is a decimal string. `python -m x402sim events` prints the reference that is made from this
-file.
+wei) is a decimal string. The guide's page `events.md` is made from this file.
 
 To add an event: declare it here with its `meaning`, and add it to its union; record it where it
 happens, and give it a text in report/trace.py. The format has changed: raise `VERSION` in

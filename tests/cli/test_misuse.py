@@ -11,18 +11,13 @@ READING = [*ASKING, "demo", "run replay", "serve", "service"]
 """The commands that read a file of networks."""
 WRONG = [
     *((f"{each} --network-file none.toml", "none.toml: No such file") for each in READING),
-    ("clauses --markdown --json", "--markdown and --json: give one of them"),
-    ("clauses 7/nonce-already-useds", "did you mean '7/nonce-already-used'? Without an argument,"),
     ("conformance http://h --rate x", "'--rate': a number is wanted, not 'x'"),
     ("conformance http://h --seed x", "is wanted, not 'x'"),
-    ("decisions 7/finals", "did you mean '7/final'? Without an argument, all are shown"),
     ("decode README.md", "it is the name of a file; read it with `decode - < README.md`"),
     ("decode http://shop/page", "it is a URL; `doctor URL` requests it, and examines its 402"),
     ("demo --seed 1e3", "is wanted, not '1e3'"),
     ("doctor http://127.0.0.1:1", "Connection refused; start it, for example with `x402sim serve`"),
     ("doctor shop", "'shop' is no URL with http:// or https://"),
-    ("events 'payment refuseds'", "did you mean 'payment refused'? Without an argument, all are"),
-    ("events --markdown --json", "--markdown and --json: give one of them"),
     ("open http://127.0.0.1:4020", "a running server shows its page at /_sim/ui"),
     ("open j.ndjson", "there is no j.ndjson; `run --out DIR` saves runs"),
     ("open", "has no journal.ndjson; `run --out DIR` saves runs"),

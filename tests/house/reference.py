@@ -6,19 +6,20 @@ So is its client of the control API in TypeScript, `guide/sim.ts`.
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import UnsetType
 from msgspec.structs import fields
 
 import x402sim
-from x402sim import Decisions
+from x402sim import Decisions, events as declared
 from x402sim.chain.rpc.app import documentation
 from x402sim.cli import COMMANDS, load
-from x402sim.commands.book import GROUPS, as_markdown
-from x402sim.journal import Journal
+from x402sim.journal import HEADER, Journal
 from x402sim.protocol.networks import TESTNET
 from x402sim.report import frames
 from x402sim.service.docs import pages
@@ -137,9 +138,53 @@ def states() -> str:
     return pages.page("states", Decisions(), TESTNET, "") or ""
 
 
+GROUPS: Mapping[str, Sequence[type[declared.Event]]] = {
+    "The story": get_args(declared.StoryEvent),
+    "The chain": get_args(declared.ChainEvent),
+    "The service": get_args(declared.ServiceEvent),
+    "HTTP exchanges": get_args(declared.ExchangeEvent | declared.PartEvent),
+}
+"""The events by who records them."""
+INTRODUCTION = (
+    f"A journal is NDJSON. Its first line is `{HEADER.decode().strip()}`, and each further line "
+    "is one event: `seq` (counts from 0), `at_ms` (Unix milliseconds), `event` (its name), and "
+    "its fields in the order they have here. Units are in the names: `_base` is base units of "
+    "the token, `_ms` Unix milliseconds, `_s` and `seconds` seconds, `_wei` wei."
+)
+_JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
+
+
 def events() -> str:
     """Return every event of a journal with its fields."""
-    return as_markdown(GROUPS)
+    parts = [f"# Events of a journal\n\n{INTRODUCTION}\n"]
+    for group, kinds in GROUPS.items():
+        parts.append(f"\n## {group}\n")
+        for kind in kinds:
+            hints = get_type_hints(kind)
+            rows = [(f"`{name}`", _json(hints[name])) for name in kind.__struct_fields__]
+            text = f"\n### {declared.name_of(kind)}\n\n{' '.join(kind.meaning.split())}\n\n"
+            parts.append(text + markdown_table(("field", "JSON"), rows))
+    return "".join(parts)
+
+
+def _json(annotation: Any) -> str:
+    """Return the JSON type of an annotation: "integer or null", "used or canceled"."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is type(None):
+        return "null"
+    if annotation is UnsetType:
+        return "absent"
+    if origin is Literal:
+        return " or ".join(f'"{each}"' for each in arguments)
+    if origin is UnionType:
+        is_number = float in arguments  # JSON's number includes integers
+        members = [each for each in arguments if not (is_number and each is int)]
+        return " or ".join(_json(each) for each in members)
+    if origin is dict:
+        return f"object of {_json(arguments[1])}"
+    if origin is tuple:
+        return f"array of {_json(arguments[0])}"
+    return _JSON[annotation]
 
 
 def clauses() -> str:

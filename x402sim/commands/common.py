@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -152,11 +152,6 @@ LogForm = Annotated[
         metavar="FORM",
     ),
 ]
-Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
-Beginnings = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="BEGINNING", help="Show only names that begin with one of these."),
-]
 NOT_ALL_HELD = 1
 """Exit code of a command that ran and found a failure."""
 
@@ -248,21 +243,6 @@ def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "F
     pause_s = WATCHED_PAUSE_S if is_tty else PAUSE_S
     write = partial(os.write, sys.stderr.fileno())  # no buffer: a blocked thread ends with us
     return None if quiet else Form(write, kind == "json", verbose, colours, pause_s)
-
-
-def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list[str]:
-    """Return the names that begin with a wanted text, all without one; `Misuse` if none does."""
-    for each in wanted or []:
-        if not any(name.startswith(each) for name in names):
-            possible = "Without an argument, all are shown"
-            raise Misuse(unknown(kind, each, names, possible=possible))
-    return [name for name in names if name.startswith(tuple(wanted or [""]))]
-
-
-def require_one_form(*, markdown: bool, as_json: bool) -> None:
-    """Raise `Misuse` if the user wants both Markdown and JSON."""
-    if markdown and as_json:
-        raise Misuse("--markdown and --json: give one of them")
 
 
 def filled(text: str, indent: int = 0) -> str:

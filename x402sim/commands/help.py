@@ -123,10 +123,6 @@ differs.
 
 Exit codes: 0, the journals are equal; 1, they differ; 2, a file is not a journal.
 """,
-    "events": """Show every event that a journal can hold, with its fields.
-
-Example: x402sim events payment "session opened"
-""",
     "sweep": """Play an experiment for every combination of values and seeds.
 
 An experiment is a plain function of its parameters and `seed`. It returns a number, a dict of
@@ -191,14 +187,6 @@ the facilitator answers "pending" with its hash. Ctrl-C stops it.
 \b
 Example: X402SIM_PRIVATE_KEY=0x... x402sim facilitator
   --rpc http://127.0.0.1:8545 --network base-sepolia
-""",
-    "decisions": """List our decisions where the specification is silent.
-
-Example: x402sim decisions 4.1 7/final
-""",
-    "clauses": """List the clauses of the specification, and what keeps each.
-
-Example: x402sim clauses 5 7/nonce
 """,
     "target": "Write a target file, for a service that differs from ours.",
     "target init": """Write a target file for a service, without paying it.

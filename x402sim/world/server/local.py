@@ -189,7 +189,7 @@ class LocalServer:
 
     @property
     def journal(self) -> Journal:
-        """The events until now; `x402sim events` describes every kind of event."""
+        """The events until now; the guide's page `events.md` describes each kind."""
         return self._ask(lambda control: control.journal())
 
     def show(self) -> Shown:
