@@ -21,7 +21,6 @@ from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.service.app import service_app
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service, restarted
-from x402sim.service.store import Store
 from x402sim.spec.decisions import Decisions
 from x402sim.world.running_world import RunningWorld, build
 
@@ -150,13 +149,12 @@ class ServiceRig(Buyer):
 
 
 @contextmanager
-def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
-    """Give the service of another process on the database of the rig, and a client of it."""
-    store = Store(db)
-    other = restarted(replace(rig.service, store=store))
+def beside(rig: ServiceRig) -> Iterator[tuple[Service, httpx.AsyncClient]]:
+    """Give another service on the store of the rig, and a client of it; it crashes in the end."""
+    other = restarted(replace(rig.service, answering=set()))
     app = httpx.ASGITransport(service_app(other))
     yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
-    store.close()
+    restarted(other)
 
 
 def requirements(wanted: dict[str, Any]) -> PaymentRequirements:

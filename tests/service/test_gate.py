@@ -25,7 +25,7 @@ from tests.rig import (
 )
 from tests.service.standard import set_up
 from x402sim.chain.base import LogFilter
-from x402sim.events import DebitUndone, SessionRefunded
+from x402sim.events import DebitUndone
 from x402sim.http import web
 from x402sim.http.web import Connection
 from x402sim.protocol import abi
@@ -250,11 +250,11 @@ class Story:
 
 
 @asynccontextmanager
-async def story(rig: ServiceRig, db: Path) -> AsyncIterator[Story]:
+async def story(rig: ServiceRig) -> AsyncIterator[Story]:
     session_id = (await rig.open_session("0.03", 60))["sessionId"]
     undo = await hang_up(rig, session_id)
     rig.now[0] += 61
-    with beside(rig, db) as (other, _):
+    with beside(rig) as (other, _):
         yield Story(rig, other, session_id, undo)
 
 
@@ -266,9 +266,9 @@ def db(tmp_path: Path) -> Path:
 @pytest.mark.clause("3/refund-once", "5/session-debit")
 @scene
 async def test_a_debit_that_is_undone_after_the_rest_was_refunded_is_refunded_too(
-    rig: ServiceRig, db: Path
+    rig: ServiceRig,
 ) -> None:
-    async with story(rig, db) as it:
+    async with story(rig) as it:
         await sessions.expire(it.other)
         shown = await rig.http.get(f"/api/sessions/{it.session_id}")
         assert shown.json()["status"] == "refunded"
@@ -280,9 +280,9 @@ async def test_a_debit_that_is_undone_after_the_rest_was_refunded_is_refunded_to
 
 @scene
 async def test_a_debit_that_is_undone_while_its_refund_is_in_flight_is_refunded_too(
-    rig: ServiceRig, db: Path
+    rig: ServiceRig,
 ) -> None:
-    async with story(rig, db) as it:
+    async with story(rig) as it:
 
         async def meanwhile(_: Any, deliver: Any) -> Any:
             await it.undo()
@@ -296,10 +296,10 @@ async def test_a_debit_that_is_undone_while_its_refund_is_in_flight_is_refunded_
 @pytest.mark.parametrize("lost", [lose_request, lose_answer])
 @scene
 async def test_what_a_refund_sent_without_an_answer_is_sent_again_as_it_was(
-    rig: ServiceRig, db: Path, lost: Fault
+    rig: ServiceRig, lost: Fault
 ) -> None:
     """A debit that is undone meanwhile does not change it: the chain may have it already."""
-    async with story(rig, db) as it:
+    async with story(rig) as it:
         with broken(rig, "facilitator", only("/settle", lost)):
             await sessions.expire(it.other)
         await it.undo()
@@ -308,10 +308,10 @@ async def test_what_a_refund_sent_without_an_answer_is_sent_again_as_it_was(
 
 @scene
 async def test_a_debit_that_is_undone_before_the_refund_is_sent_is_part_of_it(
-    rig: ServiceRig, db: Path
+    rig: ServiceRig,
 ) -> None:
     """Here between the list of the refunds and the first of them."""
-    async with story(rig, db) as it:
+    async with story(rig) as it:
         undo = iter([it.undo])
 
         async def meanwhile(_: Any, deliver: Any) -> Any:
@@ -325,8 +325,8 @@ async def test_a_debit_that_is_undone_before_the_refund_is_sent_is_part_of_it(
 
 
 @scene
-async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig, db: Path) -> None:
-    async with story(rig, db) as it:
+async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig) -> None:
+    async with story(rig) as it:
         await sessions.expire(it.other)
         await it.undo()
         assert await sessions.expire(rig.service) == 1
@@ -345,10 +345,10 @@ class Fee:
 @pytest.mark.parametrize("lost", [None, lose_request, lose_answer])
 @scene
 async def test_a_policy_takes_its_fee_once_and_what_was_charged_for_nothing_is_owed_whole(
-    rig: ServiceRig, db: Path, lost: Fault | None
+    rig: ServiceRig, lost: Fault | None
 ) -> None:
     set_up(rig, policy=ServicePolicy(refund=Fee()))
-    async with story(rig, db) as it:
+    async with story(rig) as it:
         with broken(rig, "facilitator", only("/settle", lost)) if lost else nullcontext():
             await sessions.expire(it.other)
         await it.undo()
@@ -388,31 +388,12 @@ async def test_what_a_policy_may_not_pay_back_is_refused_and_other_refunds_go_on
 
 
 @scene
-async def test_a_refund_that_version_10_sent_and_that_has_grown_since_is_paid_whole(
-    rig: ServiceRig, db: Path
-) -> None:
-    """Version 10 did not store what it had sent: the chain knows."""
-    async with story(rig, db) as it:
-        with broken(rig, "facilitator", only("/settle", lose_answer)):
-            await sessions.expire(it.other)
-        rig.service.store.execute("UPDATE refunds SET sent = NULL, look_s = 0")
-        await it.undo()
-        (due,) = rig.service.store.sessions.refunds_due(rig.clock.now(), 9)
-        assert (due.part, due.amount, due.sent) == (0, 30_000, None)
-        await it.ends_with(20_000, 10_000)
-    paid = [e.event for e in rig.parts.journal if isinstance(e.event, SessionRefunded)]
-    assert [each.amount_base for each in paid] == [20_000, 10_000]
-
-
-@scene
-async def test_two_debits_that_are_undone_late_are_refunded_together(
-    rig: ServiceRig, db: Path
-) -> None:
+async def test_two_debits_that_are_undone_late_are_refunded_together(rig: ServiceRig) -> None:
     """And never more than was debited, however often a request ends."""
     session_id = (await rig.open_session("0.03", 60))["sessionId"]
     undos = [await hang_up(rig, session_id) for _ in range(2)]
     rig.now[0] += 61
-    with beside(rig, db) as (other, _):
+    with beside(rig) as (other, _):
         await sessions.expire(other)
         for undo in (*undos, undos[0]):
             await undo()
@@ -422,9 +403,9 @@ async def test_two_debits_that_are_undone_late_are_refunded_together(
 @pytest.mark.parametrize("seed", range(12))
 @scene
 async def test_in_any_order_each_debit_is_served_or_paid_back_once(
-    rig: ServiceRig, db: Path, seed: int
+    rig: ServiceRig, seed: int
 ) -> None:
-    """Two services on one database, clients that leave, refunds whose answers are lost, restarts."""
+    """Two services on one store, clients that leave, refunds whose answers are lost, restarts."""
     luck = random.Random(seed)
     ids = [(await rig.open_session("0.04", luck.choice([40, 80]))) for _ in range(3)]
     open_debits: list[Callable[[], Awaitable[None]]] = []
@@ -439,7 +420,7 @@ async def test_in_any_order_each_debit_is_served_or_paid_back_once(
             await open_debits.pop(luck.randrange(len(open_debits)))()
         return await deliver() if deliver else None
 
-    with beside(rig, db) as (other, _):
+    with beside(rig) as (other, _):
         for _ in range(30):
             match luck.choice(["debit", "debit", "leave", "serve", "sweep", "sweep", "restart"]):
                 case "debit":

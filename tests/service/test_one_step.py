@@ -4,11 +4,8 @@ import asyncio
 import base64
 import json
 import re
-import sqlite3
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -63,9 +60,7 @@ from x402sim.protocol.x402_reasons import (
 from x402sim.service import gate, one_step
 from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
 from x402sim.service.reconcile import reconcile, revoke
-from x402sim.service.state import Service
-from x402sim.service.store.database import Database
-from x402sim.service.store.served import IdempotencyKey
+from x402sim.service.state import Service, restarted
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 FLOWS = pytest.mark.parametrize("flow", [None, "authorization", "upfront"])
@@ -729,33 +724,6 @@ async def test_a_payment_whose_name_another_takes_meanwhile_is_still_good(rig: S
 
 
 @scene
-async def test_no_other_process_gets_a_name_while_its_payment_is_answered_or_sent_again(
-    rig: ServiceRig, db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It tries at each moment when the store has freed the name, to reserve it anew."""
-    execute, tries = Database.execute, []
-    payment = await named(rig)
-    with beside(rig, db) as (other, _):
-        other.store.execute("PRAGMA busy_timeout = 0")
-
-        def meanwhile(self: Database, sql: str, *values: Any) -> sqlite3.Cursor:
-            done = execute(self, sql, *values)
-            if self is rig.service.store and sql.startswith("DELETE FROM answers WHERE answer IS"):
-                with suppress(sqlite3.OperationalError), other.store.transaction():
-                    key = IdempotencyKey("pay_0123456789abcdef", b"another")
-                    other.store.served.reserve(key, "pay_other", rig.clock.now_s() + 60, 0)
-                tries.append(sql)
-            return done
-
-        monkeypatch.setattr(Database, "execute", meanwhile)
-        with broken(rig, "facilitator", only("/settle", lose_request)):
-            assert (await rig.ask(**payment)).status_code != 200
-        assert (await rig.ask(**payment)).status_code == 200
-    assert len(tries) == 3, "claimed, sent again, and answered"
-    assert rig.transfers() == 1
-
-
-@scene
 async def test_a_named_payment_in_another_spelling_is_no_other_payment(rig: ServiceRig) -> None:
     payment = await named(rig)
     first = await rig.ask(**payment)
@@ -894,12 +862,7 @@ async def test_a_payment_id_that_is_not_of_this_402_is_not_kept(
         assert (await rig.ask(path, X_Payment_Id=str(foreign))).status_code == 402
 
 
-# --- two processes on one database -----------------------------------------------------------
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return tmp_path / "shared.db"
+# --- two services on one store ---------------------------------------------------------------
 
 
 def at_once(*, is_late: bool = False) -> Fault:
@@ -916,11 +879,11 @@ def at_once(*, is_late: bool = False) -> Fault:
 
 
 @scene
-async def test_what_a_process_undoes_no_other_serves_from_its_memory(
-    rig: ServiceRig, db: Path
+async def test_what_a_service_undoes_no_other_on_its_store_serves_from_its_memory(
+    rig: ServiceRig,
 ) -> None:
     payment_id, kept = await rig.buy(), await rig.buy()
-    with beside(rig, db) as (other, _):
+    with beside(rig) as (other, _):
         undone = other.store.payments.get(payment_id)
         assert undone is not None
         revoke(other, undone, 1)
@@ -929,14 +892,13 @@ async def test_what_a_process_undoes_no_other_serves_from_its_memory(
 
 
 @scene
-async def test_what_a_process_answers_no_other_does_however_long_and_by_any_clock(
-    rig: ServiceRig, db: Path
+async def test_what_a_service_answers_no_other_on_its_store_does_however_long(
+    rig: ServiceRig,
 ) -> None:
     payment = sign(rig, 2, await rig.ask())
     content = await spent(rig, payment, On())
     rig.now[0] += 3600
-    with beside(rig, db) as (service, other):
-        service.store.served.end(content.headers["x-payment-id"], QUOTE, is_served=False)
+    with beside(rig) as (_, other):
         waits = await other.post(QUOTE, json=ORDER, headers=payment)
         assert (waits.status_code, waits.json()["final"]) == (409, False)
         assert "is being answered" in waits.json()["reason"]
@@ -946,17 +908,15 @@ async def test_what_a_process_answers_no_other_does_however_long_and_by_any_cloc
 
 
 @scene
-async def test_what_an_ended_process_was_answering_others_answer_at_once(
-    rig: ServiceRig, db: Path
-) -> None:
+async def test_what_a_crashed_service_was_answering_others_answer_at_once(rig: ServiceRig) -> None:
     payments = [sign(rig, 2, await rig.ask()) for _ in range(3)]
-    with beside(rig, db) as (ended, _), beside(rig, db) as (_, lasting):
+    with beside(rig) as (ended, _), beside(rig) as (_, lasting):
         for payment in payments:
             await spent(rig, payment, On(), ended)
         waits = await lasting.post(QUOTE, json=ORDER, headers=payments[0])
-        ended.store.close()
+        restarted(ended)
         served = [await lasting.post(QUOTE, json=ORDER, headers=payments[0])]
-        served.append(await rig.ask(**payments[1]))  # it may take the number of the ended one
+        served.append(await rig.ask(**payments[1]))
         served.append(await lasting.post(QUOTE, json=ORDER, headers=payments[2]))
         refused = [await rig.ask(**each) for each in payments]
     assert waits.status_code == 409
@@ -964,23 +924,10 @@ async def test_what_an_ended_process_was_answering_others_answer_at_once(
     assert [each.status_code for each in refused] == [402] * 3
 
 
-@scene
-async def test_who_takes_the_number_of_an_ended_process_answers_nothing_for_it(
-    rig: ServiceRig, db: Path
-) -> None:
-    payment = sign(rig, 2, await rig.ask())
-    with beside(rig, db) as (ended, _), beside(rig, db) as (_, lasting):
-        await spent(rig, payment, On(), ended)
-        ended.store.close()
-        with beside(rig, db):
-            served = await lasting.post(QUOTE, json=ORDER, headers=payment)
-    assert served.status_code == 200
-
-
 @pytest.mark.parametrize(("steps", "is_late"), [(1, False), (2, False), (2, True)])
 @scene
-async def test_two_processes_that_get_one_header_at_once_settle_it_once(
-    rig: ServiceRig, db: Path, steps: int, is_late: bool
+async def test_two_services_that_get_one_header_at_once_settle_it_once(
+    rig: ServiceRig, steps: int, is_late: bool
 ) -> None:
     required = await rig.ask()
     body = required.json()
@@ -991,7 +938,7 @@ async def test_two_processes_that_get_one_header_at_once_settle_it_once(
         asked = settlement(body["paymentId"], header, body["paymentRequirements"])
         path, sent = PAY, {"json": asked}
     slow = broken(rig, "facilitator", deliver if is_late else take_time)
-    with beside(rig, db) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
+    with beside(rig) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
         answers = await asyncio.gather(rig.http.post(path, **sent), other.post(path, **sent))
         (late,) = [each for each in answers if each.status_code != 200]
         assert (late.status_code, late.json()["error"]) == (409, "Settlement pending")
@@ -1002,8 +949,8 @@ async def test_two_processes_that_get_one_header_at_once_settle_it_once(
 
 @pytest.mark.parametrize("is_late", [False, True])
 @scene
-async def test_two_processes_that_get_two_headers_for_one_id_at_once_settle_one(
-    rig: ServiceRig, db: Path, is_late: bool
+async def test_two_services_that_get_two_headers_for_one_id_at_once_settle_one(
+    rig: ServiceRig, is_late: bool
 ) -> None:
     required = await rig.ask()
     body = required.json()
@@ -1012,7 +959,7 @@ async def test_two_processes_that_get_two_headers_for_one_id_at_once_settle_one(
         for wallet in (rig.alice, rig.bob)
     ]
     slow = broken(rig, "facilitator", deliver if is_late else take_time)
-    with beside(rig, db) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
+    with beside(rig) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
         answers = await asyncio.gather(
             rig.http.post(PAY, json=sent[0]), other.post(PAY, json=sent[1])
         )
@@ -1027,12 +974,10 @@ async def test_two_processes_that_get_two_headers_for_one_id_at_once_settle_one(
 
 
 @scene
-async def test_two_processes_that_resolve_a_payment_at_once_settle_it_once(
-    rig: ServiceRig, db: Path
-) -> None:
+async def test_two_services_that_resolve_a_payment_at_once_settle_it_once(rig: ServiceRig) -> None:
     payment = sign(rig, 2, await rig.ask())
     await lost(rig, payment)
-    with beside(rig, db) as (other, client), broken(rig, "rpc", at_once()):
+    with beside(rig) as (other, client), broken(rig, "rpc", at_once()):
         assert await asyncio.gather(reconcile(rig.service), reconcile(other)) == [1, 1]
         assert (await client.post(QUOTE, json=ORDER, headers=payment)).status_code == 200
 

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -19,7 +20,7 @@ from x402sim.service.issue import RESOURCES
 from x402sim.service.store import Store
 from x402sim.service.store.database import Backoff, Database, after_failure
 from x402sim.service.store.file import claimed, require_file
-from x402sim.service.store.served import IdempotencyKey, Processes, StoredResponse
+from x402sim.service.store.served import IdempotencyKey, StoredResponse
 
 
 def test_a_file_is_opened_again(tmp_path):
@@ -102,68 +103,25 @@ def test_a_file_of_another_version_is_refused_with_what_to_do(tmp_path):
     left.close()
 
 
-FILE_OF_10 = Path(__file__).with_name("version_10.sql")
-
-
-def test_a_file_of_the_version_before_is_opened_with_what_it_holds(tmp_path):
-    """Its tables are those of a new file then, and a refund keeps its number, 0."""
-    old = sqlite3.connect(tmp_path / "old.db")
-    old.executescript(FILE_OF_10.read_text("utf-8"))
-    old.close()
-    tables = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL ORDER BY name"
-    for _ in range(2):
-        with closing(Store(tmp_path / "old.db")) as store, closing(Store()) as new:
-            assert store.execute(tables).fetchall() == new.execute(tables).fetchall()
-            assert store.one("PRAGMA user_version") == (11,)
-            (due,) = store.sessions.refunds_due(10.0, 9)
-            assert (due.session_id, due.part, due.amount, due.sent) == ("session_2", 0, 7, None)
-            assert (due.wait_s, due.look_s) == (10.0, 5.0)
-            assert store.sessions.shallow_refunds(9) == [("session_1", 0, "0xaa")]
-            shown = store.sessions.get("session_1")
-            assert shown is not None
-            assert (shown.state, shown.refund_tx_hash) == ("refunded", "0xaa")
-
-
-def test_a_file_of_the_version_before_is_not_changed_below_a_service_that_runs(tmp_path):
-    """The one that runs would fail at each refund."""
-    file = tmp_path / "old.db"
-    old = sqlite3.connect(file)
-    old.executescript(FILE_OF_10.read_text("utf-8"))
-    first, running = Processes(file), Processes(file)
-    first.leave()
-    with pytest.raises(sqlite3.DatabaseError, match=r"version 10.*stop each service on it first"):
+def test_one_process_holds_a_file_and_another_is_refused_until_it_ends(tmp_path):
+    """Also if it is killed; and a program that only reads is not locked out."""
+    file = tmp_path / "service.db"
+    ready, holds = os.pipe()
+    if (child := os.fork()) == 0:
+        store = Store(file)
+        os.write(holds, b"x")
+        signal.pause()
+        store.close()
+    os.read(ready, 1)
+    with pytest.raises(sqlite3.OperationalError, match=r"locked: another service.*another file"):
         Store(file)
-    assert old.execute("PRAGMA user_version").fetchone() == (10,)
-    assert old.execute("SELECT count(*) FROM refunds").fetchone() == (2,)
-    old.close()
-    running.leave()
-    with closing(Store(file)) as store, closing(Store(file)):
-        assert store.one("PRAGMA user_version") == (11,)
-
-
-def test_a_kill_while_the_tables_are_changed_leaves_a_file_of_the_version_before(tmp_path):
-    for count in range(5):
-        file = tmp_path / f"{count}.db"
-        old = sqlite3.connect(file)
-        old.executescript(FILE_OF_10.read_text("utf-8"))
-        old.close()
-        if (child := os.fork()) == 0:
-            execute, statements = Database.execute, iter(range(3 + 2 * count))
-
-            def execute_or_die(self, sql, *values, execute=execute, statements=statements):
-                if next(statements, None) is None:
-                    os._exit(9)
-                return execute(self, sql, *values)
-
-            Database.execute = execute_or_die
-            Database(file)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-        left = sqlite3.connect(file)
-        assert left.execute("PRAGMA user_version").fetchone() == (10,)
-        left.close()
-        with closing(Store(file)) as store:
-            assert store.counts()["refunds"] == 2
+    with closing(sqlite3.connect(file)) as reader:
+        assert reader.execute("SELECT count(*) FROM payments").fetchone() == (0,)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with closing(Store(file)), pytest.raises(sqlite3.OperationalError, match="locked"):
+        Store(file)
+    Store(file).close()
 
 
 def test_the_numbers_in_payment_ids_never_change():

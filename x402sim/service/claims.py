@@ -276,7 +276,7 @@ def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
     An attempt that is stored already is returned as it is. The payer's key is reserved with the
     claim: of two payments with one key, the second is refused before anything is settled. Raises
     `SettlementRefused` if the authorization pays for another payment id (7/nonce-already-used), if
-    the 402 is paid in one step and in two, or if another process on this database was faster.
+    the 402 is paid in one step and in two, or if another service on this store was faster.
     Raises `Refused` 409 if another payment has the key.
     """
     if attempt.state is not PaymentState.NEW:
@@ -312,7 +312,7 @@ def key_ends_s(service: Service, valid_before: int) -> int:
 
 
 def _require_unclaimed(service: Service, request: ValidRequest) -> None:
-    """Raise `SettlementRefused` if another process on this database has just claimed it."""
+    """Raise `SettlementRefused` if another service on this store has just claimed it."""
     sent = service.store.payments.attempts(request.payment_id)
     if any(_is_same(request, each) and each.status != "failed" for each in sent):
         raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
@@ -333,5 +333,5 @@ def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
 
 
 def record_changed() -> SettlementRefused:
-    """Return the refusal of a payment whose record another process, or a restore, has changed."""
+    """Return the refusal of a payment whose record another service, or a restore, has changed."""
     return SettlementRefused(Refusal.FAILED, "the record of this payment has changed meanwhile")

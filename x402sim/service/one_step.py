@@ -277,8 +277,7 @@ def _take_answer(service: Service, paid: OneStep) -> bool:
     5/authorization-once is switched, returns False instead: the answer is given again.
     """
     payment_id, served = paid.settlement.payment_id, service.store.served
-    if payment_id not in service.answering and served.begin(payment_id):
-        service.answering.add(payment_id)
+    if served.begin(payment_id, service.answering):
         return True
     if not service.settings.decisions.authorization_once:
         return False
@@ -321,13 +320,12 @@ def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Respons
     response = StoredResponse(content.raw_headers, bytes(content.body))
     until_s = key_ends_s(service, paid.valid_before)
     try:
-        with service.store.transaction():  # no other process gets the key between the two
+        with service.store.transaction():  # both, or none
             reserve_key(service, payment_id, key, paid.valid_before)
             served.keep(key, response, (payment_id, resource), until_s)
     except sqlite3.OperationalError as failure:  # serve it; it cannot be repeated
         log.warning("%s: the answer is not stored: %s", resource, failure)
     except web.Refused:
-        service.answering.discard(payment_id)
         served.end(payment_id, resource, is_served=False)
         raise
 
@@ -373,13 +371,11 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
 async def _conclude(service: Service, paid: OneStep, connection: Connection) -> None:
     """Store whether the answer was written; if it was not, the payment still buys one."""
     payment_id, is_answered = paid.settlement.payment_id, connection.is_answered()
-    if not is_answered:  # free in this process, also if that cannot be stored
-        service.answering.discard(payment_id)
+    if not is_answered:
         service.record(events.AnswerNotWritten(payment_id=payment_id))
     try:
         service.store.served.end(payment_id, paid.resource, is_served=is_answered)
-        service.answering.discard(payment_id)
-    except sqlite3.OperationalError as failure:  # if served, it stays in `answering`
+    except sqlite3.OperationalError as failure:  # nobody else gets the answer while this one runs
         log.warning("%s: whether it was served is not stored: %s", paid.resource, failure)
     if service.settings.policy.serves_first:
         await _settle_afterwards(service, paid)

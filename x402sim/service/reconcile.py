@@ -80,7 +80,7 @@ async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
     answer = await ask_chain(service, attempt)
     now = service.store.payments.reload(attempt)
     if now is not None and now.state is not attempt.state:
-        # another process has changed the record, so the same nonce may mean something else
+        # another service has changed the record, so the same nonce may mean something else
         answer = await ask_chain(service, now)
     follow(service, attempt, answer)
     return answer.finding
@@ -89,7 +89,7 @@ async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
 def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     """Move a payment's record to the state that the chain's answer demands.
 
-    The caller holds the lock of its payment id. Even so, another process on this database may have
+    The caller holds the lock of its payment id. Even so, another service on this store may have
     moved the record during the query, or an older database may have been restored. A settled
     payment whose transfer was undone becomes pending while the chain may still make the transfer,
     and failed when it cannot. A settled payment that was in no block yet stays settled until it
@@ -246,7 +246,7 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
     """Turn a payment into a settled one, return it, and grant its entitlement (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction (3/deposit-makes-session).
-    Returns None if another process on this database has settled the payment, if another attempt
+    Returns None if another service on this store has settled the payment, if another attempt
     gets it (`PaymentRecords.mark_settled`), or if the control API has restored an older database,
     which has no such payment.
     """

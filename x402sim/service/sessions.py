@@ -196,9 +196,9 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Back
 async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
-    False if a reorganisation has undone the deposit, if another process has paid the refund, or if
-    a debit was undone after the refund was listed: the next sweep reads the new amount. Raises
-    `Unavailable` or `OutcomeUnknown`; then the refund is still due.
+    False if a reorganisation has undone the deposit, if another service on this store has paid the
+    refund, or if a debit was undone after the refund was listed: the next sweep reads the new
+    amount. Raises `Unavailable` or `OutcomeUnknown`; then the refund is still due.
     """
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)
     async with service.locks.hold(refund.payment_id):
@@ -247,8 +247,8 @@ def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
     paid = [each for sender, to, each in use.transfers if (sender, to) == (wallet, payer)]
     if not paid:
         raise Unavailable(f"the node shows no transfer to the payer in {use.tx_hash}")
-    # An amount that we did not send now was sent by a version that stored none. If it is unclear
-    # which, count the largest: what is counted too little would be paid twice.
+    # If the transaction has several transfers to the payer and none is of this amount, count the
+    # largest: what is counted too little would be paid twice.
     return refund.amount if refund.amount in paid else max(paid)
 
 

@@ -38,17 +38,17 @@ class Entitlement(msgspec.Struct, frozen=True, gc=False):
 class Entitlements:
     """Entitlements by payment id.
 
-    Another process on the same database may undo a settled payment without telling this one. So
-    whenever a record of the `store` may have been undone (`Database.version` changes), the record
-    of each entitlement is read once more before the entitlement grants again.
+    Another service of a world on the same `store` may undo a settled payment. So whenever a record
+    may have been undone (`Database.taken_back` changes), the record of each entitlement is read
+    once more before the entitlement grants again.
     """
 
     def __init__(self, lifetime_s: float, store: Store) -> None:
         self._lifetime_ms = lifetime_s * 1000
         self._cached: dict[str, Entitlement] = {}
         self._store = store
-        self._version, self._checked = store.version(), set[str]()
-        """The payment ids whose records are settled in this version of the database."""
+        self._taken_back, self._checked = store.taken_back(), set[str]()
+        """The payment ids whose records are settled since this number of the database."""
 
     def __len__(self) -> int:
         """Return how many entitlements have a settled record now."""
@@ -78,8 +78,8 @@ class Entitlements:
 
     def _is_good(self, payment_id: str, resource: str) -> bool:
         """Tell whether the record of a cached entitlement is settled; if not, remove it."""
-        if (version := self._store.version()) != self._version:
-            self._version, self._checked = version, set()
+        if (taken_back := self._store.taken_back()) != self._taken_back:
+            self._taken_back, self._checked = taken_back, set()
         if payment_id in self._checked:
             return True
         if not self._store.payments.grants(payment_id, resource):
@@ -142,7 +142,7 @@ class Service:
     """The payment ids that are being settled now, and their resources; used only if the policy
     `claim` reserves nothing."""
     answering: set[str] = field(default_factory=set)
-    """The one-step payments whose answer this process has taken and not yet recorded as written."""
+    """The one-step payments whose answer this service has taken and not yet recorded as written."""
     debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
     """Session id, base units and resource of the debits without an answer that the database could
     not undo. Each sweep tries again, and so does the end of the process; a crash loses them, and a
@@ -181,7 +181,11 @@ def connected(
 
 
 def restarted(service: Service) -> Service:
-    """Return the service as a restart leaves it: with its database, and nothing in memory."""
+    """Return the service as a restart leaves it: with its database, and nothing in memory.
+
+    What the ended one was answering is free for the services that share its store.
+    """
+    service.answering.clear()
     return replace(
         service,
         entitlements=Entitlements(service.settings.entitlement_lifetime_s, service.store),

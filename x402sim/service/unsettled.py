@@ -133,7 +133,7 @@ async def recover(
 
 
 def settled_attempt(service: Service, payment_id: str) -> Attempt:
-    """Return the settled attempt of a payment id; another process may have settled it.
+    """Return the settled attempt of a payment id; another service may have settled it.
 
     Raises `SettlementRefused` if there is none.
     """

@@ -352,7 +352,7 @@ class RunningWorld:
         """Start another service with the first one's merchant and wallet; return its name.
 
         `settings` differ from the first one's. One that shares the database has its id secret,
-        too: they are one service in two processes. Raises `ValueError` if there are too many.
+        too: they are two replicas of one service. Raises `ValueError` if there are too many.
         """
         if len(self.services) >= MOST_SERVICES:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")

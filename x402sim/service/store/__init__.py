@@ -11,7 +11,7 @@ from pathlib import Path
 
 from x402sim.service.store.database import Database
 from x402sim.service.store.payment_records import PaymentRecords
-from x402sim.service.store.served import Processes, Served
+from x402sim.service.store.served import Served
 from x402sim.service.store.session_budgets import SessionBudgets
 
 
@@ -22,15 +22,9 @@ class Store(Database):
         super().__init__(file)
         self.sessions = SessionBudgets(self)
         self.payments = PaymentRecords(self, self.sessions)
-        self._processes = Processes(file)
-        self.served = Served(self, self._processes)
+        self.served = Served(self)
 
     def secret(self, name: str, new: bytes) -> bytes:
         """Return the stored secret of this name; store `new` first if there is none."""
         self.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", name, new)
         return bytes(self.one("SELECT value FROM secrets WHERE name = ?", name)[0])
-
-    def close(self) -> None:
-        """Close the connection, as the end of the process does."""
-        super().close()
-        self._processes.leave()

@@ -1,9 +1,9 @@
 """The tables, and the one connection to them.
 
-A file carries the version of its tables. Tables of the version before are migrated when the file is
-opened, unless a service runs on it; any other version is refused with an error that says what to
-do. A statement that fails because the disk is full or the file is locked raises
-`sqlite3.OperationalError` and changes nothing. It works again when the cause is gone.
+A file carries the version of its tables; another version is refused with an error that says what to
+do. One process holds a file: a second one is refused. A statement that fails because the disk is
+full or the file is locked raises `sqlite3.OperationalError` and changes nothing. It works again
+when the cause is gone.
 """
 
 import sqlite3
@@ -17,8 +17,9 @@ from weakref import finalize
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 11
-_BEFORE = SCHEMA_VERSION - 1
+HELD = ".held"
+"""How the name of a lock file ends, after the database's; SQLite itself uses `.lock` in places."""
+SCHEMA_VERSION = 12
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 _COUNT_TAKEN_BACK = (
     "CREATE TEMP TRIGGER taken_back AFTER UPDATE OF state ON main.payments "
@@ -48,10 +49,10 @@ def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) ->
 
 
 @cache
-def _statements(name: str) -> tuple[str, ...]:
-    """Return the statements of a file; `executescript` would commit before it begins."""
+def _statements() -> tuple[str, ...]:
+    """Return the statements of schema.sql; `executescript` would commit before it begins."""
     found, statement = [], ""
-    for line in (files(__package__) / name).read_text("utf-8").splitlines():
+    for line in (files(__package__) / "schema.sql").read_text("utf-8").splitlines():
         statement += f"{line}\n"
         if sqlite3.complete_statement(statement):
             found.append(statement)
@@ -63,7 +64,7 @@ def _statements(name: str) -> tuple[str, ...]:
 def _tables() -> bytes:
     """Return a database with all tables and no rows: to copy it takes a tenth of the statements."""
     with closing(opened(":memory:")) as made:
-        for statement in (*_statements("schema.sql"), f"PRAGMA user_version = {SCHEMA_VERSION}"):
+        for statement in (*_statements(), f"PRAGMA user_version = {SCHEMA_VERSION}"):
             made.execute(statement)
         return made.serialize()
 
@@ -76,33 +77,24 @@ def opened(file: Path | str, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Conne
     return sqlite3.connect(file, timeout=timeout_s, isolation_level=None, check_same_thread=False)
 
 
-def lock_of(file: Path, number: int) -> sqlite3.Connection | None:
-    """Lock a number for this process, which uses a database file; None if another one has it.
+def _lock(file: Path) -> sqlite3.Connection:
+    """Lock a database file for this process, by a lock on a file beside it.
 
-    The lock is on a file of the number beside the database (`served.Processes`).
+    The operating system ends the lock with the process, even if that is killed. Programs that only
+    read the database are not locked out. Raises `sqlite3.OperationalError` if another process has
+    it.
     """
-    lock = opened(f"{file}.process{number}", timeout_s=0)
+    lock = opened(f"{file}{HELD}", timeout_s=0)
     try:
         lock.execute("BEGIN EXCLUSIVE")
-        return lock
     except sqlite3.OperationalError as failure:
         lock.close()
-        if failure.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-            raise
-        return None
-
-
-def _is_served(file: Path) -> bool:
-    """Tell whether a process that has a number uses a database file."""
-    before = f"{file.name}.process"
-    names = (each.name for each in file.parent.iterdir())
-    numbers = (each.removeprefix(before) for each in names if each.startswith(before))
-    for number in numbers:
-        if number.isdecimal():
-            if (lock := lock_of(file, int(number))) is None:
-                return True
-            lock.close()
-    return False
+        if failure.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            raise sqlite3.OperationalError(
+                "it is locked: another service has it open; stop that one, or name another file"
+            ) from failure
+        raise
+    return lock
 
 
 class Database:
@@ -116,67 +108,56 @@ class Database:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file, self._taken_back = file, [0]
+        self._taken_back = [0]
         self._connection = opened(file or "")
-        self._end = finalize(self, self._connection.close)
-        """Closes the connection, also if nobody has: Python 3.13 warns of that."""
+        self._ends = [finalize(self, self._connection.close)]
+        """Close the connection and the lock, also if nobody has: Python 3.13 warns of that."""
         self._writer = self._connection.cursor()
         """For statements that return no rows: a cursor for each would take longer."""
         self._transaction = _Transaction(self._writer)
         try:
-            self._require_version()  # a file that is refused is not changed
+            self._has_tables()  # a file that is refused is not changed
+            if file is not None:
+                self._ends.append(finalize(self, _lock(file).close))
             self.execute(f"PRAGMA journal_mode={'WAL' if file else 'MEMORY'}")
             if file is None:
                 self.execute("PRAGMA cache_size=-512")
-            self._open()
+            self.execute("PRAGMA synchronous=FULL")
+            self.execute("PRAGMA foreign_keys=ON")
+            if file is None:
+                with closing(opened(":memory:")) as made:
+                    made.deserialize(_tables())
+                    made.backup(self._connection)
+            else:
+                self._check_or_make()
+            self.define("count_taken_back", partial(_count, self._taken_back))
+            self.execute(_COUNT_TAKEN_BACK)
         except sqlite3.Error:
-            self._end()
+            self.close()
             raise
 
-    def _open(self) -> None:
-        self.execute("PRAGMA synchronous=FULL")
-        self.execute("PRAGMA foreign_keys=ON")
-        if self._file is None:
-            with closing(opened(":memory:")) as made:
-                made.deserialize(_tables())
-                made.backup(self._connection)
-        else:
-            self._check_or_make(self._file)
-        self.define("count_taken_back", partial(_count, self._taken_back))
-        self.execute(_COUNT_TAKEN_BACK)
-
-    def _check_or_make(self, file: Path) -> None:
+    def _check_or_make(self) -> None:
         """Check what is in the file, or make the tables if it is new."""
         (health,) = self.one("PRAGMA quick_check(1)")
         if health != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
         with self.transaction():  # a kill leaves all tables and their version, or nothing
-            if (version := self._require_version()) != SCHEMA_VERSION:
-                if version is not None and _is_served(file):
-                    raise sqlite3.DatabaseError(
-                        f"its tables are of version {version}, and a service that is running has "
-                        "it open: stop each service on it first, then its tables are changed to "
-                        f"version {SCHEMA_VERSION} as the first one starts"
-                    )
-                made_by = "schema.sql" if version is None else f"from_{version}.sql"
-                for statement in _statements(made_by):
+            if not self._has_tables():
+                for statement in _statements():
                     self.execute(statement)
                 self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
-    def _require_version(self) -> int | None:
-        """Return the version of the tables; None if there are none.
-
-        Raises `sqlite3.DatabaseError` if this x402sim cannot read them.
-        """
+    def _has_tables(self) -> bool:
+        """Tell whether there are tables; raises `sqlite3.DatabaseError` for another version."""
         if self.one("SELECT 1 FROM sqlite_master") is None:
-            return None
+            return False
         (version,) = self.one("PRAGMA user_version")
-        if version not in (_BEFORE, SCHEMA_VERSION):
+        if version != SCHEMA_VERSION:
             raise sqlite3.DatabaseError(
-                f"its tables are of version {version}, this x402sim reads versions {_BEFORE} and "
+                f"its tables are of version {version}, this x402sim reads version "
                 f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
             )
-        return int(version)
+        return True
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""
@@ -190,14 +171,9 @@ class Database:
         """Execute one statement; return whether it changed exactly one row."""
         return self._writer.execute(sql, values).rowcount == 1
 
-    def version(self) -> tuple[int, int]:
-        """Return a value that changes whenever a settled payment may not be settled any more.
-
-        It counts the payments that this connection has undone. Any change by another connection
-        changes it too, because that may have undone one.
-        """
-        elsewhere = 0 if self._file is None else int(self.one("PRAGMA data_version")[0])
-        return self._taken_back[0], elsewhere
+    def taken_back(self) -> int:
+        """Return a number that changes whenever a settled payment may not be settled any more."""
+        return self._taken_back[0]
 
     def define(self, name: str, function: Callable[[Any], Any]) -> None:
         """Let statements call a function of one value."""
@@ -221,8 +197,9 @@ class Database:
         return self._transaction
 
     def close(self) -> None:
-        """Close the connection."""
-        self._end()
+        """Close the connection, and give up the file."""
+        for end in self._ends:
+            end()
 
     def copy(self) -> sqlite3.Connection:
         """Return a copy of the whole database, in memory."""
@@ -239,7 +216,7 @@ class Database:
         """Delete every row, but not the secrets."""
         self._taken_back[0] += 1
         with self.transaction():
-            for table in (*_TABLES, "served", "matched", "answering", "answers"):
+            for table in (*_TABLES, "served", "matched", "answers"):
                 self.execute(f"DELETE FROM {table}")
 
     def counts(self) -> dict[str, int]:

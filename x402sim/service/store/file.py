@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from x402sim.service.store.database import HELD
+
 _OF_ONE = ("", "-wal", "-shm", "-journal")
 """How the names of the files end that SQLite has for one database."""
 _MOST_BYTES = 200
@@ -91,8 +93,8 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
     except BaseException as error:
         is_used = isinstance(error, sqlite3.Error) and "locked" in str(error)
         if file in new and not is_used:
-            _remove([each.with_name(each.name + end) for each in new for end in _OF_ONE])
-            _remove([file.with_name(file.name + ".process1" + end) for end in _OF_ONE])
+            locks = [each.with_name(each.name + HELD) for each in new]
+            _remove([each.with_name(each.name + end) for each in (*new, *locks) for end in _OF_ONE])
         raise
 
 

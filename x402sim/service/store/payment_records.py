@@ -64,8 +64,8 @@ _RIVAL = (
 )
 """A rival: another payment that claims the same 402, in one step or in two, and may be settled.
 
-?1 is the payment id, and ?2 the offered id. Within one process, a lock serializes the requests for
-one payment id, and `resume_earlier` finds a rival. Between processes on one database, only the
+?1 is the payment id, and ?2 the offered id. Within one service, a lock serializes the requests for
+one payment id, and `resume_earlier` finds a rival. Between services on one store, only the
 statement that claims can find it; without that, two headers for one payment id could both be
 settled.
 """
@@ -80,8 +80,8 @@ _INSERT = (
 def _in(before: Iterable[str]) -> str:
     """Return the condition that an attempt is in one of these states.
 
-    Each update has this condition, although its caller has just read the state: several processes
-    may work on one database, and only the database's own lock serializes them.
+    Each update has this condition, although its caller has just read the state: several services
+    of a world may work on one store, and each has locks of its own.
     """
     return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
 
@@ -252,7 +252,7 @@ class PaymentRecords:
     def resume(self, attempt: Attempt, offered_id: str | None) -> Attempt | None:
         """Record that an attempt is sent to the facilitator again; None if it has a rival.
 
-        One statement looks for the rival and writes, because another process may claim the same 402
+        One statement looks for the rival and writes, because another service may claim the same 402
         at this moment. `offered_id` is the payment id of the 402 that the request names.
         """
         after = PaymentState(states.moves(PaymentEvent.PRESENTED)[attempt.state])
@@ -278,14 +278,14 @@ class PaymentRecords:
     def mark_not_submitted(self, number: int) -> None:
         """Record that no facilitator has an attempt: another header may be presented for its id.
 
-        Nothing changes if another process has sent it meanwhile.
+        Nothing changes if another service has sent it meanwhile.
         """
         self._db.execute(_NOT_TAKEN, number)
 
     def drop_claim(self, number: int) -> None:
         """Delete an attempt whose header cannot pay.
 
-        Nothing changes if another process has sent it meanwhile.
+        Nothing changes if another service has sent it meanwhile.
         """
         self._db.execute(_DROP, number)
 
@@ -297,7 +297,7 @@ class PaymentRecords:
         """Store an attempt as settled (4.1/store-settled), and open its `session` with it.
 
         A deposit that has opened a session before keeps that session and its amount. False if there
-        is no such record, if another process on this database has settled it, or if another attempt
+        is no such record, if another service on this store has settled it, or if another attempt
         gets the payment (`_SETTLE`).
         """
         if session is None:
@@ -312,7 +312,7 @@ class PaymentRecords:
         """Make a settled payment pending again, whose block the chain has undone.
 
         While it is pending, neither the payment nor a session that it paid for grants anything.
-        False if it was in no block, or is not settled: another process may have been faster.
+        False if it was in no block, or is not settled: another service may have been faster.
         """
         return self._db.changed(_UNDO, number)
 

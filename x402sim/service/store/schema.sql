@@ -1,5 +1,5 @@
 -- The tables of one service's database, and their indexes. Every change of them is a new
--- SCHEMA_VERSION (database.py), and a file that makes them of those of the version before.
+-- SCHEMA_VERSION (database.py).
 -- The states of payments are those of protocol/states.py; their status is what payers see of them.
 
 CREATE TABLE payments(
@@ -57,8 +57,6 @@ CREATE INDEX shallow_refunds ON refunds(timestamp)
     WHERE status = 'settled' AND NOT is_deep;
 CREATE TABLE secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
-CREATE TABLE answering(
-    payment_id TEXT PRIMARY KEY, process INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE answers(
     identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
     answer BLOB, until_s INTEGER NOT NULL);

@@ -6,53 +6,15 @@ as served. If the payer gave the payment an id of its own, the answer is stored 
 5/payment-identifier).
 """
 
-import sqlite3
-from pathlib import Path
 from typing import Any
-from weakref import finalize
 
 import msgspec
 
-from x402sim.service.store.database import Database, lock_of
+from x402sim.service.store.database import Database
 
-_BEGIN = """INSERT INTO answering SELECT ?1, ?2
-    WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)
-    ON CONFLICT(payment_id) DO UPDATE SET process = ?2 WHERE NOT runs_beside(process)"""
 _IS_FREE = """answer IS NULL AND NOT EXISTS(SELECT 1 FROM payments
     WHERE payments.payment_id = answers.payment_id AND status IN ('pending', 'settled'))"""
 """Whether a reserved key is free: its payment was never claimed, or can never be paid."""
-
-
-class Processes:
-    """The processes on one database file: each has a number while it has the file open.
-
-    A process holds its number by a lock on a file of that number beside the database. The operating
-    system ends the lock with the process, even if that is killed. So no clocks are compared, and
-    nothing is renewed. A database in memory has one process.
-    """
-
-    def __init__(self, file: Path | None) -> None:
-        self._file, self.own = file, 0
-        self._held: sqlite3.Connection | None = None
-        while file is not None and self._held is None:  # the first free one: an ended process's
-            self.own += 1
-            self._held = lock_of(file, self.own)
-        if self._held is not None:
-            finalize(self, self._held.close)  # as the database does
-
-    def runs_beside(self, number: int) -> bool:
-        """Tell whether another process has a number."""
-        if number == self.own or self._file is None:
-            return False
-        lock = lock_of(self._file, number)
-        if lock is not None:
-            lock.close()
-        return lock is None
-
-    def leave(self) -> None:
-        """Give up the number."""
-        if self._held is not None:
-            self._held.close()
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
@@ -75,10 +37,11 @@ class IdempotencyKey(msgspec.Struct, frozen=True):
 class Served:
     """The marks of served payments in the database, and the stored answers by their keys."""
 
-    def __init__(self, database: Database, processes: Processes) -> None:
-        self._db, self._own = database, processes.own
-        database.define("runs_beside", processes.runs_beside)
-        database.execute("DELETE FROM answering WHERE process = ?", self._own)
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._answering: dict[str, set[str]] = {}
+        """By payment id, the `answering` of the service that has taken its answer: several
+        services of a world may share this store."""
 
     def mark(self, payment_id: str, resource: str) -> None:
         """Record that a payment was served."""
@@ -88,21 +51,25 @@ class Served:
         """Tell whether a payment was served."""
         return self._db.one("SELECT 1 FROM served WHERE payment_id = ?", payment_id) is not None
 
-    def begin(self, payment_id: str) -> bool:
-        """Take the one answer of a payment; False if it was given, or another process has it.
+    def begin(self, payment_id: str, answering: set[str]) -> bool:
+        """Take the one answer of a payment; False if it was given, or is being given.
 
-        The answer is free again after `end` without `is_served`, and when the process that took it
-        has ended. `Service.answering` has the payments that this process itself is answering.
+        `answering` has the payments that the service is answering. The answer is free again when
+        the payment has left it: after `end` without `is_served`, and after the service's crash.
         """
-        return self._db.changed(_BEGIN, payment_id, self._own)
+        taken = payment_id in self._answering.get(payment_id, ())
+        if taken or self.is_marked(payment_id):
+            return False
+        answering.add(payment_id)
+        self._answering[payment_id] = answering
+        return True
 
     def end(self, payment_id: str, resource: str, *, is_served: bool) -> None:
         """Record that the answer was written (`is_served`), or that its client had left."""
-        with self._db.transaction():
-            if is_served:
-                self.mark(payment_id, resource)
-            own = "DELETE FROM answering WHERE payment_id = ? AND process = ?"
-            self._db.execute(own, payment_id, self._own)
+        if is_served:
+            self.mark(payment_id, resource)
+        if (answering := self._answering.pop(payment_id, None)) is not None:
+            answering.discard(payment_id)
 
     # --- the idempotency keys of payments, and the answers that are stored under them ---------
 

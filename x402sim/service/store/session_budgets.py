@@ -237,8 +237,8 @@ class SessionBudgets:
     def begin_refund(self, refund: Refund) -> bool:
         """Fix the `amount` that a refund sends, before it is sent; False if it must not be sent.
 
-        It must not if it is paid, or if it has changed since it was listed: another process may
-        send another amount, or a debit was undone.
+        It must not if it is paid, or if it has changed since it was listed: another service on
+        this store may send another amount, or a debit was undone.
         """
         sql = (
             "UPDATE refunds SET sent = ?1 WHERE session_id = ?2 AND part = ?3 "
@@ -278,8 +278,7 @@ class SessionBudgets:
         only one of the two.
 
         `paid` are the base units that it paid, if they were read from the chain; else it paid what
-        was `sent`. If it paid less, as what was sent before version 11 of the tables was not
-        stored, the next part owes the rest.
+        was `sent`. If it paid less, the next part owes the rest.
         """
         rest = (
             "INSERT INTO refunds(session_id, part, to_address, amount, timestamp) SELECT "
