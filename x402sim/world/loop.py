@@ -15,7 +15,7 @@ import linecache
 import re
 import selectors
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
@@ -50,43 +50,64 @@ class TimeStandsStill(RuntimeError):
     """Work repeats without end at one moment of virtual time; the text says which."""
 
 
-class _Timer(asyncio.TimerHandle):
-    """A timer of a virtual loop, which can be cancelled until it has run."""
+class _Call:
+    """A call that a virtual loop will make: what asyncio needs of its handles."""
 
-    __slots__ = ("_on_cancel", "_soon", "_work", "is_periodic")
+    __slots__ = ("args", "callback", "context")
+
+    def __init__(
+        self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context
+    ) -> None:
+        self.callback: Callable[..., Any] | None = callback
+        """None once it is cancelled, or made."""
+        self.args, self.context = args, context
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        self.callback, self.args = None, ()
+
+    def cancelled(self) -> bool:
+        """Tell whether it will not be made."""
+        return self.callback is None
+
+
+class _Timer(_Call):
+    """A call at a time; it can be cancelled until it is made."""
+
+    __slots__ = ("_when_s", "on_cancel")
 
     def __init__(
         self,
-        when: float,
-        work: Callable[[], asyncio.Handle],
-        on_cancel: Callable[[], None],
-        loop: asyncio.AbstractEventLoop,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
         context: Context,
+        when_s: float,
+        on_cancel: Callable[[], None],
     ) -> None:
-        super().__init__(when, work, (), loop, context)
-        self._work: Callable[[], asyncio.Handle] | None = work
-        self._on_cancel = on_cancel
-        self._soon: asyncio.Handle | None = None
-        self.is_periodic = context.get(is_periodic, False)
-        """Whether it belongs to periodic work, which nobody waits for."""
-
-    def fire(self) -> None:
-        """Have the work done in this step of the loop."""
-        if self._work is not None:
-            self._soon, self._work = self._work(), None
+        super().__init__(callback, args, context)
+        self._when_s = when_s
+        self.on_cancel: Callable[[], None] | None = on_cancel
+        """Called if it is cancelled before its time."""
 
     def cancel(self) -> None:
-        """Cancel the work, unless it was done."""
-        if self._work is not None:
-            self._work = None
-            self._on_cancel()
-        elif self._soon is not None:
-            self._soon.cancel()
+        """Do not make the call."""
+        is_awaited = self.callback is not None
         super().cancel()
+        if is_awaited and self.on_cancel is not None:
+            self.on_cancel()
+
+    def when(self) -> float:
+        """Return its time."""
+        return self._when_s
+
+    @property
+    def is_periodic(self) -> bool:
+        """Whether it belongs to periodic work, which nobody waits for."""
+        return self.context.get(is_periodic, False)
 
 
 class _Selector(selectors.DefaultSelector):
-    """Polls for I/O, and never sleeps until a timer: the virtual loop advances the time instead."""
+    """Runs the virtual loop where asyncio would wait: asyncio calls it, idle, in each step."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         super().__init__()
@@ -107,28 +128,35 @@ class _Selector(selectors.DefaultSelector):
         return key
 
     def select(self, timeout: float | None = None) -> Found:
-        """Return the I/O that is ready; asyncio calls this in each step, idle without a timeout."""
-        return self._loop.pass_time(super().select, is_idle=timeout is None)
+        """Make the calls of the loop until there is I/O, and return that.
+
+        The timeout is None unless asyncio itself has something to do.
+        """
+        return self._loop.make_calls(super().select, is_alone=timeout is None)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time; `time()` is in seconds since it was made.
 
-    It never waits for a timer, but jumps to it. In each step asyncio calls the selector, with a
-    timeout that is None if nothing can run; in that call this loop passes the time. It keeps the
-    timers itself, for two reasons: asyncio's have no order if their time is the same, and asyncio
-    computes how long to wait, not until when, which rounding makes another time.
+    It never waits for a timer, but jumps to it. It keeps calls and timers itself: asyncio's step
+    takes three times as long, its timers have no order if their time is the same, and it computes
+    how long to wait, not until when, which rounding makes another time. asyncio has the sockets,
+    the threads and the signals. Where it would wait for these, in `select`, this loop makes its
+    calls: in steps, each of them the calls that were there when it began.
     """
 
     def __init__(self) -> None:
         self.now_s = 0.0
         """The virtual time, as `time` returns it."""
+        self._calls: deque[_Call] = deque()
         self._in_threads = 0
         self._order = itertools.count()
         self._timers: list[tuple[float, int, _Timer]] = []
         self._cancelled = 0
         """How many of the timers are cancelled."""
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._is_interrupted = False
+        """Whether asyncio has something to do: the loop is to stop, or a thread has called."""
         self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
         self.newest: Callable[[], str] = lambda: ""
@@ -172,29 +200,49 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> _Call:
         """Have a function called in the next step."""
-        if self._steps > MAX_STEPS - _SAMPLE:
-            self._recent[_name(callback)] += 1
-        return super().call_soon(callback, *args, context=context)
+        call = _Call(callback, args, copy_context() if context is None else context)
+        self._calls.append(call)
+        return call
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Have a function called soon, from another thread or from a signal."""
+        handle = super().call_soon_threadsafe(callback, *args, context=context)
+        self._is_interrupted = True
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> _Timer:
+        """Set a timer that fires after so many seconds."""
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> _Timer:
         """Set a timer; timers of the same time fire in the order in which they were set."""
         context = copy_context() if context is None else context
-        work = partial(self.call_soon, callback, *args, context=context)
-        timer = _Timer(when, work, self._drop_cancelled, self, context)
+        timer = _Timer(callback, args, context, when, self._drop_cancelled)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
+    def stop(self) -> None:
+        """Stop after this step."""
+        super().stop()
+        self._is_interrupted = True
+
     async def turn(self, order: int) -> None:
         """Return when nothing else can run; of several waiters the lowest `order` goes first."""
+        if self._is_at_rest and not (self._turns and self._turns[0][0] < order):
+            return  # at once: the next step would return here
         waiter: asyncio.Future[None] = self.create_future()
         heapq.heappush(self._turns, (order, next(self._order), waiter))
         await waiter
 
-    def give_turn(self) -> bool:
+    def _give_turn(self) -> bool:
         """Wake the next waiter for a turn; False if there is none."""
         while self._turns:
             _, _, waiter = heapq.heappop(self._turns)
@@ -206,14 +254,50 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _left_thread(self, _: Any) -> None:
         self._in_threads -= 1
 
-    def pass_time(self, select: Callable[[float | None], Found], *, is_idle: bool) -> Found:
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing can run now but what runs now."""
+        if self._calls or self._in_threads or self._watched.has_sockets or self._is_interrupted:
+            return False
+        return not self._timers or self._timers[0][0] > self.now_s
+
+    def make_calls(self, select: Callable[[float | None], Found], *, is_alone: bool) -> Found:
+        """Make calls, step by step, until there is I/O or work for asyncio; return the I/O.
+
+        `is_alone`: asyncio has no work now. It gets I/O at once, before further calls: they may
+        remove what the I/O is for.
+        """
+        calls = self._calls
+        while True:
+            for _ in range(len(calls)):
+                call = calls.popleft()
+                callback, call.callback = call.callback, None
+                if callback is None:
+                    continue
+                if self._steps > MAX_STEPS - _SAMPLE:
+                    self._recent[_name(callback)] += 1
+                try:
+                    call.context.run(callback, *call.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio does
+                    message = f"Exception in callback {callback}"
+                    self.call_exception_handler({"message": message, "exception": error})
+            if self._is_interrupted:
+                self._is_interrupted = False
+                return []
+            found = self._pass_time(select, is_idle=is_alone and not calls)
+            if found or not is_alone:
+                return found
+
+    def _pass_time(self, select: Callable[[float | None], Found], *, is_idle: bool) -> Found:
         """Fire the timers that are due in this step; return the I/O that is ready.
 
         `is_idle`: nothing can run yet, not even the end of the loop. Then bytes and threads come
         first, then the next waiter for a turn, and time passes only if there is none.
         """
         timers, found = self._timers, []
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
             self._cancelled -= 1
         # what is due now runs before a turn is given, and before time passes
@@ -223,12 +307,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             may_wait_s = None if self._in_threads else grace_s
             found = select(may_wait_s if is_idle else 0)
             is_idle = is_idle and not found and not self._in_threads
-        if is_idle and not self.give_turn():
+        if is_idle and not self._give_turn():
             self._jump()
         self._step()
         soon_s = self.now_s + _SOON_S
         while timers and timers[0][0] < soon_s:
-            heapq.heappop(timers)[2].fire()
+            timer = heapq.heappop(timers)[2]
+            if timer.callback is None:
+                self._cancelled -= 1
+            else:
+                timer.on_cancel = None
+                self._calls.append(timer)
         return found
 
     def _drop_cancelled(self) -> None:
@@ -236,7 +325,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._cancelled += 1
         timers = self._timers
         if self._cancelled > max(MOST_CANCELLED, len(timers) // 2):
-            timers[:] = [each for each in timers if not each[2].cancelled()]
+            timers[:] = [each for each in timers if each[2].callback is not None]
             heapq.heapify(timers)
             self._cancelled = 0
 
