@@ -14,6 +14,18 @@ from contextvars import Context, ContextVar, copy_context
 
 real_now = time.time
 """Return real Unix seconds: to measure how long a server takes, never for what it answers."""
+_starts = itertools.chain([time.time()], iter(time.time, None))
+
+
+def command_started_s() -> float:
+    """Return when this command started, in real Unix seconds; to be called once by each.
+
+    The first command of a process started when Python read this file, before all that it imports;
+    any other, now.
+    """
+    return next(_starts)
+
+
 _SLACK_S = 1e-6
 """An event loop may fire a timer this much early. A sleeper that is due within it wakes: else its
 timer would be set again, for a time that rounds to nothing, without end."""
