@@ -17,8 +17,10 @@ from click.testing import Result
 
 from tests.cli import runner
 from tests.cli.shops import SHOP, Asked, Reply, serving
-from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim import LiveWorld, LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
+from x402sim.backends import Deployment
 from x402sim.clock import real_now
+from x402sim.journal import HEADER
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum, parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
@@ -250,6 +252,37 @@ def test_two_steps_and_version_1_are_signed_within_the_same_bounds(number: str) 
     signed = [read_header(text) for text in paid]
     host.got = [(each.authorization, each.signature) for each in signed]
     assert bool(host.got) == number.isdecimal()
+    host.assert_harmless()
+
+
+@pytest.mark.parametrize(("price", "payments"), [("10000", 1), ("3000001", 0), (HUGE, 0)])
+def test_a_story_at_a_url_signs_with_the_users_key_within_the_same_bounds(
+    price: str, payments: int
+) -> None:
+    got: list[str] = []
+
+    def shop(asked: Asked) -> Reply:
+        if asked.path == "/_sim/who":
+            return Reply(200, world(BASE, YEARS_S, decimals=18))
+        if asked.path.startswith("/_sim/"):
+            said = {"/_sim/balances": ["0", "0"], "/_sim/journal?since=0": HEADER}
+            return Reply(200, said.get(asked.path, []))
+        if asked.path == "/api/pay":
+            got.append(json.loads(asked.body)["paymentHeader"])
+            return Reply(500)
+        wanted = offer(network="base-sepolia", maxAmountRequired=price, resource=asked.path)
+        said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
+        return Reply(402, said | {"paymentRequirements": wanted | {"description": "x"}})
+
+    async def story(live: LiveWorld) -> None:
+        await (await live.payer("alice")).buy()
+
+    with serving(shop) as url:
+        played = World(network=BASE_SEPOLIA, on=Deployment(url, payer_key=KEY)).play(story)
+    assert ("is left of the `budget`" in played.reason) == (payments == 0), played.reason
+    host, signed = Host([]), [read_header(text) for text in got]
+    host.got = [(each.authorization, each.signature) for each in signed]
+    assert len(host.got) == payments
     host.assert_harmless()
 
 
