@@ -32,7 +32,7 @@ from x402sim.payer.core import SpendingCapExceeded
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.protocol.networks import Network
+from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.spec.needs import Need
@@ -409,7 +409,9 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         funded = Wallet(key) if key and Need.FUNDS not in capabilities else None
         network = network_of(who) if who else world.networks[0]
         if funded:  # what the service says of itself does not widen what the user's key signs
-            network, clock.skew_s = world.networks[0], 0.0
+            own, clock.skew_s = NETWORKS.get(network.name), 0.0
+            is_ours = own is not None and own.is_test and world.network is None
+            network = own if own is not None and is_ours else world.networks[0]
             capabilities = (capabilities | {Need.FUNDS}) - {Need.CLOCK}
         initial_skew_s = clock.skew_s
         with closing(Journal(file=world.journal_file)) as journal:

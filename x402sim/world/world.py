@@ -58,7 +58,8 @@ class Deployment:
 
     `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
     it pays where the control API cannot fund payers, or where there is none: by this machine's
-    clock, on the network that the world names, and at most `budget` tokens for a story.
+    clock, on the world's `network` (without one, on a test network of ours that the service names),
+    and at most `budget` tokens for a story.
     """
 
     url: str
