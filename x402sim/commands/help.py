@@ -27,10 +27,11 @@ It pays the first offer that it can pay, and prints why it skipped the offers be
 line names the transaction of the receipt. If no receipt confirms the payment, the last line says
 until when the signed payment can still be used.
 
-It believes nothing that the server says of itself: it pays the tokens that it knows (`--network`
-lists them) and those of --network-file, by this machine's clock, for at most 300 s. It pays on main
-networks only if you name one: --network. If you have started the server with `serve` and advanced
-its clock, or given it a token of your own, say so: --world http://127.0.0.1:4020.
+It believes nothing that the server says of itself. It pays in the tokens of cronos-testnet,
+base-sepolia, avalanche-fuji and your --network-file, by this machine's clock, for at most 300 s;
+on a main network, whose money is real, only if you name it: --network. If you have started the
+server with `serve`, and advanced its clock or given it a token of your own, say so:
+--world http://127.0.0.1:4020.
 
 With --state-dir you may stop `pay` at any time and start it again: it sends the same signed
 payment again and signs no other. Of several starts at once one pays; the others wait for it, and
