@@ -7,7 +7,7 @@ from now, on the chain and for the token of our table, to the payee of the offer
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -89,7 +89,8 @@ class Host:
         if asked.path == "/_sim/who":
             return Reply(200, self.who)
         if asked.path == "/_sim/accounts":
-            return Reply(200, [])
+            balance = {"balance": "1", "balanceDecimal": "1.00"}
+            return Reply(200, [{"address": PAYER.address, "privateKey": KEY, **balance}])
         for version, name in x402.PAYMENT_HEADERS.items():
             if (text := asked.headers.get(name.lower())) is not None:
                 signed = x402.read_payment(version, text).signed
@@ -324,8 +325,22 @@ def test_the_user_names_a_world_with_a_token_of_its_own() -> None:
         assert ahead(server, "--world", server.control_url).exit_code == 0
 
 
-def test_a_world_does_not_change_the_decimals_of_a_known_token() -> None:
-    host = Host([[offer(amount=HUGE)]], world(BASE_SEPOLIA, named="mine", decimals=18))
+@pytest.mark.parametrize("options", [(), ("--key", KEY)])
+@pytest.mark.parametrize("lie", [lie for lie in NEVER if "decimals" in lie])
+def test_a_world_does_not_change_the_decimals_of_a_known_token(
+    lie: str, options: tuple[str, ...]
+) -> None:
+    host = Host(NEVER[lie].accepts, NEVER[lie].who)
     with serving(host) as url:
-        assert run(url + "/page", "--key", KEY, "--world", url).exit_code == 2
+        assert run(url + "/page", *options, "--world", url).exit_code == 2
     assert host.got == []
+
+
+def test_a_world_does_not_say_where_the_users_own_key_pays() -> None:
+    real = Host([[offer(BASE)]], world(BASE))
+    other = replace(BASE, name="mine", asset=b"\xab" * 20, token_name="Euro Coin")
+    own = Host([[offer(other, network="mine")]], world(other, decimals=18))
+    for host in real, own:
+        with serving(host) as url:
+            assert run(url + "/page", "--key", KEY, "--world", url).exit_code == 2
+        assert host.got == []

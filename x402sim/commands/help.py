@@ -31,7 +31,7 @@ It believes nothing that the server says of itself. It pays in the tokens of cro
 base-sepolia, avalanche-fuji and your --network-file, by this machine's clock, for at most 300 s;
 on a main network, whose money is real, only if you name it: --network. If you have started the
 server with `serve`, and advanced its clock or given it a token of your own, say so:
---world http://127.0.0.1:4020.
+--world http://127.0.0.1:4020. With --key, a token of your own needs --network-file, too.
 
 With --state-dir you may stop `pay` at any time and start it again: it sends the same signed
 payment again and signs no other. Of several starts at once one pays; the others wait for it, and

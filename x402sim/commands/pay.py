@@ -47,8 +47,8 @@ WorldUrl = Annotated[
     str | None,
     typer.Option(
         "--world",
-        help="URL of a world of `serve` that you have started: believe its clock, its token and "
-        "its network. [default: this machine's clock, the tokens of --network-file and our own]",
+        help="URL of a world of `serve` that you have started: believe its clock and, without "
+        "--key, its token. [default: this machine's clock, known tokens and --network-file]",
         metavar="URL",
     ),
 ]
@@ -172,7 +172,7 @@ def pay(
             if world is None:
                 local = buying.local_server(http, request.url, known)
             else:
-                local = buying.world_at(http, world, known)
+                local = buying.world_at(http, world, known, own_key=key is not None)
             if network is not None:
                 local = local.only(network)
             kept = None if state_dir is None or wrong is not None else buying.Kept(state_dir)

@@ -424,10 +424,13 @@ class Local:
         return replace(self, known=found, chosen=frozenset(found))
 
 
-def world_at(http: httpx.Client, world: str, known: Mapping[str, Network]) -> Local:
+def world_at(
+    http: httpx.Client, world: str, known: Mapping[str, Network], *, own_key: bool
+) -> Local:
     """Return what a world says that the user has started; raises `ValueError` if it is none.
 
-    A token of our table keeps the decimals that it has there.
+    Its clock is believed. Its token is, too, unless the user's own key pays: then decimals and
+    chain stay those of our table or of the user's file. A token of our table keeps its decimals.
     """
     root = world.rstrip("/").removesuffix("/_sim")
     try:
@@ -435,12 +438,15 @@ def world_at(http: httpx.Client, world: str, known: Mapping[str, Network]) -> Lo
         own, now_s = network_of(who), who.now / 1000
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OverflowError) as wrong:
         raise ValueError(f"--world {world} is not the control API of `serve`: {wrong}") from wrong
-    tokens = {(each.chain_id, each.asset): each for each in NETWORKS.values()}
-    network = tokens.get((own.chain_id, own.asset), own)
     clock = SkewedClock(Clock())
     clock.skew_s = now_s - Clock().now()
-    chosen = frozenset({network.name})
-    return Local({**known, network.name: network}, keys, clock, chosen, f"{root}/rpc")
+    found = Local(known, keys, clock, rpc=f"{root}/rpc")
+    if own_key:
+        return found
+    tokens = {(each.chain_id, each.asset): each for each in NETWORKS.values()}
+    network = tokens.get((own.chain_id, own.asset), own)
+    known = {**known, network.name: network}
+    return replace(found, known=known, chosen=frozenset({network.name}))
 
 
 def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
