@@ -8,9 +8,11 @@ import asyncio
 import heapq
 import itertools
 import math
+import os
 import time
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from pathlib import Path
 
 real_now = time.time
 """Return real Unix seconds: to measure how long a server takes, never for what it answers."""
@@ -32,6 +34,29 @@ def periodic_context() -> Context:
 _PERIODIC = periodic_context()
 """The context of the timers that wake sleepers. `Clock.is_awaited` counts the sleepers themselves;
 a virtual loop would count each of them twice if their timers were not periodic."""
+
+
+def _process_started_s() -> float:
+    """Return when this process started, in real Unix seconds; now, where /proc does not say."""
+    try:
+        fields = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        # a tick more: whatever ended before the process began must not seem to be of its time
+        boot_s = (int(fields[19]) + 1) / os.sysconf("SC_CLK_TCK")
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - boot_s
+    except (OSError, AttributeError):  # not Linux
+        age_s = 0.0
+    return time.time() - max(0.0, age_s)
+
+
+_starts = itertools.chain((_process_started_s() for _ in range(1)), iter(time.time, None))
+
+
+def command_started_s() -> float:
+    """Return when this command started, in real Unix seconds; to be called once by each.
+
+    The first command of a process started with it, before all that it imports; any other, now.
+    """
+    return next(_starts)
 
 
 class Clock:

@@ -66,12 +66,6 @@ def test_another_account_or_key_pays(server: LocalServer) -> None:
         assert server.transfers()[-1].sender == server.wallets[number].address
 
 
-def test_it_pays_a_server_whose_clock_is_ahead() -> None:
-    with LocalServer() as server:
-        server.advance(86_400)
-        assert pay(server).exit_code == 0
-
-
 def test_json_holds_the_steps_and_the_body(server: LocalServer) -> None:
     done = pay(server, "--json")
     told = json.loads(done.stdout)

@@ -2,17 +2,22 @@
 
 import json
 import stat
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import Result
 
 from tests.cli import runner
 from tests.cli.shops import Asked, Reply, required, serving, wanted
+from tests.serve.driver import command, environment
+from x402sim.commands.purchase import Kept
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import RequiredV1, read_payment, requirements_v1
@@ -65,7 +70,9 @@ def starts(url: str, folder: Path, **more: str) -> Start:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())
+    """The purchases in a folder that are not finished."""
+    kept = sorted(folder.glob("*.json"))
+    return [each for each in kept if json.loads(each.read_text() or "{}").get("bought") is None]
 
 
 def test_the_environment_says_what_to_buy(tmp_path: Path) -> None:
@@ -191,6 +198,73 @@ def test_it_pays_on_the_network_that_it_may_pay_on(tmp_path: Path) -> None:
         assert "known are base-sepolia" in done.stderr
         assert starts(url, tmp_path, NETWORK=TESTNET.name)().exit_code == 0
         runner.assert_misuse(starts(url, tmp_path, NETWORK="no")(), "--network")
+    assert len(shop.nonces) == 1
+
+
+# --- several starts at once ---------------------------------------------------------------
+
+
+def process(url: str, folder: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command("pay", *options),
+        env=environment() | contract(url, folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("first", [GOODS, BUSY, LOST])
+def test_several_starts_at_once_sign_one_payment(tmp_path: Path, first: Reply) -> None:
+    shop = Shop([first, GOODS])
+    with serving(shop) as url:
+        starts = [process(url, tmp_path) for _ in range(4)]
+        ended = [(*each.communicate(timeout=120), each.returncode) for each in starts]
+    assert len(set(shop.nonces)) == 1, ended
+    sold = [json.loads(out) for out, _, code in ended if code == 0]
+    assert sold == [{"data": "goods"}] * (4 if first is GOODS else 3)
+    told = [" ".join(err.split()) for _, err, _ in ended]
+    waited = sum("bought by another start of this command, at the same time" in t for t in told)
+    assert waited == (3 if first is GOODS else 2)
+    assert len(shop.nonces) == (1 if first is GOODS else 2)
+
+
+def test_a_start_that_is_killed_leaves_its_payment_to_the_one_that_waits(tmp_path: Path) -> None:
+    has_paid, is_over = threading.Event(), threading.Event()
+    shop = Shop([GOODS])
+
+    def answers(asked: Asked) -> Reply:
+        reply = shop(asked)
+        if shop.nonces and not has_paid.is_set():
+            has_paid.set()
+            is_over.wait(60)
+        return reply
+
+    with serving(answers) as url:
+        first = process(url, tmp_path)
+        assert has_paid.wait(60)
+        second = process(url, tmp_path, "--json")
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(3)
+        first.kill()
+        first.communicate()
+        is_over.set()
+        out, _ = second.communicate(timeout=60)
+    assert json.loads(out)["body"] == {"data": "goods"}
+    assert "Resumed the authorization of an earlier start" in out
+    assert (len(shop.nonces), len(set(shop.nonces))) == (2, 1)
+
+
+def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("x402sim.commands.pay.DEADLINE_S", 0.1)
+    shop = Shop([GOODS])
+    with serving(shop) as url:
+        request = httpx.Request("GET", url + "/page")
+        with Kept(tmp_path).alone(request, 1):
+            done = starts(url, tmp_path)()
+            assert starts(url + "/other", tmp_path)().exit_code == 0
+    assert done.exit_code == 75
+    assert "nothing was signed here: another start of this command has not ended" in done.stderr
     assert len(shop.nonces) == 1
 
 

@@ -165,6 +165,11 @@ def test_the_script_of_the_payment_flow_signs_a_valid_payment(
     assert authorization.valid_before - authorization.valid_after == 360
     wanted = msgspec.convert(msgspec.to_builtins(sent.payment_requirements), RequiredPayment)
     assert first_broken(VERIFICATION, Verification(payment, wanted, network)) is None
+    for lie in {"maxAmountRequired": str(10**18 + 1)}, {"asset": checksum(b"\xcd" * 20)}:
+        greedy = {**example, "paymentRequirements": example["paymentRequirements"] | lie}
+        (tmp_path / "402.json").write_text(json.dumps(greedy))
+        with pytest.raises(SystemExit, match="asks for another token, or for more than MOST"):
+            runpy.run_path("sign.py", run_name="__main__")
 
 
 # --- the OpenAPI document ------------------------------------------------------------

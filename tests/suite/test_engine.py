@@ -1,7 +1,6 @@
 """The engine: outcomes, baselines, needs, budget, and no secrets in results."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,7 +14,7 @@ from tests.bounded.hostile_peer import wanted
 from tests.suite.cases import case
 from x402sim import Network, World
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address, recover
+from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
 from x402sim.report.conformance import RAW
@@ -181,9 +180,9 @@ CHALLENGE = TargetAnswer(Target(), 402, httpx.Headers(), "", wanted("/api/perp/q
 WALLET = Wallet(b"\1" * 32)
 
 
-def signed(network: str, **more: Any) -> str:
-    """Sign for a 402 that names a network."""
-    named = {**CHALLENGE.body["paymentRequirements"], "network": network}
+def signed(network: str, asset: dict[str, str] | None = None, **more: Any) -> str:
+    """Sign for a 402 that names a network, and perhaps another token than the usual one."""
+    named = CHALLENGE.body["paymentRequirements"] | {"network": network} | (asset or {})
     challenge = Challenge(CHALLENGE, "pay_1", named)
     return Probe(setting_for(refuses_all(), **more)).wallets.sign(challenge, WALLET)
 
@@ -208,9 +207,11 @@ def test_a_network_of_the_users_is_signed_for_as_its_file_says() -> None:
     known = {"networks": {"my-net": OWN}}
     with pytest.raises(Skipped, match="--allow-mainnet"):
         signed("my-net", **known)
-    header = read_header(signed("my-net", **known, allow_mainnet=True))
-    asset = parse_address(CHALLENGE.body["paymentRequirements"]["asset"])
-    digest = transfer_digest(header.authorization, replace(OWN, asset=asset).domain)
+    with pytest.raises(Skipped, match="names another token of my-net"):
+        signed("my-net", **known, allow_mainnet=True)
+    own = {"asset": checksum(OWN.asset)}
+    header = read_header(signed("my-net", own, **known, allow_mainnet=True))
+    digest = transfer_digest(header.authorization, OWN.domain)
     assert recover(digest, header.signature) == WALLET.address_bytes
     world = httpx.AsyncClient(base_url="http://world")
     assert signed("my-net", **known, control=world).startswith("0x")

@@ -57,7 +57,7 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         yield Step("The world is up", True, {**facts, "balance": _amount(before[0], network)})
         mark, steps = server.journal.length, list[Step]()
         request = http.build_request("POST", routes.QUOTE, json=routes.ORDER)
-        here = Local({network.name: network}, [], Clock())
+        here = Local({network.name: network}, [], Clock(), frozenset({network.name}))
         served = Purchase(http, payer, here, request, steps.append, "0.05").buy()
         steps[-1].facts["quote"] = served.json().get("quote")
         yield from steps

@@ -10,7 +10,7 @@ import typer
 
 from x402sim.clock import Clock
 from x402sim.commands import common, purchase as buying
-from x402sim.commands.purchase import answer_to, local_server
+from x402sim.commands.purchase import answer_to
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
@@ -52,7 +52,6 @@ def doctor(
                 pay_status = answer_to(http, post(request, PAY_PATH, {})).status_code
         except httpx.HTTPError as error:
             raise common.Misuse(buying.no_answer(request.url, error)) from error
-        known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:
         document = {

@@ -27,11 +27,20 @@ It pays the first offer that it can pay, and prints why it skipped the offers be
 line names the transaction of the receipt. If no receipt confirms the payment, the last line says
 until when the signed payment can still be used.
 
+It believes nothing that the server says of itself. It pays in the tokens of cronos-testnet,
+base-sepolia, avalanche-fuji and your --network-file, by this machine's clock, for at most 300 s;
+on a main network, whose money is real, only if you name it: --network. If you have started the
+server with `serve`, and advanced its clock or given it a token of your own, say so:
+--world http://127.0.0.1:4020. With --key, a token of your own needs --network-file, too.
+
 With --state-dir you may stop `pay` at any time and start it again: it sends the same signed
-payment again and signs no other. A request that costs nothing then counts as bought.
+payment again and signs no other. Of several starts at once one pays; the others wait for it, and
+print what it has bought, or go on with its payment. A request that costs nothing then counts as
+bought.
 
 Exit codes: 0, the payment was signed and the request served (with --wrong: refused); 1, signed
-and not served; 2, nothing was signed.
+and not served; 2, nothing was signed; 75, another start with the same --state-dir did not end in
+time, so nothing was signed here: start it again.
 """,
     "decode": """Decode any message of a payment, and say what is wrong in it.
 

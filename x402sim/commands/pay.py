@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,9 @@ from typing import Annotated, Any
 import httpx
 import typer
 
+from x402sim.clock import command_started_s
 from x402sim.commands import common, purchase as buying
+from x402sim.payer.auth import DEADLINE_S
 from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
@@ -19,7 +22,7 @@ from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.protocol.networks import Network, known_networks
+from x402sim.protocol.networks import known_networks
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.values import data_of
 from x402sim.text.words import printable, printable_lines, unknown
@@ -34,16 +37,26 @@ Only = Annotated[
     str | None,
     typer.Option(
         "--network",
-        help="Pay on this network only: its name, or eip155:ID.",
+        help="Pay on this network only: its name, or eip155:ID. Main networks, whose money is "
+        "real, are paid only so. [default: test networks, and those of --network-file]",
         metavar="NAME",
         envvar="X402SIM_NETWORK",
+    ),
+]
+WorldUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--world",
+        help="URL of a world of `serve` that you have started: believe its clock and, without "
+        "--key, its token. [default: this machine's clock, known tokens and --network-file]",
+        metavar="URL",
     ),
 ]
 StateDir = Annotated[
     Path | None,
     typer.Option(
-        help="Keep unfinished payments in this folder: the same command, started again, sends "
-        "the same authorization again and signs no other.",
+        help="Keep the payment in this folder: the same command, started again or several times "
+        "at once, sends the same authorization and signs no other.",
         metavar="DIR",
         envvar="X402SIM_STATE_DIR",
     ),
@@ -132,11 +145,12 @@ def pay(
     wrong: Wrong = None,
     network: Only = None,
     network_file: common.NetworkFile = None,
+    world: WorldUrl = None,
     state_dir: StateDir = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Pay for a request, or a tool: a curl that answers a 402."""
-    printer = _Printer(as_json)
+    started_s, printer = command_started_s(), _Printer(as_json)
     with buying.client() as http:
         with common.as_misuse():
             if wrong is not None and session:
@@ -154,21 +168,69 @@ def pay(
             elif arguments is not None:
                 raise ValueError("--arguments: they are a tool's; name it with --tool")
             request = buying.request_to(url, method, data, header, tool, arguments)
-            local = buying.local_server(http, request.url, known_networks(network_file))
+            known = known_networks(network_file)
+            if world is None:
+                local = buying.local_server(http, request.url, known)
+            else:
+                local = buying.world_at(http, world, known, own_key=key is not None)
             if network is not None:
-                local = replace(local, known=_only(local.known, network))
-            kept = None if state_dir is None else buying.Kept(state_dir)
+                local = local.only(network)
+            kept = None if state_dir is None or wrong is not None else buying.Kept(state_dir)
             of = (http, _wallet(key, account, local), local, request, printer)
             purchase = buying.Purchase(*of, most, steps, session, kept)
         if wrong is not None:
             _go_wrong(purchase, MISTAKES[wrong], printer)
             return
-        answer = _bought(purchase, printer)
-        outcome = purchase.ask_chain()
-        problem = "" if answer.is_success else in_vain(outcome, answer)
-        _end(printer, problem, answer, outcome, ok=not problem)
-        if problem:
-            raise typer.Exit(common.NOT_ALL_HELD)
+        if kept is None:
+            _pay(purchase, printer)
+            return
+        with _alone(kept, request, printer):
+            with common.as_misuse():
+                bought = kept.bought(request, started_s)
+            if bought is None:
+                _pay(purchase, printer)
+            else:
+                _show_bought(bought, printer)
+
+
+UNDER_WAY = 75
+"""Exit code if another start of the same purchase has not ended; EX_TEMPFAIL of sysexits.h."""
+
+
+@contextmanager
+def _alone(kept: buying.Kept, request: httpx.Request, printer: _Printer) -> Iterator[None]:
+    """Wait until no other process pays for a request, and keep others out; may exit."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(kept.alone(request, DEADLINE_S))
+        except TimeoutError as taken:
+            busy = f"another start of this command has not ended in {DEADLINE_S:.0f} s"
+            _end(printer, f"nothing was signed here: {busy}; start it again")
+            raise typer.Exit(UNDER_WAY) from taken
+        except OSError as wrong:
+            raise common.Misuse(f"--state-dir {kept.folder}: {wrong.strerror}") from wrong
+        yield
+
+
+def _show_bought(bought: buying.Bought, printer: _Printer) -> None:
+    """Print what another start of the same command has bought since this one started."""
+    answer = httpx.Response(bought.status, content=bought.body)
+    if printer.as_json:
+        _print_json(printer, ok=True, answer=answer, payment=bought.payment)
+        return
+    _end(printer, "", answer)
+    told = "x402sim: bought by another start of this command, at the same time; nothing was signed"
+    typer.echo(f"{told} here", err=True)
+
+
+def _pay(purchase: buying.Purchase, printer: _Printer) -> None:
+    """Pay for a request, and print what came of it; exits with 1 unless it was served."""
+    answer = _bought(purchase, printer)
+    outcome = purchase.ask_chain()
+    problem = "" if answer.is_success else in_vain(outcome, answer) + purchase.local.hint
+    _end(printer, problem, answer, outcome, ok=not problem)
+    if problem:
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
@@ -178,11 +240,12 @@ def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
     except (PaymentFailed, httpx.HTTPError) as failed:
         if purchase.sent is not None:
             outcome = purchase.ask_chain()
-            why = failure(failed, outcome, purchase.answer, purchase.last)
+            why = failure(failed, outcome, purchase.answer, purchase.last) + purchase.local.hint
             _end(printer, f"not served: {why}", outcome=outcome)
             raise typer.Exit(common.NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
+            problem = problem.removesuffix(".") + purchase.local.hint
             raise common.Misuse(problem) from failed
         raise common.Misuse(buying.no_answer(purchase.request.url, failed)) from failed
     if purchase.sent is None:
@@ -228,14 +291,6 @@ def _without_task(method: str | None, data: str | None) -> tuple[None, None]:
     if any(given not in (None, known) for given, known in zip((method, data), told, strict=True)):
         raise ValueError("--tool: it has --arguments; omit --method and --data")
     return None, None
-
-
-def _only(known: Mapping[str, Network], name: str) -> dict[str, Network]:
-    """Return the network with this name or CAIP-2 name, as a mapping; raises `ValueError`."""
-    found = {each: network for each, network in known.items() if name in (each, network.caip2)}
-    if not found:
-        raise ValueError(f"--network {unknown('network', name, known)}")
-    return found
 
 
 def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:

@@ -4,15 +4,22 @@ reported.
 `Outcome` is what is known of the payment, and no more: what was signed, whether a receipt or the
 chain confirms it, and until when it can be used.
 
+Nothing that an answer says of itself widens what is signed: tokens, chains and decimals are those
+of our table or of the user's file, and the time is this machine's. Only a world that the user has
+started and names (`--world`) is believed. Money of main networks is paid if the user names one.
+
 Signed payments that are not finished may be kept in a folder, one file for each purchase (by
-method, URL and body). The file is written before an authorization is sent, and removed when what it
-paid for was read to its end.
+method, URL and body). The file is written before an authorization is sent; when what it paid for
+was read to its end, it holds that, for starts of the same command that have waited meanwhile. The
+operating system's lock of a file beside it lets one process at a time go on with a purchase.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +29,7 @@ import httpx
 import msgspec
 import typer
 
-from x402sim.clock import Clock, SkewedClock
+from x402sim.clock import Clock, SkewedClock, real_now, stopwatch
 from x402sim.commands.common import Step
 from x402sim.http.bounded import Limits, bound
 from x402sim.payer import mistakes
@@ -41,7 +48,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.protocol.networks import NETWORKS, TESTNET, Network, network_named
 from x402sim.protocol.phrase import KNOWN, keys_of
 from x402sim.protocol.values import Fact, amount_in, amount_of, answer, data_of, window
 from x402sim.protocol.ways import Dialect, Way, foreign_in, object_in, ways_in
@@ -53,7 +60,7 @@ from x402sim.protocol.x402 import (
     Version,
     json_in,
 )
-from x402sim.text.words import moment, near_url, readable
+from x402sim.text.words import moment, near_url, readable, unknown
 from x402sim.version import VERSION
 from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.listen import LOOPBACK
@@ -172,25 +179,77 @@ def no_answer(url: httpx.URL, error: Exception) -> str:
 # --- what is kept --------------------------------------------------------------------------
 
 
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class Bought(msgspec.Struct, kw_only=True):
+    """What a purchase has bought: the answer, the payment as in JSON, and when (Unix seconds)."""
+
+    at_s: float
+    status: int
+    body: bytes
+    payment: dict[str, Any]
+
+
 class KeptPurchase(msgspec.Struct, kw_only=True):
-    """The unfinished payments of one purchase; `network` is a name."""
+    """One purchase: its unfinished payments, or what it has bought; `network` is a name."""
 
     url: str
     network: str
     unfinished: Unfinished
+    bought: Bought | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The unfinished purchases in a folder, which is made when needed."""
+    """The purchases in a folder, which is made when needed."""
 
     folder: Path
 
+    @contextmanager
+    def alone(self, request: httpx.Request, most_s: float) -> Iterator[None]:
+        """Keep other processes from a purchase until the end of the block, or of this process.
+
+        Waits at most `most_s` seconds for the process that has its turn. Raises `TimeoutError`, and
+        `OSError` for a folder that cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        elapsed_s, lock = stopwatch(), self._file(request).with_suffix(".lock")
+        with open(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+            while True:
+                try:
+                    _lock(file.fileno())
+                    break
+                except (BlockingIOError, PermissionError) as taken:
+                    if elapsed_s() >= most_s:
+                        raise TimeoutError from taken
+                    threading.Event().wait(LOCK_POLL_S)
+            yield
+
+    def bought(self, request: httpx.Request, since_s: float) -> Bought | None:
+        """Return what another process has bought since a time, or None; raises `ValueError`."""
+        found = self._read(request)
+        bought = None if found is None else found.bought
+        return bought if bought and since_s <= bought.at_s <= real_now() else None
+
     def read(self, request: httpx.Request) -> KeptPurchase | None:
-        """Return the unfinished payments of a purchase, or None; raises `ValueError`."""
+        """Return a purchase with unfinished payments, or None; raises `ValueError`."""
+        found = self._read(request)
+        return found if found is not None and found.unfinished.payments else None
+
+    def _read(self, request: httpx.Request) -> KeptPurchase | None:
         file = self._file(request)
         try:
-            found = msgspec.json.decode(file.read_bytes(), type=KeptPurchase)
+            return msgspec.json.decode(file.read_bytes(), type=KeptPurchase)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as wrong:
@@ -198,16 +257,13 @@ class Kept:
                 f"--state-dir: {file} cannot be read: {wrong}. It may have an authorization that "
                 "can still be used: remove it only if you may pay twice"
             ) from wrong
-        return found if found.unfinished.payments else None
 
-    def write(self, request: httpx.Request, network: Network, unfinished: Unfinished) -> None:
-        """Write a purchase's unfinished payments, or remove its file if none; raises `OSError`."""
+    def write(self, request: httpx.Request, found: KeptPurchase) -> None:
+        """Write a purchase, or remove its file if nothing is left of it; raises `OSError`."""
         file = self._file(request)
-        if not unfinished.payments:
+        if not found.unfinished.payments and found.bought is None:
             file.unlink(missing_ok=True)
             return
-        found = KeptPurchase(url=str(request.url), network=network.name, unfinished=unfinished)
-        self.folder.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(".new")
         # readable by its owner only: whoever has a payment id can use it as proof of payment
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
@@ -337,36 +393,96 @@ def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
 
 ASK_S = 5.0
 """Seconds in which a local server must answer with its time and accounts."""
+LOCK_POLL_S = 0.05
+"""Seconds after which a process that waits for another asks for the lock again."""
+CLOCKS_AGREE_S = 60
+"""Seconds by which a world's clock may be wrong before a payer is told to believe it or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What a local server of x402sim reports: its networks, accounts and clock."""
+    """What is believed of this machine and of a world of the user's: what may be paid, and when.
+
+    `known` are the networks, `keys` those of the accounts that pay without --key.
+    """
 
     known: Mapping[str, Network]
     keys: list[str]
     clock: Clock
+    chosen: frozenset[str] = frozenset()
+    """The networks that the user has named: only of these may the money be real."""
     rpc: str = ""
     """The URL of its chains' JSON-RPC, by the name of a network; "" if there is no such server."""
+    hint: str = ""
+    """What the server says of itself and is not believed, and the option that believes it."""
+
+    def only(self, name: str) -> "Local":
+        """Return it with the network of this name or CAIP-2 name alone; raises `ValueError`."""
+        found = {each: it for each, it in self.known.items() if name in (each, it.caip2)}
+        if not found:
+            raise ValueError(f"--network {unknown('network', name, self.known)}")
+        return replace(self, known=found, chosen=frozenset(found))
+
+
+def world_at(
+    http: httpx.Client, world: str, known: Mapping[str, Network], *, own_key: bool
+) -> Local:
+    """Return what a world says that the user has started; raises `ValueError` if it is none.
+
+    Its clock is believed. Its token is, too, unless the user's own key pays: then decimals and
+    chain stay those of our table or of the user's file. A token of our table keeps its decimals.
+    """
+    root = world.rstrip("/").removesuffix("/_sim")
+    try:
+        who, keys = _described(http, root)
+        own, now_s = network_of(who), who.now / 1000
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, OverflowError) as wrong:
+        raise ValueError(f"--world {world} is not the control API of `serve`: {wrong}") from wrong
+    clock = SkewedClock(Clock())
+    clock.skew_s = now_s - Clock().now()
+    found = Local(known, keys, clock, rpc=f"{root}/rpc")
+    if own_key:
+        return found
+    tokens = {(each.chain_id, each.asset): each for each in NETWORKS.values()}
+    network = tokens.get((own.chain_id, own.asset), own)
+    known = {**known, network.name: network}
+    return replace(found, known=known, chosen=frozenset({network.name}))
 
 
 def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
-    """Query a server on this machine; without one, return the accounts of anvil and real time."""
+    """Return what is believed of a server at a URL: if it is a world on this machine, its accounts.
+
+    Without one, the accounts are those of anvil. Whoever names a key knows it, so nothing can be
+    lost by it; all else that limits what is signed is not the server's to say.
+    """
+    found = Local(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
+    if url.host not in LOOPBACK:
+        return found
+    root, differs = origin_of(url), ""
+    try:
+        who, keys = _described(http, root)
+        ahead_s = who.now / 1000 - Clock().now()
+    except (httpx.HTTPError, ValueError, OverflowError):  # it is not an x402sim server
+        return found
+    if abs(ahead_s) > CLOCKS_AGREE_S:
+        differs = f"its clock is {abs(ahead_s):.0f} s {'ahead' if ahead_s > 0 else 'behind'}"
+    elif who.network not in known:
+        differs = f"its network is {who.network[:80]!r}"
+    hint = f". The server says that {differs}, which a payer does not believe by itself: if you "
+    hint += f"have started it, add --world {root}"
+    return replace(found, keys=keys, rpc=f"{root}/rpc", hint=hint if differs else "")
+
+
+def _described(http: httpx.Client, root: str) -> tuple[WorldInfo, list[str]]:
+    """Return a world's description and its accounts' keys; raises `ValueError` if it is none."""
 
     def fetched(what: str) -> bytes:
-        path = f"{origin_of(url)}/_sim/{what}"
-        return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
+        request = http.build_request("GET", f"{root}/_sim/{what}", timeout=ASK_S)
+        return answer_to(http, request).content
 
-    if url.host in LOOPBACK:
-        with suppress(httpx.HTTPError, ValueError):  # it is not an x402sim server
-            who: WorldInfo = decode(fetched("who"), WorldInfo)
-            accounts: list[Account] = decode(fetched("accounts"), list[Account])
-            clock, own = SkewedClock(Clock()), network_of(who)
-            clock.skew_s = who.now / 1000 - Clock().now()
-            networks = {**known, own.name: known.get(own.name, own)}
-            rpc = f"{origin_of(url)}/rpc"
-            return Local(networks, [each.private_key for each in accounts], clock, rpc)
-    return Local(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
+    who: WorldInfo = decode(fetched("who"), WorldInfo)
+    accounts: list[Account] = decode(fetched("accounts"), list[Account])
+    return who, [each.private_key for each in accounts]
 
 
 @dataclass(slots=True)
@@ -428,10 +544,12 @@ class Purchase:
             limits=Limits(deadline_s=DEADLINE_S),
             change=None if self.mistake is None else partial(self._changed, self.mistake),
         )
+        answer = None
         try:
-            return answer_to(self.http, mistakes.copy_of(self.request), flow)
+            answer = answer_to(self.http, mistakes.copy_of(self.request), flow)
         finally:
-            self._keep()
+            self._keep(answer)
+        return answer
 
     def _changed(self, mistake: mistakes.Mistake, request: httpx.Request) -> httpx.Request:
         """Return a request with the mistake in its payment."""
@@ -462,13 +580,27 @@ class Purchase:
             self.local.clock.now_s(),
         )
 
-    def _keep(self) -> None:
-        """Write down what is signed and not finished; raises `PaymentFailed` if that fails."""
+    def _keep(self, answer: httpx.Response | None = None) -> None:
+        """Write down what is signed and not finished, or what an answer has brought for it.
+
+        Raises `PaymentFailed` if that fails.
+        """
         if self.kept is None or self._payer is None:
             return
-        unfinished = self._payer.unfinished(self.request)
+        unfinished, bought = self._payer.unfinished(self.request), None
+        if answer is not None and answer.is_success and self.sent is not None:
+            payment = self.outcome.data()
+            bought = Bought(
+                at_s=real_now(), status=answer.status_code, body=answer.content, payment=payment
+            )
+        found = KeptPurchase(
+            url=str(self.request.url),
+            network=self.network.name,
+            unfinished=unfinished,
+            bought=bought,
+        )
         try:
-            self.kept.write(self.request, self.network, unfinished)
+            self.kept.write(self.request, found)
         except OSError as error:
             raise PaymentFailed(f"--state-dir: cannot write {self.kept.folder}: {error}") from error
 
@@ -521,7 +653,7 @@ class Purchase:
             ways = [(number, way) for number, way in ways if self._is_wanted(way)]
             if not ways:
                 raise PaymentFailed(f"{only} {offered}; leave it out")
-        picked = pick(response.request, response, ways, self.local.known, self._over_cap)
+        picked = pick(response.request, response, ways, self.local.known, self._forbidden)
         if picked.way is None or picked.network is None:
             raise self._unpayable([way for _, way in ways], picked)
         self.network, self.picked = picked.network, picked
@@ -557,7 +689,11 @@ class Purchase:
         """Tell whether --steps allows a way to pay."""
         return self.steps is None or (way.dialect is Dialect.TWO_STEPS) == (self.steps == 2)
 
-    def _over_cap(self, amount_base: int, network: Network) -> str:
+    def _forbidden(self, amount_base: int, network: Network) -> str:
+        """Return why the user has not allowed to pay this; "" if it is allowed."""
+        name = network.name
+        if NETWORKS.get(name) is network and not network.is_test and name not in self.local.chosen:
+            return f"the 402 asks for real money, on {name}; --network {name} allows that"
         most = to_base(self.max_amount, network.decimals)
         if amount_base <= most or self.session:
             return ""
@@ -654,7 +790,7 @@ class Purchase:
         if not ways:
             return {}
         numbered = [(n, way) for n, way in enumerate(ways, 1) if self._is_wanted(way)]
-        picked = pick(response.request, response, numbered, known, self._over_cap).way
+        picked = pick(response.request, response, numbered, known, self._forbidden).way
         way = picked or next((each for each in ways if each.network(known)), ways[0])
         facts = {
             "price": amount_of(way, known),

@@ -17,6 +17,7 @@ import typer
 from x402sim.commands import common
 from x402sim.commands.common import Misuse
 from x402sim.facilitator.engine import FacilitatorSettings
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, choose_network
@@ -367,7 +368,10 @@ def show(ready: Ready, db: Path | None) -> None:
     console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
         console.print(f"curl {ready.control}")
-        console.print(f"x402sim pay {url}/api/perp/market")
+        known = NETWORKS.get(ready.network)  # `pay` pays its token by itself on a test network
+        is_known = known is not None and known.is_test and known.asset == parse_address(ready.asset)
+        believed = "" if is_known else f" --world {url}"
+        console.print(f"x402sim pay {url}/api/perp/market{believed}")
     console.print("\nor pay from Python:")
     for line in quick_start(ready):
         console.print(line, markup=False)

@@ -23,7 +23,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header, read_header, spelling_of
 from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import MAINNET, TESTNET, Network
+from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network
 from x402sim.protocol.ways import Dialect
 from x402sim.text.words import moment
 
@@ -80,7 +80,7 @@ def _value(draft: Draft) -> str:
 
 
 def _on_another_chain(draft: Draft) -> Draft:
-    other = MAINNET if draft.named.chain_id != MAINNET.chain_id else TESTNET
+    other = TESTNET if draft.named.chain_id != TESTNET.chain_id else BASE_SEPOLIA
     return draft.paying(name=other.name, chain_id=other.chain_id)
 
 

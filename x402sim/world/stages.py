@@ -28,9 +28,11 @@ from x402sim.events import (
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.http.exchange import OverTransport, Request, Response, Transport
 from x402sim.journal import Journal
+from x402sim.payer.core import SpendingCapExceeded
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.networks import Network
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.spec.needs import Need
@@ -95,6 +97,8 @@ class Stage(msgspec.Struct, kw_only=True):
     """Called with each request of a world that runs in this process."""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
+    left_base: int | None = None
+    """What that wallet may still sign for, in base units; None for any amount."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
     """The clients that were made, to be closed at the end, and the streams of their latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
@@ -212,6 +216,20 @@ class Stage(msgspec.Struct, kw_only=True):
         if self.funded is not None:
             return self.funded
         return Wallet(self.rng.secret(f"payer {name}"), nonces=_Nonces(self.rng, name))
+
+    def count_signed(self, amount_base: int) -> None:
+        """Count an amount as signed for; raises `SpendingCapExceeded` beyond what is left."""
+        if self.left_base is None:
+            return
+        if amount_base > self.left_base:
+            left, asked = (
+                to_decimal(n, self.network.decimals) for n in (self.left_base, amount_base)
+            )
+            raise SpendingCapExceeded(
+                f"{asked} tokens are to be signed for, and {left} is left of the `budget` of the "
+                "deployment's payer; nothing was sent"
+            )
+        self.left_base -= amount_base
 
 
 def path_on(path: str, network: str | None) -> str:
@@ -380,7 +398,6 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
                 raise ConnectionError(f"no answer from {where.url}: {error.__cause__}") from error
         # names of needs that this version lacks are ignored
         capabilities = frozenset(need for need in Need if who is not None and need in who.offers)
-        initial_skew_s = clock.skew_s
 
         def endpoint() -> OverTransport:
             return OverTransport(_bounded(where.limits))
@@ -390,6 +407,13 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
             endpoints["facilitator"] = endpoint, root + "/facilitator"
         key = where.payer_key or os.environ.get(PAYER_KEY)
         funded = Wallet(key) if key and Need.FUNDS not in capabilities else None
+        network = network_of(who) if who else world.networks[0]
+        if funded:  # what the service says of itself does not widen what the user's key signs
+            own, clock.skew_s = NETWORKS.get(network.name), 0.0
+            is_ours = own is not None and own.is_test and world.network is None
+            network = own if own is not None and is_ours else world.networks[0]
+            capabilities = (capabilities | {Need.FUNDS}) - {Need.CLOCK}
+        initial_skew_s = clock.skew_s
         with closing(Journal(file=world.journal_file)) as journal:
             yield Stage(
                 options=world,
@@ -397,13 +421,14 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
                 rng=Rng(None),
                 journal=journal,
                 link=linking(clock, journal),
-                network=network_of(who) if who else world.networks[0],
+                network=network,
                 endpoints=endpoints,
-                capabilities=capabilities | {Need.FUNDS} if funded else capabilities,
+                capabilities=capabilities,
                 control=control if who else None,
                 advance=control.advancing(clock),
                 ahead_s=lambda: clock.skew_s if clock.skew_s > initial_skew_s else 0.0,
                 funded=funded,
+                left_base=to_base(where.budget, network.decimals) if funded else None,
             )
 
 

@@ -57,11 +57,14 @@ class Deployment:
     """The service at `url`; raises `ValueError` for an invalid URL.
 
     `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
-    it pays where the control API cannot fund payers, or where there is none.
+    it pays where the control API cannot fund payers, or where there is none: by this machine's
+    clock, on the world's `network` (without one, on a test network of ours that the service names),
+    and at most `budget` tokens for a story.
     """
 
     url: str
     payer_key: str | None = field(default=None, repr=False)
+    budget: str = field(default="3.00", kw_only=True)
     limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
     """The limits of the answers of service and facilitator; payers give up after 90 s."""
 

@@ -203,8 +203,8 @@ const required = (seen) => object(parse(decoded(head(seen.answered, "payment-req
 export function viem(lane, seen) {
   if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
   const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && (lane.isWatched ? !each.endpoint : each.path.startsWith("/api/")));
-  const network = asked && text(object(required(asked).accepts?.[0]).network);
-  if (!/^eip155:\d+$/.test(network ?? "") || (asked.sent.body && /^(GET|HEAD)$/.test(asked.method))) return undefined;
+  const offered = asked && object(required(asked).accepts?.[0]), network = text(offered?.network), asset = text(offered?.asset), most = text(offered?.amount);
+  if (!/^eip155:\d+$/.test(network ?? "") || !asset || !/^\d+$/.test(most ?? "") || (asked.sent.body && /^(GET|HEAD)$/.test(asked.method))) return undefined;
   const { body, base64 } = asked.sent, account = /^account (\d+)$/.exec(named(lane.payer))?.[1] ?? 0;
   const headers = sentHeaders(asked).filter(([name]) => !NOT_SENT.test(name)).map((pair) => `    [${pair.map(js).join(", ")}],\n`).join("");
   const content = body ? `  body: ${base64 === undefined ? js(body) : `Buffer.from(${js(base64)}, "base64")`},\n` : "";
@@ -218,7 +218,8 @@ const key = process.env.X402SIM_PRIVATE_KEY ?? (await accounts())[${account}].pr
 const client = new ExactEvmScheme(privateKeyToAccount(key));
 const pay = wrapFetchWithPaymentFromConfig(fetch, {
   schemes: [{ network: ${js(network)}, client }],
-  spendControls: false, // the packages know the tokens of few networks
+  // this token, and no more at a time than was asked for here
+  spendControls: { allowedAssets: [{ network: ${js(network)}, asset: ${js(asset)}, maxAmountPerPayment: ${js(most)} }] },
 });
 const answer = await pay(${js(origin() + asked.target)}, {
   method: ${js(asked.method)},

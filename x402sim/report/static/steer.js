@@ -59,7 +59,7 @@ export function buildSteering(model) {
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
     const what = { quote: "/api/perp/quote", market: "/api/perp/market", session: "/api/perp/quote" }[body.buys];
     const order = body.buys === "market" ? "" : ` -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'`;
-    show([`x402sim pay ${at("..")}${what.slice(1)}${order} --account ${body.account}${body.wrong ? ` --wrong ${body.wrong}` : ""}${body.buys === "session" ? " --session" : ""}`]);
+    show([`x402sim pay ${at("..")}${what.slice(1)}${order} --account ${body.account}${body.wrong ? ` --wrong ${body.wrong}` : ""}${body.buys === "session" ? " --session" : ""} --world ${origin()}`]);
   };
   const accounts = Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]);
   const wrongs = [["", "correctly"], ...Object.entries(words.mistakes).map(([name, does]) => [name, `wrongly: ${does}`])];

@@ -347,6 +347,10 @@ class Wallets:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
         if self._setting.is_real_money(network):
             raise Lacking("it would pay on mainnet; give --allow-mainnet to pay with real money")
+        if asset != network.asset and not network.is_test and not self._world.exists:
+            raise Lacking(
+                f"the 402 names another token of {network.name} than the one that is known"
+            )
         return replace(network, asset=asset)
 
     def sign(

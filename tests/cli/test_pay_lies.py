@@ -1,0 +1,346 @@
+"""Nothing that who is to be paid says of itself widens what `pay` and `PaymentAuth` sign.
+
+Each row is a host that lies in one fact. Whatever it is sent is within the user's cap, for minutes
+from now, on the chain and for the token of our table, to the payee of the offer, and signed once.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import Result
+
+from tests.cli import runner
+from tests.cli.shops import SHOP, Asked, Reply, serving
+from x402sim import LiveWorld, LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
+from x402sim.backends import Deployment
+from x402sim.clock import real_now
+from x402sim.journal import HEADER
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import checksum, parse_address, recover
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.header import read_header
+from x402sim.protocol.networks import BASE, BASE_SEPOLIA, Network
+
+KEY = "0x" + "11" * 32
+PAYER = Wallet(KEY)
+YEARS_S = 10 * 365 * 86_400
+HUGE = str(10**17)  # 0.1 of a token of 18 decimals; of USDC a hundred billion
+run = partial(runner.run, "pay")
+
+
+def offer(on: Network = BASE_SEPOLIA, amount: Any = "10000", **changes: Any) -> dict[str, Any]:
+    return {
+        "scheme": "exact",
+        "network": on.caip2,
+        "amount": amount,
+        "maxAmountRequired": amount,
+        "resource": "http://127.0.0.1/page",
+        "asset": checksum(on.asset),
+        "payTo": SHOP,
+        "maxTimeoutSeconds": 60,
+        "extra": {"name": on.token_name, "version": on.token_version},
+    } | changes
+
+
+def world(network: Network = BASE_SEPOLIA, ahead_s: float = 0, **changes: Any) -> dict[str, Any]:
+    """What a host says at /_sim/who."""
+    token = {
+        "chainId": network.chain_id,
+        "name": network.token_name,
+        "symbol": network.token_symbol,
+        "version": network.token_version,
+        "decimals": network.decimals,
+    }
+    return {
+        "payTo": SHOP,
+        "asset": checksum(network.asset),
+        "tokenOwner": SHOP,
+        "chain": "ledger",
+        "network": changes.pop("named", network.name),
+        "token": token | changes,
+        "offers": [],
+        "now": int((real_now() + ahead_s) * 1000),
+        "journal": 0,
+        "service": True,
+    }
+
+
+@dataclass
+class Host:
+    """A host that takes every payment, in version 1 or 2, and lies."""
+
+    accepts: list[list[dict[str, Any]]]
+    """The offers of its first 402, and of those that come after."""
+    who: dict[str, Any] = field(default_factory=world)
+    headers: dict[str, str] = field(default_factory=dict)
+    is_greedy: bool = False
+    """Whether it answers a payment with another 402."""
+    unpaid: int = 0
+    got: list[tuple[Any, bytes]] = field(default_factory=list)
+    """The authorizations and signatures that it got."""
+
+    def __call__(self, asked: Asked) -> Reply:
+        if asked.path == "/_sim/who":
+            return Reply(200, self.who)
+        if asked.path == "/_sim/accounts":
+            balance = {"balance": "1", "balanceDecimal": "1.00"}
+            return Reply(200, [{"address": PAYER.address, "privateKey": KEY, **balance}])
+        for version, name in x402.PAYMENT_HEADERS.items():
+            if (text := asked.headers.get(name.lower())) is not None:
+                signed = x402.read_payment(version, text).signed
+                self.got.append((signed.authorization, signed.signature))
+                if not self.is_greedy:
+                    return Reply(200, {"page": 1}, self.headers)
+        accepts = self.accepts[min(self.unpaid, len(self.accepts) - 1)]
+        self.unpaid += 1
+        said = {"x402Version": 2, "resource": {"url": "http://127.0.0.1/page"}, "accepts": accepts}
+        header = {"PAYMENT-REQUIRED": x402.to_base64(said)}
+        return Reply(402, said | {"x402Version": 1}, header | self.headers)
+
+    def assert_harmless(self, purchases: int = 1) -> None:
+        now_s = real_now()
+        assert len({auth.nonce for auth, _ in self.got}) <= purchases
+        for auth, signature in self.got:
+            assert 0 <= auth.value <= 100_000
+            assert now_s - 700 <= auth.valid_after <= now_s
+            assert auth.valid_before <= now_s + 301
+            assert auth.to == parse_address(SHOP)
+            digest = transfer_digest(auth, BASE_SEPOLIA.domain)
+            assert recover(digest, signature) == PAYER.address_bytes
+
+
+DATE = {"Date": "Fri, 01 Jan 2100 00:00:00 GMT"}
+NAMED = {"extra": {"name": "Mine", "version": "1"}}
+DEEP = {"extra": offer()["extra"] | {"decimals": 18}}
+NEVER = {
+    "a main network": Host([[offer(BASE)]]),
+    "a main network that its world is on": Host([[offer(BASE)]], world(BASE)),
+    "decimals of a main network": Host([[offer(BASE, HUGE)]], world(BASE, decimals=18)),
+    "decimals, under a name of its own": Host(
+        [[offer(BASE, HUGE, network="mine")]], world(BASE, named="mine", decimals=18)
+    ),
+    "decimals, under its chain's name": Host(
+        [[offer(BASE_SEPOLIA, HUGE)]], world(BASE_SEPOLIA, named="mine", decimals=18)
+    ),
+    "a chain of its own": Host(
+        [[offer(BASE_SEPOLIA, network="eip155:9")]], world(BASE_SEPOLIA, named="mine", chainId=9)
+    ),
+    "decimals in extra": Host([[offer(amount=HUGE, **DEEP)]]),
+    "the token's domain": Host([[offer(**NAMED)]], world(BASE_SEPOLIA, name="Mine", version="1")),
+    "an amount above the cap": Host([[offer(amount="100001")]]),
+    **{
+        f"the amount {amount!r}"[:40]: Host([[offer(amount=amount)]])
+        for amount in ("-1", "1e9", "0x10", " 1", "9" * 90, "٣", "1.0", 10000, -1, None, [], True)
+    },
+    **{f"{s!r} seconds": Host([[offer(maxTimeoutSeconds=s)]]) for s in (-1, 0, 2**40, "60", 1.5)},
+    "a payee that is none": Host([[offer(payTo="me")]]),
+}
+"""Hosts that get nothing."""
+WITHIN = {
+    "no lie": Host([[offer()]]),
+    "its clock, years ahead": Host([[offer(maxTimeoutSeconds=3600)]], world(ahead_s=YEARS_S)),
+    "its clock, years behind": Host([[offer()]], world(ahead_s=-YEARS_S)),
+    "its clock, for ever": Host([[offer()]], world(ahead_s=1e80)),
+    "its header Date": Host([[offer()]], headers=DATE),
+    "the time to pay": Host([[offer(maxTimeoutSeconds=2**31 - 1)]]),
+    "the offers before": Host([[offer(amount=HUGE), offer(BASE), offer(**NAMED), offer()]]),
+    "prices that rise": Host([[offer()], [offer(amount="90000")], [offer(amount=HUGE)]]),
+    "what was paid": Host([[offer()], [offer(amount="90000")]], is_greedy=True),
+}
+"""Hosts that get one payment, within what the user allows."""
+Pay = Callable[[str], object]
+
+
+def auth_pays(auth: Callable[[], httpx.Auth], url: str) -> None:
+    with httpx.Client(auth=auth(), trust_env=False, follow_redirects=True) as http:
+        for _ in range(2):
+            with suppress(PaymentFailed):
+                http.get(url)
+
+
+PAYERS: dict[str, Pay] = {
+    "pay": lambda url: run(url, "--key", KEY, "--max", "0.10"),
+    "PaymentAuth": partial(
+        auth_pays, lambda: PaymentAuth(PAYER, max_amount="0.10", network=BASE_SEPOLIA)
+    ),
+}
+
+
+def command_pays(url: str) -> None:
+    for options in ((), ("--steps", "1"), ("--session",), ("--wrong", "amount")):
+        run(url, "--key", KEY, "--max", "0.10", *options)
+
+
+@pytest.mark.parametrize("pays", [command_pays, PAYERS["PaymentAuth"]], ids=PAYERS)
+@pytest.mark.parametrize("lie", NEVER)
+def test_a_host_that_lies_gets_nothing(lie: str, pays: Pay) -> None:
+    host = Host(NEVER[lie].accepts, NEVER[lie].who)
+    with serving(host) as url:
+        pays(url + "/page")
+    assert host.unpaid >= 1
+    assert host.got == []
+
+
+@pytest.mark.parametrize("payer", PAYERS)
+@pytest.mark.parametrize("lie", WITHIN)
+def test_a_host_that_lies_gets_one_payment_within_the_cap(lie: str, payer: str) -> None:
+    like = WITHIN[lie]
+    host = Host(like.accepts, like.who, like.headers, like.is_greedy)
+    with serving(host) as url:
+        PAYERS[payer](url + "/page")
+    assert host.got
+    host.assert_harmless(2 if payer == "PaymentAuth" and not host.is_greedy else 1)
+
+
+@pytest.mark.parametrize("payer", PAYERS)
+def test_a_redirect_to_another_host_is_not_paid(payer: str) -> None:
+    host = Host([[offer()]])
+    with serving(host) as there, serving(lambda _: Reply(307, b"", {"location": there})) as url:
+        PAYERS[payer](url + "/page")
+    assert host.got == []
+
+
+def test_a_deposit_is_what_the_user_says() -> None:
+    """A session's 402 asks for more than the deposit, in two steps."""
+    paid: list[bytes] = []
+
+    def shop(asked: Asked) -> Reply:
+        if asked.path == "/api/pay":
+            paid.append(asked.body)
+        wanted = offer(network="base-sepolia", maxAmountRequired=HUGE, resource=asked.path)
+        said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
+        return Reply(402, said | {"paymentRequirements": wanted | {"description": "x"}})
+
+    with serving(shop) as url:
+        assert run(url + "/page", "--key", KEY, "--session", "--max", "0.10").exit_code == 2
+        deposits = SessionAuth(PAYER, deposit="0.10", network=BASE_SEPOLIA)
+        auth_pays(lambda: deposits, url + "/page")
+    assert paid == []
+
+
+@pytest.mark.parametrize("number", ["0", "-0", "1", "100000"])
+def test_two_steps_and_version_1_are_signed_within_the_same_bounds(number: str) -> None:
+    host, paid = Host([]), list[str]()
+
+    def shop(asked: Asked) -> Reply:
+        if asked.path.startswith("/_sim/"):
+            return Reply(
+                200, world(BASE_SEPOLIA, YEARS_S, decimals=18) if "who" in asked.path else []
+            )
+        if asked.path == "/api/pay":
+            paid.append(json.loads(asked.body)["paymentHeader"])
+        wanted = {
+            "scheme": "exact",
+            "network": "base-sepolia",
+            "maxAmountRequired": number,
+            "asset": checksum(BASE_SEPOLIA.asset),
+            "payTo": SHOP,
+            "resource": "/page",
+            "description": "",
+            "maxTimeoutSeconds": 2**31 - 1,
+        }
+        said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
+        return Reply(402, said | {"paymentRequirements": wanted})
+
+    with serving(shop) as url:
+        PAYERS["pay"](url + "/page")
+    signed = [read_header(text) for text in paid]
+    host.got = [(each.authorization, each.signature) for each in signed]
+    assert bool(host.got) == number.isdecimal()
+    host.assert_harmless()
+
+
+@pytest.mark.parametrize(("price", "payments"), [("10000", 1), ("3000001", 0), (HUGE, 0)])
+def test_a_story_at_a_url_signs_with_the_users_key_within_the_same_bounds(
+    price: str, payments: int
+) -> None:
+    got: list[str] = []
+
+    def shop(asked: Asked) -> Reply:
+        if asked.path == "/_sim/who":
+            return Reply(200, world(BASE, YEARS_S, decimals=18))
+        if asked.path.startswith("/_sim/"):
+            said = {"/_sim/balances": ["0", "0"], "/_sim/journal?since=0": HEADER}
+            return Reply(200, said.get(asked.path, []))
+        if asked.path == "/api/pay":
+            got.append(json.loads(asked.body)["paymentHeader"])
+            return Reply(500)
+        wanted = offer(network="base-sepolia", maxAmountRequired=price, resource=asked.path)
+        said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
+        return Reply(402, said | {"paymentRequirements": wanted | {"description": "x"}})
+
+    async def story(live: LiveWorld) -> None:
+        await (await live.payer("alice")).buy()
+
+    with serving(shop) as url:
+        played = World(network=BASE_SEPOLIA, on=Deployment(url, payer_key=KEY)).play(story)
+    assert ("is left of the `budget`" in played.reason) == (payments == 0), played.reason
+    host, signed = Host([]), [read_header(text) for text in got]
+    host.got = [(each.authorization, each.signature) for each in signed]
+    assert len(host.got) == payments
+    host.assert_harmless()
+
+
+# --- what the user may say -----------------------------------------------------------------
+
+
+def test_the_user_names_a_main_network() -> None:
+    host = Host([[offer(BASE)]])
+    with serving(host) as url:
+        refused = run(url + "/page", "--key", KEY)
+        assert "the 402 asks for real money, on base; --network base allows that" in refused.stderr
+        assert host.got == []
+        assert run(url + "/page", "--key", KEY, "--network", "base").exit_code == 0
+    assert len(host.got) == 1
+
+
+def ahead(server: LocalServer, *options: str) -> Result:
+    return run(server.url + "/api/perp/market", *options)
+
+
+def test_the_user_names_a_world_whose_clock_is_ahead() -> None:
+    with LocalServer() as server:
+        server.advance(3600)
+        refused = ahead(server)
+        assert refused.exit_code == 1
+        assert "3600 s ahead, which a payer does not believe by itself" in refused.stderr
+        assert refused.stderr.rstrip().endswith(f"add --world {server.url}")
+        assert server.transfers(server.wallets[0].address)[1:] == []
+        assert ahead(server, "--world", server.url).exit_code == 0
+        runner.assert_misuse(ahead(server, "--world", server.url + "/api"), "--world")
+
+
+def test_the_user_names_a_world_with_a_token_of_its_own() -> None:
+    own = Network("moon", 7, BASE_SEPOLIA.asset, "Cheese", "CHZ", "3", 2)
+    with LocalServer(network=own) as server:
+        refused = ahead(server)
+        assert refused.exit_code == 2
+        assert "its network is 'moon', which a payer does not believe" in refused.stderr
+        assert ahead(server, "--world", server.control_url).exit_code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--key", KEY)])
+@pytest.mark.parametrize("lie", [lie for lie in NEVER if "decimals" in lie])
+def test_a_world_does_not_change_the_decimals_of_a_known_token(
+    lie: str, options: tuple[str, ...]
+) -> None:
+    host = Host(NEVER[lie].accepts, NEVER[lie].who)
+    with serving(host) as url:
+        assert run(url + "/page", *options, "--world", url).exit_code == 2
+    assert host.got == []
+
+
+def test_a_world_does_not_say_where_the_users_own_key_pays() -> None:
+    real = Host([[offer(BASE)]], world(BASE))
+    other = replace(BASE, name="mine", asset=b"\xab" * 20, token_name="Euro Coin")
+    own = Host([[offer(other, network="mine")]], world(other, decimals=18))
+    for host in real, own:
+        with serving(host) as url:
+            assert run(url + "/page", "--key", KEY, "--world", url).exit_code == 2
+        assert host.got == []
