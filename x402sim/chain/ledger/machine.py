@@ -5,7 +5,8 @@ on disk is reopened by replay, and equal seeds give equal blocks.
 A signed transaction is admitted by the rules of geth's mempool, in their order and words. Three
 things differ. The ledger has no EVM, so that no transaction can create a contract. What bids less
 than the base fee is refused, as by anvil. And where too many transactions wait behind gaps in
-nonces, the newest is refused: geth forgets one without a word.
+nonces, the newest is refused: geth forgets one without a word. It is also refused where too many
+transactions wait, or too many bytes of them.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -33,15 +34,14 @@ from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
 from x402sim.chain.ledger.storage import Overrides
 from x402sim.chain.ledger.token import FIRST_ROLES, IMPLEMENTATION, run
+from x402sim.http.limits import MAX_POOL, MAX_POOL_BYTES, MAX_QUEUED, MAX_TRANSACTION_BYTES
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
-MAX_BYTES = 128 * 1024
 REPLACEMENT_PERCENT = 110
 """A transaction replaces one that waits if it bids this much of its fees."""
-MAX_QUEUED = 1024
-"""The most transactions behind gaps, of all accounts."""
+FULL = "txpool is full"
 
 
 def admit(
@@ -51,10 +51,11 @@ def admit(
 
     Raises `ChainError` for one that the mempool does not take.
     """
-    pool = (state.transactions[tx_hash] for tx_hash in (*state.waiting, *state.queued.values()))
+    pool = pool_of(state)
     others = {tx.nonce: tx for tx in pool if tx.call.sender == signed.sender}
     rival = others.pop(signed.nonce, None)
-    fault = next(_faults(state, chain_id, signed, base_fee_wei, rival, others.values()), None)
+    pool = [tx for tx in pool if tx is not rival]
+    fault = next(_faults(state, chain_id, signed, base_fee_wei, rival, others.values(), pool), None)
     if fault is not None:
         raise ChainError(fault)
     assert signed.to is not None
@@ -71,14 +72,15 @@ def _faults(
     base_fee_wei: int,
     rival: Transaction | None,
     others: Collection[Transaction],
+    pool: Collection[Transaction],
 ) -> Iterator[str]:
     """Yield geth's errors for a transaction, in the order of its checks; `others` are the waiting
-    transactions of its sender.
+    transactions of its sender, and `pool` those of all.
     """
     sender, size = signed.sender, len(signed.raw)
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
-    if size > MAX_BYTES:
-        yield f"oversized data: transaction size {size}, limit {MAX_BYTES}"
+    if size > MAX_TRANSACTION_BYTES:
+        yield f"oversized data: transaction size {size}, limit {MAX_TRANSACTION_BYTES}"
     if signed.chain_id != chain_id:
         yield f"invalid chain id for signer: have {signed.chain_id} want {chain_id}"
     if signed.to is None:
@@ -107,14 +109,30 @@ def _faults(
         over = cost + queued * (cost <= held) - held
         reason = "insufficient funds for gas * price + value"
         yield f"{reason}: balance {held}, {parts}, overshot {over}"
-    if rival is None and nonce > following and len(state.queued) >= MAX_QUEUED:
-        yield "txpool is full"
+    if is_full(pool, size) or (
+        rival is None and nonce > following and len(state.queued) >= MAX_QUEUED
+    ):
+        yield FULL
     if rival is not None:
         old, price = rival.signed, rival.gas_price
         old_fee, old_tip = (old.max_fee_wei, old.max_tip_wei) if old else (price, price)
         bids = (fee, old_fee), (tip, old_tip)
         if any(new * 100 < last * REPLACEMENT_PERCENT for new, last in bids):
             yield "replacement transaction underpriced"
+
+
+def pool_of(state: LedgerState) -> list[Transaction]:
+    """Return the transactions of the mempool."""
+    return [state.transactions[tx_hash] for tx_hash in (*state.waiting, *state.queued.values())]
+
+
+def is_full(pool: Collection[Transaction], size: int) -> bool:
+    """Return whether a mempool has no room for one more transaction of this many bytes."""
+    return len(pool) >= MAX_POOL or size + sum(map(_size, pool)) > MAX_POOL_BYTES
+
+
+def _size(tx: Transaction) -> int:
+    return len(tx.signed.raw if tx.signed else tx.call.data)
 
 
 def _cost(signed: SignedTransaction) -> int:
@@ -211,6 +229,8 @@ class Machine:
             raise ChainError(
                 f"insufficient funds for gas * price + value: have {held} wei, want {cost}"
             )
+        if is_full(pool_of(self.state), len(call.data)):
+            raise ChainError(FULL)
         tx = self._transaction(call, self.state.next_nonces.get(call.sender, 0))
         self._enqueue(tx)
         if self.automine:
