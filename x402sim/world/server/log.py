@@ -119,10 +119,20 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
     return f"session {short(event.session_id)} spends {part}, {spent} in all"
 
 
-def _fault(event: events.Note, _: Names) -> str:
+CLOCK_SET = "system clock set"
+"""The name of the note that the system's clock was set, with by how many `seconds`."""
+
+
+def _note(event: events.Note, _: Names) -> str:
     data = event.data
-    is_strike = event.name == "fault struck"
-    return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}' if is_strike else ""
+    match event.name:
+        case "fault struck":
+            return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}'
+        case name if name == CLOCK_SET:
+            means = "; the chain's time stands still until it is caught up" * (data["seconds"] < 0)
+            return f"the system's clock was set by {data['seconds']:+} s{means}"
+        case _:
+            return ""
 
 
 Describe = Callable[[Any, Names], str]
@@ -159,7 +169,7 @@ ALWAYS: Mapping[type[events.Event], Describe] = {
     events.ClockSkewed: lambda event, _: (
         f"clock of {event.victim}: skewed by {event.seconds:+.10g} s"
     ),
-    events.Note: _fault,
+    events.Note: _note,
 }
 
 
