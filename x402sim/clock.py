@@ -21,7 +21,7 @@ _SLACK_S = 1e-6
 """An event loop may fire a timer this much early. A sleeper that is due within it wakes: else its
 timer would be set again, for a time that rounds to nothing, without end."""
 JUMP_S = 5.0
-"""A source that differs by more from its ticks than before was set; by less, it may have drifted."""
+"""A source that differs by more from its ticks than before was set; else it may have drifted."""
 
 is_periodic: ContextVar[bool] = ContextVar("periodic work", default=False)
 """Whether the current task repeats something forever, so that nothing waits for its end."""

@@ -45,16 +45,23 @@ class Turns:
     However many clients have much for a server to do, everybody else waits for one piece only.
     """
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_taken_in", "_waiting")
 
     def __init__(self) -> None:
         self._waiting = deque[Callable[[], object]]()
+        self._taken_in: asyncio.AbstractEventLoop | None = None
+        """The loop whose turn is taken; what waited in one that has ended is dropped."""
 
     def later(self, work: Callable[[], object]) -> None:
-        """Call `work` when it is its turn."""
-        self._waiting.append(work)
-        if len(self._waiting) == 1:
-            asyncio.get_running_loop().call_soon(self._next)
+        """Call `work` when it is its turn: at once if nobody has had this one."""
+        loop = asyncio.get_running_loop()
+        if self._taken_in is loop:
+            self._waiting.append(work)
+            return
+        self._taken_in = loop
+        self._waiting.clear()
+        loop.call_soon(self._next, loop)
+        work()
 
     async def mine(self) -> None:
         """Return when it is the caller's turn, which lasts until it awaits."""
@@ -67,11 +74,12 @@ class Turns:
         self.later(wake)
         await waiter
 
-    def _next(self) -> None:
-        work = self._waiting.popleft()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next)
-        work()
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._waiting:
+            self._taken_in = None
+            return
+        loop.call_soon(self._next, loop)
+        self._waiting.popleft()()
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -144,4 +144,4 @@ def test_a_backlog_leaves_the_others_their_turns_and_ends_with_its_client(rpc: R
         looking.cancel()
 
     asyncio.run(main())
-    assert max(most.values()) == 1
+    assert max(most.values()) <= 2

@@ -56,8 +56,8 @@ async def _every(
     """Work `first_s` seconds from now, and at each interval.
 
     If rows of a table wait (`waiting`), their waits end now, and the work has a first turn at once;
-    so they do when the clock was set back, as they wait for a time. Missed turns are skipped. After a failure the work goes on at its next turn; a failure that
-    repeats is logged once.
+    so they do when the clock was set back, as they wait for a time. Missed turns are skipped. After
+    a failure the work goes on at its next turn; a failure that repeats is logged once.
     """
     clock, has_begun = service.clock, False
     turn_s = clock.now() + first_s - (interval_s if waiting else 0)

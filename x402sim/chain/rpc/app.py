@@ -26,10 +26,11 @@ from x402sim.chain.rpc.jsonrpc import NO_EVM, error, is_id, result, why_invalid
 from x402sim.chain.rpc.reading import DEVELOP, RpcContext
 from x402sim.chain.rpc.subscriptions import News, Subscriptions, converse, on_ledger
 from x402sim.http.limits import MAX_BATCH, MAX_BATCH_BYTES
-from x402sim.http.web import Application, answer, read_body
+from x402sim.http.web import CONNECTION, Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
+from x402sim.tasks import Turns
 
 Method = Callable[..., Awaitable[Any]]
 
@@ -182,7 +183,7 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
     request_id = _id_of(request)
     if problem := why_invalid(request):
         return error(request_id, INVALID_REQUEST, problem)
-    await context.turns.mine()
+    await context.turn()
     try:
         reply = result(request_id, await _begun(context, request["method"], request.get("params")))
     except _Unknown as unknown:
@@ -239,13 +240,15 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
     does it sign with them.
     """
     accounts = {PrivateKey(key).address: key for key in keys}
-    context, everybody = RpcContext(chain, accounts, unlocked), list[dict[str, News]]()
+    context, turns = RpcContext(chain, accounts, unlocked), Turns()
+    everybody = list[dict[str, News]]()
 
     async def rpc(request: Request) -> Response:
         if request.method != "POST":
             return PlainTextResponse(documentation())
         develop = request.scope.get(DEVELOP)
-        for_caller = replace(context, develop=develop) if develop else context
+        is_outside = CONNECTION in request.scope
+        for_caller = replace(context, develop=develop, turns=turns if is_outside else None)
         reply = await _answer(for_caller, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
@@ -253,10 +256,11 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         develop = socket.scope.get(DEVELOP)
 
         async def reply(body: bytes, mine: Subscriptions) -> bytes | None:
-            response = await _answer(replace(context, develop=develop, subscriptions=mine), body)
+            for_caller = replace(context, develop=develop, turns=turns, subscriptions=mine)
+            response = await _answer(for_caller, body)
             return None if response is None else encode(response)
 
         made = Subscriptions(on_ledger(chain), everybody)
-        await converse(socket, chain.watchers, made, reply, context.turns)
+        await converse(socket, chain.watchers, made, reply, turns)
 
     return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])

@@ -57,11 +57,16 @@ class RpcContext(msgspec.Struct, frozen=True):
     """The accounts that callers with control of the world send for without a key."""
     subscriptions: Subscriptions | None = None
     """The subscriptions of the WebSocket that the request came on; None over HTTP."""
-    turns: Turns = msgspec.field(default_factory=Turns)
-    """The turns of all calls: one that takes long keeps the server from other things once, however
-    many clients make it."""
+    turns: Turns | None = None
+    """The turns of all calls from outside: one that takes long keeps the server from other things
+    once, however many clients make it. None for the parts of this process."""
     develop: Develop | None = None
     """Performs a development method for this request; None if it may not."""
+
+    async def turn(self) -> None:
+        """Return when the next piece of this call may be done."""
+        if self.turns is not None:
+            await self.turns.mine()
 
 
 async def number(rpc: RpcContext, which: Any) -> int:
@@ -209,7 +214,7 @@ async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: 
     tips: Json = {} if wanted is None else {"reward": []}
     for block in blocks if wanted is not None else ():
         tips["reward"].append(await _tips(rpc, block, wanted or ()))
-        await rpc.turns.mine()
+        await rpc.turn()
     return {
         "oldestBlock": quantity(numbers.start),
         "baseFeePerGas": [quantity(b.base_fee_wei) for b in (*blocks, after)],
@@ -377,12 +382,13 @@ async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:
     """Return the logs that pass a filter, some blocks a turn; raises `TooManyLogs`."""
     last, found = min(wanted.to_block, await rpc.chain.height()), list[Json]()
     for first in range(wanted.from_block, last + 1, BLOCKS_A_TURN):
+        if first > wanted.from_block:
+            await rpc.turn()
         part = replace(wanted, from_block=first, to_block=min(last, first + BLOCKS_A_TURN - 1))
         logs = await rpc.chain.logs(part)
         if len(found) + len(logs) > MAX_LOGS:
             raise TooManyLogs(f"query returned more than {MAX_LOGS} results")
         found += map(jsonrpc.log_object, logs)
-        await rpc.turns.mine()
     return found
 
 

@@ -103,6 +103,13 @@ class Wire:
         if is_long:
             self._count_unread()
 
+    def close(self) -> None:
+        """End the connection after what was written, if that is read in time."""
+        self.transport.close()
+        if self.transport.get_write_buffer_size() and self._shared.deadlines is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._shared.deadlines.unread_s, self.transport.abort)
+
     def pause(self) -> None:
         """Note that the client does not read what was written, and wait for it no longer than the
         deadline.
@@ -297,7 +304,7 @@ class Exchange(web.Connection):
             if not (self.is_started or self.is_gone):
                 await self._fail()
             elif not (self.is_complete or self.is_gone):
-                self._wire.transport.close()
+                self._wire.close()
             del self.scope  # it refers to this object: such a cycle waits for the garbage collector
 
     async def receive(self) -> Message:
@@ -337,13 +344,13 @@ class Exchange(web.Connection):
             self._wire.write(head + data)
         elif not self._write_checked(head) or not self._write_checked(data):
             self.is_gone = True
-            self._wire.transport.close()
+            self._wire.close()
             return
         if not more:
             self.is_complete, self._body = True, b""
             self._wake()
             if not self.keep_alive:
-                self._wire.transport.close()
+                self._wire.close()
             self._on_end()
 
     def _write_checked(self, data: bytes) -> bool:
@@ -629,7 +636,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_refused:
             self._message_bytes += len(data)
             if self._message_bytes > MAX_MESSAGE_BYTES:
-                self._wire.transport.close()
+                self._wire.close()
             return
         if self._at == len(self._rest):
             self._rest, self._at = data, 0
@@ -642,7 +649,7 @@ class HttpConnection(asyncio.Protocol):
         if self._exchange is not None and self._is_answering:
             self._exchange.keep_alive = False
         else:
-            self._wire.transport.close()
+            self._wire.close()
 
     # --- parsing --------------------------------------------------------------------------
 
@@ -694,7 +701,7 @@ class HttpConnection(asyncio.Protocol):
         elif in_head:
             self._refuse(RequestError.HEAD_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes are read")
         else:
-            self._wire.transport.close()
+            self._wire.close()
             self._is_refused = True
 
     # the parser calls these
@@ -838,7 +845,7 @@ class HttpConnection(asyncio.Protocol):
         if left_s > 0:
             self._idle_timer = loop.call_later(left_s, self._close_when_idle)
         else:
-            self._wire.transport.close()
+            self._wire.close()
 
     def _control_flow(self) -> None:
         """Pause or resume reading, count the bytes held, and set the deadline for the next part.
@@ -871,7 +878,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def _abort(self, how: str) -> None:
         """Break the connection, at once or ("cut") behind what is written; return when it is."""
-        (self._wire.transport.close if how == "cut" else self._wire.transport.abort)()
+        (self._wire.close if how == "cut" else self._wire.transport.abort)()
         await self._wire.lost()
 
     # --- deadlines -------------------------------------------------------------------
@@ -900,7 +907,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_reading_paused:
             self._set_deadline(seconds)
         elif not self._has_begun:
-            self._wire.transport.close()
+            self._wire.close()
         else:
             self._refuse(RequestError.TIMED_OUT, f"its {self._awaited} has {seconds:g} s to arrive")
 
@@ -925,16 +932,16 @@ class HttpConnection(asyncio.Protocol):
                 exchange.keep_alive = False  # its answer is the last
                 return
             if exchange.is_started:
-                transport.close()
+                self._wire.close()
                 return
             exchange.leave()  # the application reads no more, and answers nobody
         elif self._awaited == "body":  # of a request that was answered before it came
-            transport.close()
+            self._wire.close()
             return
         transport.write(_refusal(wrong, reason))
         if transport.can_write_eof():
             transport.write_eof()
-        asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+        asyncio.get_running_loop().call_later(LINGER_S, self._wire.close)
 
 
 _EMPTY_LINE = b"\r\n\r\n"

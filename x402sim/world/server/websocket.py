@@ -74,7 +74,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             log.exception("an application raised, with a WebSocket")
             self._close(CloseCode.INTERNAL_ERROR)
         finally:
-            self._wire.transport.close()
+            self._wire.close()
             del self.scope
 
     # --- calls of the transport ---------------------------------------------------------
