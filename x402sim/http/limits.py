@@ -25,8 +25,7 @@ class Limit:
         """The limit as SECURITY.md shows it."""
         if self.unit != "bytes":
             return f"{self.most:,} {self.unit}".replace(",", " ").strip()
-        size = next(each for each in (20, 10, 0) if not self.most % (1 << each))
-        return f"{self.most >> size:,} { ({20: 'MiB', 10: 'KiB', 0: 'bytes'}[size]) }"
+        return f"{self.most >> 20} MiB" if self.most >= 1 << 20 else f"{self.most >> 10} KiB"
 
 
 # --- requests ---------------------------------------------------------------------------
@@ -53,7 +52,7 @@ FREE_UNREAD_BYTES = 64 * 1024
 # --- JSON-RPC ---------------------------------------------------------------------------
 
 MAX_BATCH = 100
-MAX_BATCH_BYTES = 25_000_000
+MAX_BATCH_BYTES = 25 << 20
 """After so many bytes of answers the rest of a batch gets errors, as on geth."""
 MAX_LOGS = 10_000
 """As Alchemy and Infura have it."""
@@ -72,6 +71,8 @@ MAX_POOL = 5120
 """As geth's 4,096 that can be mined and 1,024 that cannot."""
 MAX_QUEUED = 1024
 MAX_POOL_BYTES = 8 << 20
+MAX_MINED_BYTES = 32 << 20
+"""Of the blocks that can be reorganised: four full mempools."""
 MAX_WAIT_S = 60
 """As on geth."""
 
@@ -112,6 +113,7 @@ TABLE = (
     Limit("transactions that wait", MAX_POOL, "", "txpool is full"),
     Limit("transactions that wait behind a gap", MAX_QUEUED, "", "txpool is full"),
     Limit("all transactions that wait", MAX_POOL_BYTES, "bytes", "txpool is full"),
+    Limit("transactions of the blocks in memory", MAX_MINED_BYTES, "bytes", "the oldest are final"),
     Limit("time to wait for a receipt", MAX_WAIT_S, "s", "error -32602"),
     Limit("journal of a server", MAX_EVENTS, "", "the oldest are dropped"),
     Limit("requests that the page shows", MAX_EXCHANGES, "", "the oldest are dropped"),
@@ -119,5 +121,5 @@ TABLE = (
         "those requests and their answers", MAX_EXCHANGES_BYTES, "bytes", "the oldest are dropped"
     ),
     Limit("requests that wait to be logged", MAX_UNLOGGED, "", "counted in the log"),
-    Limit("those requests and their answers", MAX_UNLOGGED_BYTES, "bytes", "counted in the log"),
+    Limit("those that wait, and their answers", MAX_UNLOGGED_BYTES, "bytes", "counted in the log"),
 )

@@ -10,6 +10,7 @@ transactions wait, or too many bytes of them.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import accumulate
 
 from msgspec.structs import replace
 
@@ -34,7 +35,13 @@ from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
 from x402sim.chain.ledger.storage import Overrides
 from x402sim.chain.ledger.token import FIRST_ROLES, IMPLEMENTATION, run
-from x402sim.http.limits import MAX_POOL, MAX_POOL_BYTES, MAX_QUEUED, MAX_TRANSACTION_BYTES
+from x402sim.http.limits import (
+    MAX_MINED_BYTES,
+    MAX_POOL,
+    MAX_POOL_BYTES,
+    MAX_QUEUED,
+    MAX_TRANSACTION_BYTES,
+)
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
@@ -194,6 +201,10 @@ class Machine:
         """What a transaction without a signature pays for a unit of gas, if it is sent now."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        """The bytes of the transactions in each block that is not archived."""
+        self._mined_bytes = 0
+        """Their sum, or more while blocks were undone."""
         self._snapshots: dict[int, int] = {}
         self._last_snapshot = 0
         self._reorgs = 0
@@ -480,6 +491,7 @@ class Machine:
         self.state.undo(mark)
         height = self.state.head.number
         self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
+        self._sizes = {n: size for n, size in self._sizes.items() if n <= height}
         self._snapshots = {k: m for k, m in self._snapshots.items() if m <= mark}
 
     def _add_block(self, at_s: int, waiting: list[Hash]) -> None:
@@ -513,22 +525,31 @@ class Machine:
         block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used, fee)
         state.put(state.blocks, number, block)
         state.put(state.block_numbers, block_hash, number)
+        self._sizes[number] = sum(_size(state.transactions[tx_hash]) for tx_hash in included)
         self._forget_old_marks(number)
 
     def _forget_old_marks(self, number: int) -> None:
         """Delete undo data that no reorganisation or snapshot can reach any more, and move the
-        transactions of those blocks to the archive; once in 1024 blocks, as it reads all marks.
+        transactions of those blocks to the archive; once in 1024 blocks, as it reads all marks, or
+        when their transactions have too many bytes.
         """
-        state = self.state
-        if number % KEPT_BLOCKS or self._snapshots:
+        state, oldest = self.state, number - KEPT_BLOCKS
+        self._mined_bytes += self._sizes[number]
+        if self._mined_bytes > MAX_MINED_BYTES:
+            kept = accumulate(self._sizes[n] for n in range(number, self._archived - 1, -1))
+            oldest = number - sum(size <= MAX_MINED_BYTES // 2 for size in kept)
+        elif number % KEPT_BLOCKS:
             return
-        oldest = number - KEPT_BLOCKS
+        if self._snapshots:
+            return
         self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
         state.forget(min(self._block_marks.values()))
         for final in range(self._archived, oldest + 1):
             for tx_hash in state.blocks[final].tx_hashes:
                 self._archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
         self._archived = max(self._archived, oldest + 1)
+        self._sizes = {n: size for n, size in self._sizes.items() if n >= self._archived}
+        self._mined_bytes = sum(self._sizes.values())
 
     def _execute(
         self,

@@ -48,7 +48,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
         self._wire, self._state, self._shared = wire, state, shared
         self._frames = ServerProtocol(max_size=web.MAX_BODY_BYTES, logger=log)
         self._rest, self._has_turn = bytearray(), False
-        self._held_bytes = self._in_work_bytes = 0
+        self._held_bytes = self._in_frame_bytes = self._in_work_bytes = 0
         self._message = bytearray()
         """What has come of a message that is not complete."""
         self._waiting: deque[Message] = deque([{"type": "websocket.connect"}])
@@ -133,7 +133,9 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             return
         del self._rest[:PIECE_BYTES]
         frames.receive_data(piece)
+        self._in_frame_bytes += len(piece)
         for event in frames.events_received():
+            self._in_frame_bytes = 0
             self._take(cast(Frame, event))
         self._count_held()
         self._write()  # what the library answers: pongs, and why it closes
@@ -195,7 +197,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
 
     def _count_held(self) -> None:
         """Count what is held of requests; end the connection if that is too much."""
-        size = len(self._rest) + len(self._message) + self._in_work_bytes
+        size = len(self._rest) + self._in_frame_bytes + len(self._message) + self._in_work_bytes
         counted = self._shared.count_held(size, self._held_bytes)
         if counted is None:
             self._close(CloseCode.TRY_AGAIN_LATER)
