@@ -174,3 +174,25 @@ def test_a_timer_rings_while_one_of_another_thread_does():
     finally:
         goes_on.set()
         other.join()
+
+
+@pytest.mark.parametrize("jump_s", [-10_800, 10_800])
+def test_a_system_clock_that_is_set_stops_no_sleeper_and_is_told(jump_s):
+    ahead, told = 0.0, list[float]()
+
+    async def story() -> None:
+        nonlocal ahead
+        clock = Clock(lambda: time.time() + ahead, time.monotonic)
+        clock.on_jump = told.append
+        naps = [asyncio.create_task(clock.sleep(seconds)) for seconds in (0.05, 0.1)]
+        later = asyncio.create_task(clock.sleep_until(clock.now() + 3600))
+        await settle()
+        ahead = jump_s
+        await asyncio.wait_for(asyncio.gather(*naps), 5)
+        assert clock.now() == pytest.approx(time.time() + jump_s, abs=1)
+        await asyncio.wait_for(clock.sleep(0.05), 5)
+        assert later.done() is (jump_s > 0)
+        later.cancel()
+
+    asyncio.run(story())
+    assert told == [pytest.approx(jump_s, abs=1)]

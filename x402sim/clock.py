@@ -2,6 +2,9 @@
 
 All other code uses a `Clock`, whose source is the wall clock (a served mock) or a virtual loop (a
 simulation). A clock can be advanced; its sleepers wake in order of deadline.
+
+A system's clock is set back now and then. Who sleeps until it shows a time would sleep for hours
+then, so sleepers count the ticks of a clock that is never set.
 """
 
 import asyncio
@@ -19,6 +22,8 @@ real_now = time.time
 _SLACK_S = 1e-6
 """An event loop may fire a timer this much early. A sleeper that is due within it wakes: else its
 timer would be set again, for a time that rounds to nothing, without end."""
+JUMP_S = 5.0
+"""A source that differs by more from its ticks than before was set; else it may have drifted."""
 
 is_periodic: ContextVar[bool] = ContextVar("periodic work", default=False)
 """Whether the current task repeats something forever, so that nothing waits for its end."""
@@ -62,10 +67,23 @@ def command_started_s() -> float:
 class Clock:
     """Unix time that can be advanced, and the only way to sleep."""
 
-    def __init__(self, source: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        source: Callable[[], float] = time.time,
+        ticks: Callable[[], float] | None = None,
+    ) -> None:
+        """`ticks` counts seconds for the sleepers; by default those of the system for its time, and
+        for any other source itself.
+        """
         self._source = source
-        self._offset_s = 0.0
+        self._ticks = ticks or (time.monotonic if source is time.time else source)
+        self._apart_s = 0.0 if self._ticks is source else source() - self._ticks()
+        """How far the source is ahead of the ticks, when it was looked at last."""
+        self._offset_s = self._skipped_s = 0.0
+        self.on_jump: Callable[[float], object] = lambda seconds: None
+        """Called when the source was set, with how far: a negative number if back."""
         self._sleepers: list[tuple[float, int, asyncio.Future[None], bool]] = []
+        """Each with the ticks at which it wakes, as `_ticked` counts them."""
         self._order = itertools.count()
         self._alarms: list[tuple[float, asyncio.TimerHandle]] = []
         """The loop's timers for the next sleepers and when they ring, the next one last."""
@@ -113,6 +131,9 @@ class Clock:
         if math.isnan(at_s):
             raise ValueError("cannot sleep until NaN")
         waiter = asyncio.get_running_loop().create_future()
+        if self._ticks is not self._source:  # else it is the same number, but for its last digits
+            self._look()
+            at_s = self._ticked() + at_s - self.now()
         sleeper = at_s, next(self._order), waiter, is_periodic.get()
         heapq.heappush(self._sleepers, sleeper)
         if self._sleepers[0] is sleeper:
@@ -133,7 +154,7 @@ class Clock:
 
     def _wake(self) -> None:
         """Wake the sleepers that are due, and set a timer for the next unless one rings by then."""
-        sleepers, now_s = self._sleepers, self.now()
+        sleepers, now_s = self._sleepers, self._ticked()
         while sleepers:
             at_s, _, waiter, _ = sleepers[0]
             if not waiter.done() and at_s - now_s > _SLACK_S:
@@ -149,7 +170,21 @@ class Clock:
 
     def _ring(self) -> None:
         self._alarms.pop()
+        self._look()
         self._wake()
+
+    def _ticked(self) -> float:
+        return self._ticks() + self._skipped_s + self._offset_s
+
+    def _look(self) -> None:
+        """Notice that the source was set. Forward, it is as if this clock was advanced."""
+        jumped_s = self._source() - self._ticks() - self._apart_s
+        if abs(jumped_s) > JUMP_S:
+            self._apart_s += jumped_s
+            if jumped_s > 0:
+                self._skipped_s += jumped_s
+                self._wake_anew()
+            self.on_jump(jumped_s)
 
     def _wake_anew(self) -> None:
         """Wake the sleepers that are due, and replace all timers: they may ring at a wrong time."""

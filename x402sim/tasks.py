@@ -5,6 +5,7 @@ end of a world, cancelled them in that order, they would record it in another or
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,6 +37,49 @@ class InFlight:
         """Keep a task until it ends."""
         self.add(task)
         task.add_done_callback(self.discard)
+
+
+class Turns:
+    """Runs one piece of work in each turn of the event loop, in the order in which they came.
+
+    However many clients have much for a server to do, everybody else waits for one piece only.
+    """
+
+    __slots__ = ("_taken_in", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting = deque[Callable[[], object]]()
+        self._taken_in: asyncio.AbstractEventLoop | None = None
+        """The loop whose turn is taken; what waited in one that has ended is dropped."""
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Call `work` when it is its turn: at once if nobody has had this one."""
+        loop = asyncio.get_running_loop()
+        if self._taken_in is loop:
+            self._waiting.append(work)
+            return
+        self._taken_in = loop
+        self._waiting.clear()
+        loop.call_soon(self._next, loop)
+        work()
+
+    async def mine(self) -> None:
+        """Return when it is the caller's turn, which lasts until it awaits."""
+        waiter = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not waiter.done():  # it was cancelled
+                waiter.set_result(None)
+
+        self.later(wake)
+        await waiter
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._waiting:
+            self._taken_in = None
+            return
+        loop.call_soon(self._next, loop)
+        self._waiting.popleft()()
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:

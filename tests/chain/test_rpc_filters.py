@@ -1,5 +1,7 @@
 """Filters over JSON-RPC, beside what `tests/evm/test_rpc.py` compares: none lost, not for ever."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from tests.chain.asking import ALICE, PAYMENT, SHOP, Rpc
 from x402sim.chain.base import Call
 from x402sim.chain.rpc import subscriptions
+from x402sim.chain.rpc.app import rpc_app
+from x402sim.http import web
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
@@ -86,3 +90,58 @@ def test_what_a_filter_remembers_is_bounded(rpc: Rpc) -> None:
     assert len(changes(rpc, name)) == 1
     rpc.run(rpc.ledger.reorg(501))
     assert [log["removed"] for log in changes(rpc, name)] == [True, False]
+
+
+BACKLOG = 500
+"""Blocks, of which each subscription is a few milliseconds of work."""
+
+
+class Left(web.Connection):
+    """A connection of a WebSocket: whether its client has left."""
+
+    has_left = False
+
+    def is_closed(self) -> bool:
+        return self.has_left
+
+
+def test_a_backlog_leaves_the_others_their_turns_and_ends_with_its_client(rpc: Rpc) -> None:
+    told, turns, most, client = 0, 0, dict[int, int](), Left()
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": ["newHeads"]}
+    message = {"type": "websocket.receive", "bytes": json.dumps(asked).encode()}
+
+    async def main() -> None:
+        incoming = asyncio.Queue[dict[str, Any]]()
+        incoming.put_nowait({"type": "websocket.connect"})
+        for _ in range(subscriptions.MAX_SUBSCRIPTIONS):
+            incoming.put_nowait(message)
+
+        async def send(sent: dict[str, Any]) -> None:
+            nonlocal told
+            if "eth_subscription" in sent.get("text", ""):
+                told += 1
+                most[turns] = most.get(turns, 0) + 1
+
+        async def look() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        scope = {"type": "websocket", "path": "/", "headers": [], web.CONNECTION: client}
+        server = asyncio.create_task(rpc_app(rpc.ledger)(scope, incoming.get, send))
+        looking = asyncio.create_task(look())
+        while incoming.qsize():
+            await asyncio.sleep(0.01)
+        await rpc.ledger.mine(BACKLOG)
+        while told < BACKLOG:
+            await asyncio.sleep(0.01)
+        client.has_left = True
+        incoming.put_nowait({"type": "websocket.disconnect", "code": 1006})
+        before = told
+        await asyncio.wait_for(server, 10)
+        assert told - before <= 1
+        looking.cancel()
+
+    asyncio.run(main())
+    assert max(most.values()) <= 2

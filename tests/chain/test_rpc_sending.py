@@ -12,9 +12,9 @@ from tests.chain.helpers import ALICE, NOW_S, RELAYER, LedgerDriver, payment
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import ForcedReverts
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.ledger.machine import MAX_BYTES
 from x402sim.chain.ledger.operations import OperationLog
 from x402sim.clock import Clock
+from x402sim.http.limits import MAX_TRANSACTION_BYTES as MAX_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, keccak256, to_hex
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET

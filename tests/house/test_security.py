@@ -2,16 +2,12 @@
 
 from tests.house import ROOT
 from x402sim import Wallet
-from x402sim.chain.rpc.app import MAX_BATCH, MAX_BATCH_BYTES
-from x402sim.http import web
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S
 from x402sim.payer.flow import MAX_REDIRECTS
 from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.service.environment import Environment
 from x402sim.world.control.client import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
-from x402sim.world.running_world import JOURNAL_LIMIT
-from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES
 
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 KEY = bytes(range(1, 33))
@@ -20,10 +16,7 @@ SETTINGS = SETUP.settings
 
 
 def test_the_bounds_are_those_of_the_code() -> None:
-    heads, bodies = f"{MAX_HEAD_BYTES >> 10} KiB", f"{web.MAX_BODY_BYTES >> 20} MiB"
-    assert f"| head and body of a request | {heads} and {bodies} |" in TEXT
-    waits = (DEADLINES.head_s, DEADLINES.body_s, DEADLINES.idle_s)
-    assert "| {:g} s, {:g} s; {:g} s |".format(*waits) in TEXT
+    """Those of strangers are a table of their own: `tests/serve/test_limits.py`."""
     of_others, of_world, of_journal = (
         size >> 20 for size in (Limits().max_answer_bytes, WORLD_ANSWER_BYTES, JOURNAL_ANSWER_BYTES)
     )
@@ -31,8 +24,6 @@ def test_the_bounds_are_those_of_the_code() -> None:
     assert f"control API {of_world} MiB, its journal {of_journal} MiB |" in TEXT
     assert f"| {DEADLINE_S:g} s, {MAX_REDIRECTS} |" in TEXT
     assert f"authorization may be used | {AFTER_SIGNING_S} s |" in TEXT
-    assert f"{MAX_BATCH} calls, {MAX_BATCH_BYTES // 10**6} MB of answers" in TEXT
-    assert f"the newest {JOURNAL_LIMIT:,} events".replace(",", " ") in TEXT
     waits = (SETTINGS.verify_timeout_s, SETTINGS.settle_timeout_s, SETTINGS.explorer_timeout_s)
     assert "| {:g} s, {:g} s; {:g} s |".format(*waits) in TEXT
 

@@ -48,6 +48,7 @@ class ToolShop:
 
     results: list[Rpc | Callable[[httpx.Request], httpx.Response]] = field(default_factory=list)
     as_events: bool = False
+    name: str = "forecast"
     session: str = "one"
     paid: list[Rpc] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)
@@ -65,7 +66,7 @@ class ToolShop:
         if asked["method"] == "notifications/initialized":
             return httpx.Response(202)
         params = asked["params"]
-        assert params["name"] == "forecast"
+        assert params["name"] == self.name
         payment = params.get("_meta", {}).get("x402/payment")
         if payment is None:
             return self._answer(asked, asks())
@@ -117,6 +118,32 @@ def test_a_tool_is_paid_and_its_result_is_the_answer(as_events: bool) -> None:
     (paid,) = shop.paid
     assert paid["for"] == {"city": "Oslo"}
     assert paid["resource"] == {"url": "mcp://tool/forecast"}
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("forecast", "forecast"),
+        ("天気", "=?base64?5aSp5rCX?="),
+        ("été", "=?base64?w6l0w6k=?="),
+        (" a", "=?base64?IGE=?="),
+        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+    ],
+)
+def test_a_tool_has_any_name(name: str, header: str) -> None:
+    """The headers are those that MCP's revision of 2026-07-28 gives, or decode to the name."""
+    heard, shop, auth = list[tuple[str, str]](), ToolShop(name=name), payer()
+
+    def hear(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        if asked["method"] == "tools/call":
+            heard.append((asked["params"]["name"], request.headers["Mcp-Name"]))
+        return shop(request)
+
+    with client(hear, auth) as http:
+        assert http.send(tool_request(URL, name, {"city": "Oslo"})).is_success
+    assert set(heard) == {(name, header)}
+    assert len(shop.paid) == 1
 
 
 def test_an_async_client_pays_too() -> None:

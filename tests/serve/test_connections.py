@@ -22,9 +22,10 @@ from starlette.routing import Route
 from tests.serve.driver import IS_MEASURABLE, Server as Process, resident_bytes
 from tests.serve.hosted import status_and_text
 from x402sim.http import web
+from x402sim.http.limits import MAX_HEAD_BYTES, MAX_HEADERS, MAX_TARGET_BYTES
 from x402sim.protocol.refusals import RequestError
 from x402sim.world.server import connection
-from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES, Deadlines, Exchange
+from x402sim.world.server.connection import DEADLINES, Deadlines, Exchange
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import Server, run
 
@@ -40,6 +41,10 @@ def application(server: "Running") -> Starlette:
 
     async def early(_: Request) -> Response:
         return web.answer({"early": True})
+
+    async def names(request: Request) -> Response:
+        await request.body()
+        return web.answer({"names": sorted(request.headers.keys()), "from": request.client.host})
 
     async def slow(_: Request) -> Response:
         await asyncio.to_thread(server.gate.wait, PATIENCE_S)
@@ -65,6 +70,7 @@ def application(server: "Running") -> Starlette:
         [
             Route("/size", size, methods=["POST"]),
             Route("/early", early, methods=["POST"]),
+            Route("/names", names, methods=["POST"]),
             Route("/slow", slow),
             Route("/number/{n}", number, methods=["GET", "POST"]),
             Route("/long", long),
@@ -254,9 +260,37 @@ def test_a_slow_answer_is_nobodys_deadline(hasty):
 
 
 def test_a_head_that_is_too_large_is_431(server):
-    long, many = b"X-Long: " + b"a" * (MAX_HEAD_BYTES + 65536), MAX_HEAD_BYTES // 11 + 9000
-    for answer in answers(server, HEAD + long, HEAD + b"X-Many: 1\r\n" * many):
+    long = b"X-Long: " + b"a" * (MAX_HEAD_BYTES + 65536)
+    for answer in answers(server, HEAD + long, HEAD + b"X-Many: 1\r\n" * 9000):
         assert refusal(answer) == status_and_text(RequestError.HEAD_TOO_LARGE)
+
+
+def test_a_target_that_is_too_long_and_too_many_headers_are_431(server):
+    long = b"GET /" + b"a" * MAX_TARGET_BYTES + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    many = HEAD + b"a: b\r\n" * MAX_HEADERS + b"\r\n"
+    for answer in answers(server, long, many, b"\r\n".join([long, long])):
+        assert refusal(answer) == status_and_text(RequestError.HEAD_TOO_LARGE)
+    fit = HEAD + b"Content-Length: 0\r\n" + b"a: b\r\n" * (MAX_HEADERS - 3)
+    (answer,) = answers(server, fit + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "trailer", ["X-Payment-Id: pay_1", "X-Forwarded-For: 9.9.9.9", "Host: y", "Expect: x"]
+)
+def test_trailers_are_no_headers(server, trailer):
+    """A trailer is merged with the headers only where its field is defined so (RFC 9110, 6.5.1)."""
+    head = b"POST /names HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    sent = head + b"1\r\na\r\n0\r\n" + trailer.encode() + b"\r\n\r\n"
+    for each in (sent, sent[: len(head)]):
+        with server.connect() as connection:
+            connection.sendall(each)
+            time.sleep(0.05)
+            connection.sendall(sent[len(each) :] + HEAD + b"Connection: close\r\n\r\n")
+            answer = rest(connection)
+        named = b'{"names":["host","transfer-encoding"],"from":"127.0.0.1"}'
+        assert named in answer
+        assert answer.count(b"HTTP/1.1 200") == 2
 
 
 NO_HTTP = [

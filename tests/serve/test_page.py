@@ -21,13 +21,14 @@ from tests.serve.hosted import hosted
 from x402sim import Journal, LocalServer, PaymentAuth, Settings, World
 from x402sim.clock import Clock
 from x402sim.events import TimeAdvanced
+from x402sim.http.limits import MAX_EXCHANGES_BYTES
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
 from x402sim.world.scenario import shipped_names
 from x402sim.world.transport.faults import DOES, FaultType
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import MAX_BODY, MOST_BYTES, PageFeed
+from x402sim.world.ui import MAX_BODY, PageFeed
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"
@@ -104,7 +105,7 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
 def test_what_was_served_is_told_also_of_payments_whose_requests_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("x402sim.world.ui.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.MAX_EXCHANGES", 1)
     monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 3)
     with hosted() as server:
         payer = server.account(1)
@@ -160,7 +161,7 @@ def test_what_is_told_of_a_request_has_no_secret_and_is_not_long(server: Server)
         next_message(lines)
         secret = {"Authorization": "Bearer s3cret", "Cookie": "s3cret"}
         server.http.post(SESSIONS, headers=secret, content=b"x" * 100_000)
-        server.http.post("/api/many", headers={f"X-{n}": "y" * 8000 for n in range(10)})
+        server.http.post("/api/many", headers={f"X-{n}": b"\xff" * 8000 for n in range(7)})
         _, exchanges = gathered(lines, SESSIONS, "/api/many")
     assert "s3cret" not in json.dumps(exchanges)
     assert len(exchanges[SESSIONS]["sent"]["body"]) == MAX_BODY
@@ -230,8 +231,9 @@ def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
     assert names == ["hello", "stored", "journal", "exchanges", "served"]
 
 
-def test_what_is_kept_of_requests_is_bounded() -> None:
-    journal = Journal()
+@pytest.mark.parametrize("long", ["body", "header", "path"])
+def test_what_is_kept_of_requests_is_bounded(long: str) -> None:
+    journal, much = Journal(), 1 << 16
     requests = Requests(journal, Clock())
     feed = PageFeed(journal, requests)
 
@@ -239,18 +241,19 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
         await receive()
 
     async def main() -> None:
-        sent = {"type": "http.request", "body": b"x" * (1 << 16)}
-        scope = {"type": "http", "method": "GET", "path": "/api/x", "query_string": b"a=1"}
-        scope["headers"] = [(b"x-payment", b"e30=")]
+        sent = {"type": "http.request", "body": b"x" * (much if long == "body" else 0)}
+        path = "/api/" + "x" * (much if long == "path" else 0)
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"a=1"}
+        scope["headers"] = [(b"x-payment", b"e30=" + b"x" * (much if long == "header" else 0))]
         for _ in range(200):
             await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
 
     asyncio.run(main())
     exchanges = dict(feed.messages())["exchanges"]
     kept = [json.loads(text) for text in exchanges]
-    assert len(kept) == MOST_BYTES >> 16
+    assert len(kept) == MAX_EXCHANGES_BYTES // much - 1
     assert kept[-1]["n"] == 200
-    assert (kept[-1]["path"], kept[-1]["status"]) == ("/api/x?a=1", None)
+    assert (kept[-1]["path"][-4:], kept[-1]["status"]) == ("?a=1", None)
 
 
 def test_a_request_that_ends_while_a_message_is_written_is_told_next() -> None:

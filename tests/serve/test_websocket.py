@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -16,6 +18,7 @@ from tests.serve.driver import IS_MEASURABLE, Server, resident_bytes
 from tests.serve.sockets import PATIENCE_S, talking
 from x402sim import LocalServer
 from x402sim.chain.rpc.subscriptions import MAX_SUBSCRIPTIONS
+from x402sim.clock import stopwatch
 from x402sim.http.web import MAX_BODY_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
@@ -214,3 +217,66 @@ def test_a_server_that_stops_says_so() -> None:
         with pytest.raises(ConnectionClosed) as closed:
             to.connection.recv(PATIENCE_S)
         assert closed.value.rcvd == Close(CloseCode.SERVICE_RESTART, "")
+
+
+# --- one client does not silence the others ---------------------------------------------
+
+
+BEGUN = b"\x01\x80" + MASK
+"""An empty first fragment of a message."""
+FLOODS = {"pings": (b"", b"\x89\x80" + MASK), "empty fragments": (BEGUN, b"\x00\x80" + MASK)}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_of_frames_leaves_the_others_their_turns(name: str) -> None:
+    begin, frame = FLOODS[name]
+    with Server("--seed", "1") as server, connect_raw(server) as to:
+        url = server.ready["service"] + "/healthz"
+        usual_s = slowest(url, 20)
+        held = resident_bytes(server.process.pid) if IS_MEASURABLE else 0
+        to.sendall(begin)
+        with flooding(to, frame * 20_000):
+            loaded_s = slowest(url, 20)
+        assert loaded_s < 1 + 20 * usual_s  # it was 40 s
+        if IS_MEASURABLE:
+            assert resident_bytes(server.process.pid) - held < 8e6
+
+
+def slowest(url: str, requests: int) -> float:
+    """Return how long the slowest of some requests took, each on a connection of its own."""
+    took = []
+    for _ in range(requests):
+        elapsed = stopwatch()
+        assert httpx.get(url, timeout=60).is_success
+        took.append(elapsed())
+    return max(took)
+
+
+@contextmanager
+def flooding(to: socket.socket, data: bytes) -> Iterator[None]:
+    """Send the same again and again in a thread, and read what comes, until the end of the block."""
+    is_over = threading.Event()
+    to.settimeout(0.1)
+
+    def send() -> None:
+        rest = b""
+        while not is_over.is_set():
+            with suppress(TimeoutError, BlockingIOError):
+                rest = rest or data
+                rest = rest[to.send(rest) :]
+
+    def read() -> None:
+        while not is_over.is_set():
+            with suppress(TimeoutError):
+                to.recv(1 << 20)
+
+    threads = [threading.Thread(target=each) for each in (send, read)]
+    for each in threads:
+        each.start()
+    try:
+        time.sleep(1)
+        yield
+    finally:
+        is_over.set()
+        for each in threads:
+            each.join()

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import ssl
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TypeVar, get_args
 
 import h11
@@ -459,3 +460,86 @@ def test_a_delay(does):
         return loop.time() - began
 
     assert run(main()) >= 0.2
+
+
+# --- clients that take their time -------------------------------------------------------
+
+
+async def sells(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request without a body."""
+    with suppress(asyncio.IncompleteReadError):
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(lengthy(b"sold"))
+
+
+SLOW = {
+    "nothing": (b"", b""),
+    "half a head": (GET[:20], b"HTTP/1.1 408 "),
+    "nothing more": (GET, b"HTTP/1.1 200 OK"),
+    "half of the next head": (GET + GET[:20], b"HTTP/1.1 200 OK"),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_silent_client_is_let_go(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("HEAD_S", "IDLE_S"):
+        monkeypatch.setattr(f"x402sim.watch.proxy.{limit}", 0.2)
+    sent, answer = SLOW[name]
+
+    async def main() -> None:
+        async with upstream(sells) as port, proxied(port, Watcher()) as to:
+            reader, writer = await asyncio.open_connection("127.0.0.1", to)
+            writer.write(sent)
+            heard = await reader.read()
+            assert heard[: len(answer)] == answer
+            assert bool(heard) is bool(answer)
+            assert heard.count(b" 408 ") == name.startswith("half")
+            writer.close()
+
+    run(main())
+
+
+def test_a_slow_body_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("x402sim.watch.proxy.BODY_S", 0.3)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(100):
+            pass
+
+    async def main() -> None:
+        watcher = Watcher()
+        async with upstream(script) as port, proxied(port, watcher) as to:
+            reader, writer = await asyncio.open_connection("127.0.0.1", to)
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n")
+            with suppress(ConnectionError):
+                while not watcher.seen:  # byte by byte: all of it has that long
+                    writer.write(b"a")
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        (seen,) = watcher.seen
+        assert "did not send its body" in seen.broke
+
+    run(main())
+
+
+def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("x402sim.watch.proxy.UNREAD_S", 0.2)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(lengthy(bytes(1 << 25)))
+        await writer.drain()
+
+    async def main() -> None:
+        watcher = Watcher()
+        async with upstream(script) as port, proxied(port, watcher) as to:
+            _, writer = await asyncio.open_connection("127.0.0.1", to, limit=1024)
+            writer.write(GET)
+            while not watcher.seen:
+                await asyncio.sleep(0.02)
+            writer.transport.abort()
+
+    run(main())

@@ -379,17 +379,18 @@ def test_a_broken_exchange_has_no_answer():
     assert watch.notes("exchange")[1]["status"] is None
 
 
-def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it():
+@pytest.mark.parametrize("name", ["weather", "天気", "été 1/2"])
+def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it(name):
     watch, header = Watch(), signed(NOW_S)
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "weather"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
     unpaid = {
         "isError": True,
-        "structuredContent": required(url="mcp://tool/weather"),
+        "structuredContent": required(url=f"mcp://tool/{name}"),
         "content": [],
     }
     receipt = {"_meta": {"x402/payment-response": settled()}, "content": []}
     payment = json.loads(base64.b64decode(header))
-    pays = {**call, "params": {"name": "weather", "_meta": {"x402/payment": payment}}}
+    pays = {**call, "params": {"name": name, "_meta": {"x402/payment": payment}}}
     common = {"method": "POST", "target": "/mcp", "answered": {"Content-Type": "application/json"}}
     watch.see(
         exchange(1, body=call, answer={"jsonrpc": "2.0", "id": 1, "result": unpaid}, **common),
@@ -398,8 +399,8 @@ def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it():
     )
     notes = watch.notes("exchange")
     assert [(each["path"], each["status"]) for each in notes] == [
-        ("mcp://tool/weather", 402),
-        ("mcp://tool/weather", 200),
+        (f"mcp://tool/{name}", 402),
+        (f"mcp://tool/{name}", 200),
     ]
     assert notes[0]["lane"] == notes[1]["lane"]
     assert len(list(watch.journal.events(PaymentSettled))) == 1

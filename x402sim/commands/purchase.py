@@ -752,9 +752,9 @@ class Purchase:
     def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
         status = answer(response.status_code)
         facts: dict[str, Any] = {"answer": refusal_in(response) if response.is_error else status}
-        name, tool = f"{request.method} {request.url.path}", request.headers.get(mcp.TOOL)
-        if tool is not None:
-            name = f"tool {tool} at {request.url.path}"
+        name, is_tool = f"{request.method} {request.url.path}", mcp.TOOL in request.headers
+        if is_tool:
+            name = f"tool {decode(request.content, mcp.Call).name} at {request.url.path}"
         if (dialect := mistakes.paid_in(request)) is not None:
             self.answer = response
             if self.mistake is not None:  # the explanation at the end has the rest
@@ -767,7 +767,7 @@ class Purchase:
             if response.is_success and not outcome.is_confirmed:
                 facts["receipt"] = "pending" if outcome.pending else "none: not seen to be paid"
             sent_in = f", {PAYMENT_HEADERS[dialect.version]}" if dialect.version else ""
-            if tool is not None:
+            if is_tool:
                 sent_in = f', _meta["{mcp.PAYMENT}"]'
             mark = "" if self.mistake is None or response.is_success else "refused"
             is_paid_or_wrong = outcome.is_confirmed or self.mistake is not None

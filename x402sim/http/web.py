@@ -15,17 +15,17 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from x402sim.http.limits import MAX_BODY_BYTES as MAX_BODY_BYTES
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
 from x402sim.text.keys import keyless
 
-MAX_BODY_BYTES = 1 << 20
 _NONE: Mapping[str, str] = {}
 _DEFAULT = Decisions()
 _NO_STORE, _JSON = (b"cache-control", b"no-store"), (b"content-type", b"application/json")
@@ -118,6 +118,9 @@ class Connection:
         """Return whether the whole answer was written, once it was sent."""
         return True
 
+    def forget(self, size: int) -> None:
+        """Note that a message of a WebSocket, of so many bytes, is in work no more."""
+
 
 CONNECTION = "x402sim.connection"
 """The ASGI scope's key of the `Connection`. Only this package's servers set it.
@@ -128,8 +131,8 @@ Middleware that holds an answer back must replace it in the scope that it passes
 UNKNOWN = Connection()
 
 
-def connection(request: Request) -> Connection:
-    """Return the connection of a request."""
+def connection(request: HTTPConnection) -> Connection:
+    """Return the connection of a request, or of a WebSocket."""
     found: Connection = request.scope.get(CONNECTION, UNKNOWN)
     return found
 

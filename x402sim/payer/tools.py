@@ -29,7 +29,7 @@ def tool_request(
 ) -> httpx.Request:
     """Return a call of a tool as a request, for a client with a `ToolTransport`."""
     content = encode(mcp.Call(name, dict(arguments or {})))
-    named = {**(headers or {}), mcp.TOOL: name, "Content-Type": "application/json"}
+    named = {**(headers or {}), mcp.TOOL: mcp.header_of(name), "Content-Type": "application/json"}
     return httpx.Request("POST", url, headers=named, content=content)
 
 

@@ -321,8 +321,8 @@ class RequestError(_Error):
     HEAD_TOO_LARGE = (
         "Request head too large",
         431,
-        "The request line and the headers have at most 512 KiB.",
-        "at most 524288 bytes are read",
+        "The request line and the headers have at most 64 KiB, path and query 8 KiB.",
+        "at most 65536 bytes are read",
     )
     BUSY = (
         "Too many requests at once",

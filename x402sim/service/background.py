@@ -55,19 +55,19 @@ async def _every(
 ) -> None:
     """Work `first_s` seconds from now, and at each interval.
 
-    If rows of a table wait (`waiting`), their waits end now, and the work has a first turn at once.
-    Missed turns are skipped. After a failure the work goes on at its next turn; a failure that
-    repeats is logged once.
+    If rows of a table wait (`waiting`), their waits end now, and the work has a first turn at once;
+    so they do when the clock was set back, as they wait for a time. Missed turns are skipped. After
+    a failure the work goes on at its next turn; a failure that repeats is logged once.
     """
-    clock = service.clock
+    clock, has_begun = service.clock, False
     turn_s = clock.now() + first_s - (interval_s if waiting else 0)
     failed: str | None = None
     while True:
         await clock.sleep_until(turn_s)
         try:
-            if waiting is not None:
+            if waiting is not None and not has_begun:
                 service.store.end_waits(waiting)
-                waiting = None
+                has_begun = True
             await work(service)
             failed = None
         except Exception as error:
@@ -79,7 +79,7 @@ async def _every(
                 trace = error.__traceback__
                 service.on_bug(error.with_traceback(trace and trace.tb_next))
         if clock.now() < turn_s - interval_s:  # time was given back while it worked or slept
-            turn_s = clock.now()
+            turn_s, has_begun = clock.now(), False
         missed = max(0.0, clock.now() - turn_s) // interval_s
         turn_s += (missed + 1) * interval_s
 

@@ -5,6 +5,8 @@ an upgrade, at once and unchanged. It sets only `Host` and the fields of one con
 7.6.1). If one side ends or breaks its connection, the proxy does the same to the other side, so
 that the service sees a client hang up as it would without the proxy.
 
+A client has as long as one of `serve` for a head, for a body, and to read its answer.
+
 A client's connection has one upstream connection. The proxy reconnects after the service has closed
 it, but never sends a request twice: it could pay twice.
 """
@@ -22,8 +24,9 @@ import h11
 import msgspec
 from starlette.types import Message
 
-from x402sim.clock import Clock, real_now
+from x402sim.clock import Clock, real_now, stopwatch
 from x402sim.events import Part
+from x402sim.http.limits import BODY_S, HEAD_S, IDLE_S, UNREAD_S
 from x402sim.text.words import as_given
 from x402sim.world.transport.faults import Fault
 from x402sim.world.transport.strike import strike
@@ -184,12 +187,26 @@ class _Peer:
             event = self.http.next_event()
         return event
 
+    async def head(self, within_s: float) -> Event:
+        """Return the next head; raises as `next`, and `TimeoutError` if it does not begin in time,
+        or does not end `HEAD_S` seconds after it has begun.
+        """
+        async with asyncio.timeout(within_s) as limit:
+            event = self.http.next_event()
+            if event is h11.NEED_DATA:
+                self.http.receive_data(await self.reader.read(_READ))
+                soon_s = asyncio.get_running_loop().time() + HEAD_S
+                limit.reschedule(min(limit.when() or soon_s, soon_s))
+                event = await self.next()
+            return event
+
     async def send(self, event: Event) -> None:
-        """Send an event; raises `OSError`."""
+        """Send an event; raises `OSError`, for a client that does not read `TimeoutError`."""
         data: bytes | None = self.http.send(event)
         if data:
             self.writer.write(data)
-            await self.writer.drain()
+            async with asyncio.timeout(UNREAD_S if self.http.our_role is h11.SERVER else None):
+                await self.writer.drain()
 
     @property
     def is_reusable(self) -> bool:
@@ -253,8 +270,10 @@ class Proxy:
         self._tasks.add(task)
         client, upstream = _Peer(h11.SERVER, reader, writer), None
         self._peers.add(client)
+        within_s = HEAD_S
         try:
-            while type(request := await self._head(client)) is h11.Request:
+            while type(request := await self._head(client, within_s)) is h11.Request:
+                within_s = IDLE_S
                 upstream = await _Passing(self, client, upstream, request).run()
                 if not client.is_reusable:
                     break
@@ -269,13 +288,19 @@ class Proxy:
                 self.leave(peer)
 
     def leave(self, peer: _Peer) -> None:
-        """Close a connection after its pending writes."""
+        """Close a connection after its pending writes, if they are read in time."""
         peer.writer.close()
         self._peers.discard(peer)
+        if peer.writer.transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(UNREAD_S, peer.abort)
 
-    async def _head(self, client: _Peer) -> Event:
+    async def _head(self, client: _Peer, within_s: float) -> Event:
         try:
-            return await client.next()
+            return await client.head(within_s)
+        except TimeoutError:
+            if client.http.trailing_data[0]:
+                await self.answer(client, 408, f"the head of a request has {HEAD_S} s to arrive")
+            return None
         except h11.RemoteProtocolError as wrong:
             with suppress(h11.LocalProtocolError):
                 await self.answer(client, wrong.error_status_hint, f"no request of HTTP: {wrong}")
@@ -414,8 +439,16 @@ class _Passing:
 
     async def _parts(self) -> AsyncIterator[Event]:
         """Yield the parts of the request's body, and its end."""
+        left_s = float(BODY_S)
         while True:
-            part = await self._client.next()
+            waited = stopwatch()
+            try:
+                async with asyncio.timeout(left_s):
+                    part = await self._client.next()
+            except TimeoutError:
+                self.exchange.broke = f"the client did not send its body within {BODY_S} s"
+                raise
+            left_s -= waited()  # of the upstream's time nothing counts
             if type(part) is h11.Data:
                 self.exchange.sent.add(bytes(part.data))
             elif type(part) is not h11.EndOfMessage:
@@ -433,6 +466,9 @@ class _Passing:
         except h11.RemoteProtocolError as left:  # of the client
             self.exchange.broke = f"the client ended in the middle of its request: {left}"
             upstream.end()
+            return
+        except TimeoutError:  # of the client: half a request must not be answered as a whole
+            upstream.abort()
             return
         except (ConnectionError, h11.LocalProtocolError) as error:
             # The client is gone; or the service stopped reading, and may have answered.

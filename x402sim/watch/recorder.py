@@ -522,6 +522,7 @@ def _caller(exchange: Exchange) -> str:
 
 def _request(found: Messages) -> Request:
     path, _, query = found.target.partition("?")
+    coding = "utf-8" if found.tool else "latin-1"  # HTTP has passed bytes; a tool has any name
     url = Url(
         text=found.url,
         scheme="http",
@@ -529,8 +530,8 @@ def _request(found: Messages) -> Request:
         port=None,
         netloc=b"",
         path=unquote(path),
-        raw_path=path.encode("latin-1"),
-        query=query.encode("latin-1"),
+        raw_path=path.encode(coding, "replace"),
+        query=query.encode(coding, "replace"),
     )
     return Request(found.method, url, _lowered(found.sent), found.sent.body)
 

@@ -42,6 +42,7 @@ from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import Facilitator, FacilitatorSettings
 from x402sim.http import web
 from x402sim.http.exchange import Request, Response, Transport
+from x402sim.http.limits import MAX_EVENTS
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex
@@ -179,7 +180,7 @@ def receipt_events(
             )
 
 
-JOURNAL_LIMIT = 100_000
+JOURNAL_LIMIT = MAX_EVENTS
 WORLD_CAPABILITIES = frozenset({Need.FAULTS, Need.WORLD})
 SERVICE_CAPABILITIES = frozenset(
     {Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW}

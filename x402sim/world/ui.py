@@ -27,6 +27,7 @@ from starlette.routing import Mount, Route
 
 from x402sim.clock import Clock
 from x402sim.http import web
+from x402sim.http.limits import MAX_EXCHANGES, MAX_EXCHANGES_BYTES
 from x402sim.http.web import Refused, bad_body
 from x402sim.journal import Entry, Journal, line
 from x402sim.payer import mistakes
@@ -102,14 +103,13 @@ def stored(world: RunningWorld) -> Stored:
 
 SHOWN = ("/api/", "/facilitator")
 """The prefixes of the paths whose requests are shown."""
-MOST_KEPT = 500
-MOST_BYTES = 8 << 20
-"""The bytes of all bodies that are kept."""
 MAX_BODY = 16 * 1024
 MAX_EXCHANGE = 64 * 1024
 """The bytes of a request and its answer as JSON; of a longer one the headers are left out."""
 MOST_SERVED = 20_000
 """The marks of served payments: more than the payments that a journal of limited length has."""
+MAX_ID = 256
+"""Longer than every payment id that is served."""
 BATCH = 2000
 """The entries of one message to a reader."""
 PAUSE_S = 0.2
@@ -154,11 +154,11 @@ class PageFeed:
             self._count += 1
             self._mark_served(request)
             self._requests_kept.append((self._count, request))
-            self._size += len(request.sent) + len(request.answered)
-            while len(self._requests_kept) > MOST_KEPT or self._size > MOST_BYTES:
+            self._size += request.size
+            while len(self._requests_kept) > MAX_EXCHANGES or self._size > MAX_EXCHANGES_BYTES:
                 _, oldest = self._requests_kept.popleft()
                 self._dropped += 1
-                self._size -= len(oldest.sent) + len(oldest.answered)
+                self._size -= oldest.size
             if self._readers:
                 self._wake()
 
@@ -168,7 +168,9 @@ class PageFeed:
             return
         shown = (*request.proofs, *request.answer_headers)  # in one step the answer names it
         payment_id = next((each for name, each in shown if name.lower() == _PAYMENT_ID), None)
-        if payment_id is None or (key := payment_id.decode("latin-1")) in self._served:
+        if payment_id is None or len(payment_id) > MAX_ID:
+            return
+        if (key := payment_id.decode("latin-1")) in self._served:
             return
         seq, at_ms = max(request.entries, default=0), int(request.at_s * 1000)
         mark = {"seq": seq, "at_ms": at_ms, "payment_id": key, "path": request.path}

@@ -5,10 +5,12 @@ on disk is reopened by replay, and equal seeds give equal blocks.
 A signed transaction is admitted by the rules of geth's mempool, in their order and words. Three
 things differ. The ledger has no EVM, so that no transaction can create a contract. What bids less
 than the base fee is refused, as by anvil. And where too many transactions wait behind gaps in
-nonces, the newest is refused: geth forgets one without a word.
+nonces, the newest is refused: geth forgets one without a word. It is also refused where too many
+transactions wait, or too many bytes of them.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import accumulate
 
 from msgspec.structs import replace
 
@@ -33,15 +35,20 @@ from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
 from x402sim.chain.ledger.storage import Overrides
 from x402sim.chain.ledger.token import FIRST_ROLES, IMPLEMENTATION, run
+from x402sim.http.limits import (
+    MAX_MINED_BYTES,
+    MAX_POOL,
+    MAX_POOL_BYTES,
+    MAX_QUEUED,
+    MAX_TRANSACTION_BYTES,
+)
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
-MAX_BYTES = 128 * 1024
 REPLACEMENT_PERCENT = 110
 """A transaction replaces one that waits if it bids this much of its fees."""
-MAX_QUEUED = 1024
-"""The most transactions behind gaps, of all accounts."""
+FULL = "txpool is full"
 
 
 def admit(
@@ -51,10 +58,11 @@ def admit(
 
     Raises `ChainError` for one that the mempool does not take.
     """
-    pool = (state.transactions[tx_hash] for tx_hash in (*state.waiting, *state.queued.values()))
+    pool = pool_of(state)
     others = {tx.nonce: tx for tx in pool if tx.call.sender == signed.sender}
     rival = others.pop(signed.nonce, None)
-    fault = next(_faults(state, chain_id, signed, base_fee_wei, rival, others.values()), None)
+    pool = [tx for tx in pool if tx is not rival]
+    fault = next(_faults(state, chain_id, signed, base_fee_wei, rival, others.values(), pool), None)
     if fault is not None:
         raise ChainError(fault)
     assert signed.to is not None
@@ -71,14 +79,15 @@ def _faults(
     base_fee_wei: int,
     rival: Transaction | None,
     others: Collection[Transaction],
+    pool: Collection[Transaction],
 ) -> Iterator[str]:
     """Yield geth's errors for a transaction, in the order of its checks; `others` are the waiting
-    transactions of its sender.
+    transactions of its sender, and `pool` those of all.
     """
     sender, size = signed.sender, len(signed.raw)
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
-    if size > MAX_BYTES:
-        yield f"oversized data: transaction size {size}, limit {MAX_BYTES}"
+    if size > MAX_TRANSACTION_BYTES:
+        yield f"oversized data: transaction size {size}, limit {MAX_TRANSACTION_BYTES}"
     if signed.chain_id != chain_id:
         yield f"invalid chain id for signer: have {signed.chain_id} want {chain_id}"
     if signed.to is None:
@@ -107,14 +116,30 @@ def _faults(
         over = cost + queued * (cost <= held) - held
         reason = "insufficient funds for gas * price + value"
         yield f"{reason}: balance {held}, {parts}, overshot {over}"
-    if rival is None and nonce > following and len(state.queued) >= MAX_QUEUED:
-        yield "txpool is full"
+    if is_full(pool, size) or (
+        rival is None and nonce > following and len(state.queued) >= MAX_QUEUED
+    ):
+        yield FULL
     if rival is not None:
         old, price = rival.signed, rival.gas_price
         old_fee, old_tip = (old.max_fee_wei, old.max_tip_wei) if old else (price, price)
         bids = (fee, old_fee), (tip, old_tip)
         if any(new * 100 < last * REPLACEMENT_PERCENT for new, last in bids):
             yield "replacement transaction underpriced"
+
+
+def pool_of(state: LedgerState) -> list[Transaction]:
+    """Return the transactions of the mempool."""
+    return [state.transactions[tx_hash] for tx_hash in (*state.waiting, *state.queued.values())]
+
+
+def is_full(pool: Collection[Transaction], size: int) -> bool:
+    """Return whether a mempool has no room for one more transaction of this many bytes."""
+    return len(pool) >= MAX_POOL or size + sum(map(_size, pool)) > MAX_POOL_BYTES
+
+
+def _size(tx: Transaction) -> int:
+    return len(tx.signed.raw if tx.signed else tx.call.data)
 
 
 def _cost(signed: SignedTransaction) -> int:
@@ -176,6 +201,10 @@ class Machine:
         """What a transaction without a signature pays for a unit of gas, if it is sent now."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        """The bytes of the transactions in each block that is not archived."""
+        self._mined_bytes = 0
+        """Their sum, or more while blocks were undone."""
         self._snapshots: dict[int, int] = {}
         self._last_snapshot = 0
         self._reorgs = 0
@@ -211,6 +240,8 @@ class Machine:
             raise ChainError(
                 f"insufficient funds for gas * price + value: have {held} wei, want {cost}"
             )
+        if is_full(pool_of(self.state), len(call.data)):
+            raise ChainError(FULL)
         tx = self._transaction(call, self.state.next_nonces.get(call.sender, 0))
         self._enqueue(tx)
         if self.automine:
@@ -460,6 +491,7 @@ class Machine:
         self.state.undo(mark)
         height = self.state.head.number
         self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
+        self._sizes = {n: size for n, size in self._sizes.items() if n <= height}
         self._snapshots = {k: m for k, m in self._snapshots.items() if m <= mark}
 
     def _add_block(self, at_s: int, waiting: list[Hash]) -> None:
@@ -493,22 +525,31 @@ class Machine:
         block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used, fee)
         state.put(state.blocks, number, block)
         state.put(state.block_numbers, block_hash, number)
+        self._sizes[number] = sum(_size(state.transactions[tx_hash]) for tx_hash in included)
         self._forget_old_marks(number)
 
     def _forget_old_marks(self, number: int) -> None:
         """Delete undo data that no reorganisation or snapshot can reach any more, and move the
-        transactions of those blocks to the archive; once in 1024 blocks, as it reads all marks.
+        transactions of those blocks to the archive; once in 1024 blocks, as it reads all marks, or
+        when their transactions have too many bytes.
         """
-        state = self.state
-        if number % KEPT_BLOCKS or self._snapshots:
+        state, oldest = self.state, number - KEPT_BLOCKS
+        self._mined_bytes += self._sizes[number]
+        if self._mined_bytes > MAX_MINED_BYTES:
+            kept = accumulate(self._sizes[n] for n in range(number, self._archived - 1, -1))
+            oldest = number - sum(size <= MAX_MINED_BYTES // 2 for size in kept)
+        elif number % KEPT_BLOCKS:
             return
-        oldest = number - KEPT_BLOCKS
+        if self._snapshots:
+            return
         self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
         state.forget(min(self._block_marks.values()))
         for final in range(self._archived, oldest + 1):
             for tx_hash in state.blocks[final].tx_hashes:
                 self._archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
         self._archived = max(self._archived, oldest + 1)
+        self._sizes = {n: size for n, size in self._sizes.items() if n >= self._archived}
+        self._mined_bytes = sum(self._sizes.values())
 
     def _execute(
         self,

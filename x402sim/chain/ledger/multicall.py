@@ -16,12 +16,13 @@ from x402sim.chain.ledger.frame import Frame, Token, call_other
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
 from x402sim.chain.reverts import data_of
+from x402sim.http.limits import MAX_TRANSACTION_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 
 FAILED = "Multicall3: call failed"
 NO_TRANSACTIONS = "Multicall3: the ledger answers its calls, and takes no transactions of it"
-MAX_BYTES = 128 * 1024
+MAX_BYTES = MAX_TRANSACTION_BYTES
 """The largest calldata. Its parts may overlap, so it can ask for far more than its own size."""
 OLDEST_HASH = 256
 """How many blocks back a contract can know a hash."""

@@ -4,7 +4,6 @@ POST answers one call or a batch, always with status 200; GET answers a generate
 methods. On a WebSocket each message is a call or a batch.
 """
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -25,11 +24,13 @@ from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc import reading, sending
 from x402sim.chain.rpc.jsonrpc import NO_EVM, error, is_id, result, why_invalid
 from x402sim.chain.rpc.reading import DEVELOP, RpcContext
-from x402sim.chain.rpc.subscriptions import Subscriptions, converse, on_ledger
-from x402sim.http.web import Application, answer, read_body
+from x402sim.chain.rpc.subscriptions import News, Subscriptions, converse, on_ledger
+from x402sim.http.limits import MAX_BATCH, MAX_BATCH_BYTES
+from x402sim.http.web import CONNECTION, Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
+from x402sim.tasks import Turns
 
 Method = Callable[..., Awaitable[Any]]
 
@@ -102,13 +103,10 @@ WITHOUT_EVM = {
 }
 """The methods that are refused by name, and what each would need; a proxy to a node has them."""
 LATE = "the transaction is in the mempool and was not mined in time"
-MAX_BATCH = 100
-MAX_BATCH_BYTES = 25_000_000
-"""After so many bytes of answers the rest of a batch gets errors, as on geth."""
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
 DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
 """The prefixes of the methods by which developers control a test node."""
-REFUSED, TOO_LARGE, REVERTED, NOT_MINED = -32000, -32003, 3, 4
+REFUSED, TOO_LARGE, TOO_MANY, REVERTED, NOT_MINED = -32000, -32003, -32005, 3, 4
 
 
 def documentation() -> str:
@@ -185,6 +183,7 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
     request_id = _id_of(request)
     if problem := why_invalid(request):
         return error(request_id, INVALID_REQUEST, problem)
+    await context.turn()
     try:
         reply = result(request_id, await _begun(context, request["method"], request.get("params")))
     except _Unknown as unknown:
@@ -193,6 +192,8 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
         reply = error(request_id, BAD_PARAMS, str(wrong))
     except sending.NotMined as late:
         reply = error(request_id, NOT_MINED, LATE, str(late))
+    except reading.TooManyLogs as many:
+        reply = error(request_id, TOO_MANY, str(many))
     except ChainError as refused:
         reply = error(request_id, REFUSED, str(refused))
     except Reverted as reverted:
@@ -226,7 +227,6 @@ async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
         if reply is not None:
             replies.append(Raw(encode(reply)))
             size += len(replies[-1])
-        await asyncio.sleep(0)  # noqa: TID251 - no time passes; others get their turn
     return replies
 
 
@@ -240,13 +240,15 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
     does it sign with them.
     """
     accounts = {PrivateKey(key).address: key for key in keys}
-    context = RpcContext(chain, accounts, unlocked)
+    context, turns = RpcContext(chain, accounts, unlocked), Turns()
+    everybody = list[dict[str, News]]()
 
     async def rpc(request: Request) -> Response:
         if request.method != "POST":
             return PlainTextResponse(documentation())
         develop = request.scope.get(DEVELOP)
-        for_caller = replace(context, develop=develop) if develop else context
+        is_outside = CONNECTION in request.scope
+        for_caller = replace(context, develop=develop, turns=turns if is_outside else None)
         reply = await _answer(for_caller, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
@@ -254,9 +256,11 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         develop = socket.scope.get(DEVELOP)
 
         async def reply(body: bytes, mine: Subscriptions) -> bytes | None:
-            response = await _answer(replace(context, develop=develop, subscriptions=mine), body)
+            for_caller = replace(context, develop=develop, turns=turns, subscriptions=mine)
+            response = await _answer(for_caller, body)
             return None if response is None else encode(response)
 
-        await converse(socket, chain.watchers, Subscriptions(on_ledger(chain)), reply)
+        made = Subscriptions(on_ledger(chain), everybody)
+        await converse(socket, chain.watchers, made, reply, turns)
 
     return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])

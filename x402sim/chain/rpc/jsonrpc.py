@@ -18,6 +18,7 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.http.limits import MAX_ALTERNATIVES
 from x402sim.protocol.crypto import ZERO_ADDRESS, keccak256, to_hex
 from x402sim.protocol.raw_transaction import ACCESS_LIST, LEGACY, SET_CODE, SignedTransaction
 from x402sim.protocol.rpc_values import (
@@ -136,7 +137,10 @@ def read_log_filter(fields: Json, first: int, last: int) -> LogFilter:
     addresses = tuple(read_address(one, "address") for one in several)
     if not isinstance(topics, list) or len(topics) > MAX_TOPICS:
         raise BadParams(f"topics: expected a list of at most {MAX_TOPICS}, got {shown(topics)}")
-    return LogFilter(first, last, addresses, tuple(map(_alternatives, topics)))
+    accepted = tuple(map(_alternatives, topics))
+    if any(len(each) > MAX_ALTERNATIVES for each in (addresses, *accepted)):
+        raise BadParams(f"exceed max addresses or topics per search position: {MAX_ALTERNATIVES}")
+    return LogFilter(first, last, addresses, accepted)
 
 
 def _alternatives(position: Any) -> tuple[bytes, ...]:

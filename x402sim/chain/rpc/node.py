@@ -20,6 +20,7 @@ from x402sim.chain.rpc.subscriptions import Make, News, Subscriptions, converse,
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, read_hash, read_object, read_text, shown
+from x402sim.tasks import Turns
 
 OFFERED = sorted((*app.READS, *app.WITHOUT_EVM))
 """The methods that every caller may use, if the node has them."""
@@ -36,6 +37,7 @@ FILTERS = {
 
 def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
     """Return an application that passes JSON-RPC on to the node of `chain`."""
+    turns, everybody = Turns(), list[dict[str, News]]()
 
     async def answered(body: bytes, subscriptions: Subscriptions | None = None) -> bytes | Json:
         try:
@@ -74,7 +76,8 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             result = await answered(body, mine)
             return result if isinstance(result, bytes) else encode(result)
 
-        await converse(socket, chain.watchers, Subscriptions(_filters(chain)), reply, POLL_S)
+        made = Subscriptions(_filters(chain), everybody)
+        await converse(socket, chain.watchers, made, reply, turns, POLL_S)
 
     return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])
 

@@ -13,13 +13,15 @@ from itertools import accumulate
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, ChainError, Transaction
+from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, ChainError, LogFilter, Transaction
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
 from x402sim.chain.ledger.storage import Account, Overrides
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.subscriptions import EVERYTHING, Filters, Subscriptions
+from x402sim.http.limits import MAX_LOGS
 from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.rpc_values import (
     BadParams,
@@ -36,6 +38,7 @@ from x402sim.protocol.rpc_values import (
     read_text,
     shown,
 )
+from x402sim.tasks import Turns
 from x402sim.version import VERSION
 
 DEVELOP = "x402sim.develop"
@@ -54,8 +57,16 @@ class RpcContext(msgspec.Struct, frozen=True):
     """The accounts that callers with control of the world send for without a key."""
     subscriptions: Subscriptions | None = None
     """The subscriptions of the WebSocket that the request came on; None over HTTP."""
+    turns: Turns | None = None
+    """The turns of all calls from outside: one that takes long keeps the server from other things
+    once, however many clients make it. None for the parts of this process."""
     develop: Develop | None = None
     """Performs a development method for this request; None if it may not."""
+
+    async def turn(self) -> None:
+        """Return when the next piece of this call may be done."""
+        if self.turns is not None:
+            await self.turns.mine()
 
 
 async def number(rpc: RpcContext, which: Any) -> int:
@@ -137,6 +148,8 @@ def _fields(given: Any, what: str, names: tuple[str, ...]) -> Json:
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100
+BLOCKS_A_TURN = 100
+"""How many blocks are searched for logs at once."""
 BLOB_FEE_WEI = 1
 """The least there is (EIP-4844): no block has blobs."""
 WHOLE = "whether to give whole transactions"
@@ -198,7 +211,10 @@ async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: 
     numbers = range(max(0, last - size + 1), last + 1)
     blocks = [block for n in numbers if (block := await rpc.chain.block(n))]
     after = await rpc.chain.block(last + 1) or rpc.chain.pending_block()
-    tips = {} if wanted is None else {"reward": [await _tips(rpc, b, wanted) for b in blocks]}
+    tips: Json = {} if wanted is None else {"reward": []}
+    for block in blocks if wanted is not None else ():
+        tips["reward"].append(await _tips(rpc, block, wanted or ()))
+        await rpc.turn()
     return {
         "oldestBlock": quantity(numbers.start),
         "baseFeePerGas": [quantity(b.base_fee_wei) for b in (*blocks, after)],
@@ -355,8 +371,25 @@ async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | Non
 
 async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
     fields = read_object(filter, "a filter")
-    wanted = jsonrpc.read_log_filter(fields, *await _range(rpc, fields))
-    return [jsonrpc.log_object(log) for log in await rpc.chain.logs(wanted)]
+    return await _logs(rpc, jsonrpc.read_log_filter(fields, *await _range(rpc, fields)))
+
+
+class TooManyLogs(ChainError):
+    """A filter that more logs pass than an answer has."""
+
+
+async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:
+    """Return the logs that pass a filter, some blocks a turn; raises `TooManyLogs`."""
+    last, found = min(wanted.to_block, await rpc.chain.height()), list[Json]()
+    for first in range(wanted.from_block, last + 1, BLOCKS_A_TURN):
+        if first > wanted.from_block:
+            await rpc.turn()
+        part = replace(wanted, from_block=first, to_block=min(last, first + BLOCKS_A_TURN - 1))
+        logs = await rpc.chain.logs(part)
+        if len(found) + len(logs) > MAX_LOGS:
+            raise TooManyLogs(f"query returned more than {MAX_LOGS} results")
+        found += map(jsonrpc.log_object, logs)
+    return found
 
 
 async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
@@ -391,8 +424,7 @@ async def eth_getFilterChanges(rpc: RpcContext, filter_id: Any) -> list[Json] | 
 
 
 async def eth_getFilterLogs(rpc: RpcContext, filter_id: Any) -> list[Json]:
-    wanted = rpc.filters.logs(read_text(filter_id, "a filter's id"))
-    return [jsonrpc.log_object(log) for log in await rpc.chain.logs(wanted)]
+    return await _logs(rpc, rpc.filters.logs(read_text(filter_id, "a filter's id")))
 
 
 async def eth_uninstallFilter(rpc: RpcContext, filter_id: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from x402sim.chain.base import GAS_LIMIT, Call, ChainError
 from x402sim.chain.rpc.jsonrpc import read_call, receipt_object
 from x402sim.chain.rpc.reading import RpcContext
+from x402sim.http.limits import MAX_WAIT_S
 from x402sim.protocol.crypto import Address, PrivateKey, keccak256, sign, to_hex
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.rpc_values import (
@@ -22,8 +23,8 @@ from x402sim.protocol.rpc_values import (
     shown,
 )
 
-WAIT_S, MOST_WAIT_S = 20, 60
-"""How many seconds eth_sendRawTransactionSync waits for the receipt, and at most, as on geth."""
+WAIT_S = 20
+"""How many seconds eth_sendRawTransactionSync waits for the receipt, as on geth."""
 
 
 class NotMined(ChainError):
@@ -47,7 +48,7 @@ def read_wait(timeout_ms: Any = None) -> float:
     """Return how many seconds to wait for a receipt; raises `BadParams`."""
     if timeout_ms is None:
         return WAIT_S
-    return read_number(timeout_ms, "milliseconds", most=1000 * MOST_WAIT_S) / 1000
+    return read_number(timeout_ms, "milliseconds", most=1000 * MAX_WAIT_S) / 1000
 
 
 async def eth_sendRawTransactionSync(rpc: RpcContext, data: Any, timeout_ms: Any = None) -> Json:

@@ -8,7 +8,7 @@ filter ends when it was not polled for `MAX_AGE_S` seconds.
 
 Over WebSocket, `eth_subscribe` notifies the same. Nothing is queued for a client that reads slowly:
 each subscription is a position in the chain, and goes on from there when the client has taken what
-was sent.
+was sent. A notification is one turn, so that a backlog holds up nobody.
 """
 
 import asyncio
@@ -24,6 +24,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from x402sim.chain.base import Block, ChainError, Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.jsonrpc import log_object, read_log_filter, transaction_object, whole_block
+from x402sim.http.limits import (
+    MAX_AGE_S,
+    MAX_ALL_SUBSCRIPTIONS,
+    MAX_AT_ONCE,
+    MAX_FILTERS,
+    MAX_SUBSCRIPTIONS,
+)
+from x402sim.http.web import connection
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.protocol.messages import encode
 from x402sim.protocol.rpc_values import (
@@ -35,10 +43,8 @@ from x402sim.protocol.rpc_values import (
     read_text,
     shown,
 )
+from x402sim.tasks import Turns
 
-MAX_FILTERS = 1000
-MAX_AGE_S = 300
-"""Five minutes, as on geth."""
 KEPT_BLOCKS = 64
 """How many of the newest blocks a filter remembers."""
 FilterType = Literal["logs", "blocks", "transactions"]
@@ -184,11 +190,8 @@ def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
 
 # --- over WebSocket ---------------------------------------------------------------------
 
-MAX_SUBSCRIPTIONS = 100
-"""The most on one connection."""
-MAX_AT_ONCE = 8
-"""How many requests of a connection are answered at a time; the others stay in its socket, so that
-a client that sends and never reads takes no memory here."""
+AT_A_TURN = 8
+"""How many blocks of its backlog a subscription looks at in a turn."""
 KINDS: dict[Any, FilterType] = {
     "newHeads": "blocks",
     "logs": "logs",
@@ -205,10 +208,11 @@ class Subscriptions(msgspec.Struct, frozen=True):
     """The subscriptions of one connection, by id.
 
     The `fresh` ones of a request begin once it is answered: a client must know the id of a
-    subscription before its first notification.
+    subscription before its first notification. `everybody` has the `news` of all connections.
     """
 
     make: Make
+    everybody: list[dict[str, News]]
     news: dict[str, News] = msgspec.field(default_factory=dict)
     numbers: Iterator[int] = msgspec.field(default_factory=lambda: count(1))
     fresh: dict[str, News] = msgspec.field(default_factory=dict)
@@ -219,6 +223,8 @@ class Subscriptions(msgspec.Struct, frozen=True):
             raise BadParams(f"expected one of {', '.join(KINDS)}, got {shown(kind)}")
         if len(self.news) + len(self.fresh) >= MAX_SUBSCRIPTIONS:
             raise ChainError(f"a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
+        if sum(map(len, self.everybody)) >= MAX_ALL_SUBSCRIPTIONS:
+            raise ChainError(f"there are {MAX_ALL_SUBSCRIPTIONS} subscriptions already, of all")
         name = hex(next(self.numbers))
         self.fresh[name] = await self.make(kind, wanted)
         return name
@@ -229,10 +235,14 @@ class Subscriptions(msgspec.Struct, frozen=True):
             raise ChainError("subscription not found")
         return True
 
-    async def notifications(self) -> AsyncIterator[Json]:
-        """Yield a notification of each thing that is new, one subscription after the other."""
+    async def notifications(self, turns: Turns) -> AsyncIterator[Json]:
+        """Yield a notification of each thing that is new, one subscription after the other, each in
+        a turn of its own.
+        """
         for name, news in [*self.news.items()]:
+            await turns.mine()
             for each in await news():
+                await turns.mine()
                 if name in self.news:
                     params = {"subscription": name, "result": each}
                     yield {"jsonrpc": "2.0", "method": "eth_subscription", "params": params}
@@ -247,7 +257,7 @@ def on_ledger(chain: LedgerChain) -> Make:
         found = made_now(chain, KINDS[kind], read_log_filter(fields, 0, 2**256))
 
         async def news() -> list[Any]:
-            blocks, items = await changes(found, chain, KEPT_BLOCKS)
+            blocks, items = await changes(found, chain, AT_A_TURN)
             if kind == "newHeads":
                 return [header(await whole_block(chain, each, full=False)) for each in blocks]
             if is_whole:
@@ -270,12 +280,14 @@ async def converse(
     watchers: list[Callable[[], Awaitable[None]]],
     subscriptions: Subscriptions,
     answer: Callable[[bytes, Subscriptions], Awaitable[bytes | None]],
+    turns: Turns,
     poll_s: float | None = None,
 ) -> None:
     """Answer each message on a WebSocket, and notify what is new whenever the chain calls its
     `watchers`, and every `poll_s` seconds. Returns when the client has left.
     """
     changed, turn, room = asyncio.Event(), asyncio.Lock(), asyncio.Semaphore(MAX_AT_ONCE)
+    client = connection(socket)
 
     async def wake() -> None:
         changed.set()
@@ -289,6 +301,7 @@ async def converse(
             subscriptions.news.update(mine.fresh)
             changed.set()
         finally:
+            client.forget(len(request))
             room.release()
 
     async def notify() -> None:
@@ -298,12 +311,14 @@ async def converse(
                     await changed.wait()
             changed.clear()
             with suppress(ChainError):  # a node may not answer now; the next turn polls again
-                while await send_all():
+                while await send_all() and not client.is_closed():
                     pass
 
     async def send_all() -> int:
         number = 0
-        async for each in subscriptions.notifications():
+        async for each in subscriptions.notifications(turns):
+            if client.is_closed():  # whoever has left has perhaps a long backlog
+                break
             async with turn:
                 await socket.send_text(encode(each).decode())
             number += 1
@@ -311,6 +326,7 @@ async def converse(
 
     await socket.accept()
     watchers.append(wake)
+    subscriptions.everybody.append(subscriptions.news)
     try:
         async with asyncio.TaskGroup() as tasks:
             notifier = tasks.create_task(notify())
@@ -321,3 +337,6 @@ async def converse(
             notifier.cancel()
     finally:
         watchers.remove(wake)
+        subscriptions.everybody[:] = [
+            each for each in subscriptions.everybody if each is not subscriptions.news
+        ]

@@ -16,10 +16,10 @@ import re
 import select
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, NoReturn, cast
 from urllib.parse import unquote
 
 import httptools
@@ -27,18 +27,47 @@ from starlette.types import ASGIApp, Message, Scope
 from uvicorn.server import ServerState
 
 from x402sim.http import web
+from x402sim.http.limits import (
+    BODY_S,
+    FREE_BYTES,
+    FREE_UNREAD_BYTES,
+    HEAD_S,
+    IDLE_S,
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_HELD_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_TARGET_BYTES,
+    MAX_UNREAD_BYTES,
+    READ_BYTES,
+    UNREAD_S,
+)
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
+from x402sim.tasks import Turns
 from x402sim.world.transport.strike import ABORT
 
 
 class Wire:
     """The transport of one connection, with backpressure for the answers on it."""
 
-    __slots__ = ("_has_ended", "_may_write", "_poll", "is_lost", "is_paused", "transport")
+    __slots__ = (
+        "_deadline",
+        "_has_ended",
+        "_may_write",
+        "_poll",
+        "_shared",
+        "_unread_bytes",
+        "is_lost",
+        "is_paused",
+        "transport",
+    )
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
+    def __init__(self, transport: asyncio.Transport, shared: "Shared") -> None:
+        self.transport, self._shared = transport, shared
+        self._unread_bytes = 0
+        """What is counted in `shared`."""
+        self._deadline: asyncio.TimerHandle | None = None
         self.is_lost = self.is_paused = False
         self._poll: Any = None
         self._may_write, self._has_ended = asyncio.Event(), asyncio.Event()
@@ -62,24 +91,69 @@ class Wire:
         return bool(self._poll())
 
     def write(self, data: bytes) -> None:
-        """Write; if the client is found gone, `is_closing` is true afterwards."""
+        """Write; if the client is found gone, `is_closing` is true afterwards.
+
+        The connection is broken if all clients together have too much to read already.
+        """
+        is_long, shared = len(data) > FREE_UNREAD_BYTES, self._shared
+        if is_long and shared.unread_bytes + len(data) > MAX_UNREAD_BYTES:
+            self.transport.abort()
+            return
         self.transport.write(data)
+        if is_long:
+            self._count_unread()
+
+    def close(self) -> None:
+        """End the connection after what was written, if that is read in time."""
+        self.transport.close()
+        if self.transport.get_write_buffer_size() and self._shared.deadlines is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._shared.deadlines.unread_s, self.transport.abort)
 
     def pause(self) -> None:
-        """Note that the client does not read what was written."""
+        """Note that the client does not read what was written, and wait for it no longer than the
+        deadline.
+        """
         self.is_paused = True
         self._may_write.clear()
+        self._wait_for_reader()
 
     def resume(self) -> None:
         """Resume the answers: the client has read."""
         self.is_paused = False
         self._may_write.set()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._count_unread()
 
     def lose(self) -> None:
         """Note that the connection has ended."""
         self.is_lost = True
         self._has_ended.set()
         self.resume()
+
+    def _count_unread(self) -> None:
+        size = 0 if self.is_lost else self.transport.get_write_buffer_size()
+        counted = size if size > FREE_UNREAD_BYTES else 0
+        self._shared.unread_bytes += counted - self._unread_bytes
+        self._unread_bytes = counted
+
+    def _wait_for_reader(self) -> None:
+        if self._shared.deadlines is not None:
+            self._deadline = asyncio.get_running_loop().call_later(
+                self._shared.deadlines.unread_s,
+                self._require_reader,
+                self.transport.get_write_buffer_size(),
+            )
+
+    def _require_reader(self, before: int) -> None:
+        """Break the connection if its client has read too little of the bytes `before`."""
+        if before - self.transport.get_write_buffer_size() < READ_BYTES:
+            self.transport.abort()
+        else:
+            self._count_unread()
+            self._wait_for_reader()
 
     async def drained(self) -> None:
         """Return when the client has read enough to write more, or is gone."""
@@ -230,7 +304,7 @@ class Exchange(web.Connection):
             if not (self.is_started or self.is_gone):
                 await self._fail()
             elif not (self.is_complete or self.is_gone):
-                self._wire.transport.close()
+                self._wire.close()
             del self.scope  # it refers to this object: such a cycle waits for the garbage collector
 
     async def receive(self) -> Message:
@@ -270,13 +344,13 @@ class Exchange(web.Connection):
             self._wire.write(head + data)
         elif not self._write_checked(head) or not self._write_checked(data):
             self.is_gone = True
-            self._wire.transport.close()
+            self._wire.close()
             return
         if not more:
             self.is_complete, self._body = True, b""
             self._wake()
             if not self.keep_alive:
-                self._wire.transport.close()
+                self._wire.close()
             self._on_end()
 
     def _write_checked(self, data: bytes) -> bool:
@@ -393,13 +467,6 @@ _STATUSES = {each.value for each in HTTPStatus}
 
 # --- the connection ---------------------------------------------------------------------
 
-MAX_HEAD_BYTES = 512 * 1024
-MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
-"""The most bytes of a message on the wire, chunking and trailers included."""
-MAX_HELD_BYTES = 64 * 1024 * 1024
-"""The most bytes of requests that all connections of a server hold together."""
-FREE_BYTES = 16 * 1024
-"""What each connection may hold even when that limit is reached: an ordinary request."""
 LINGER_S = 1
 """Seconds in which a client that is still sending can read why it was refused."""
 MOST_WAITING_BYTES = 64 * 1024
@@ -410,12 +477,14 @@ MOST_WAITING_BYTES = 64 * 1024
 class Deadlines:
     """How long a connection may wait for its client, in seconds."""
 
-    head_s: float = 10
+    head_s: float = HEAD_S
     """For the head of a request: from its first byte, or from the connection if it is the first."""
-    body_s: float = 30
+    body_s: float = BODY_S
     """For the body, from the end of the head."""
-    idle_s: int = 75
+    idle_s: int = IDLE_S
     """For the next request on a connection."""
+    unread_s: float = UNREAD_S
+    """For a client to read some of what was written to it."""
 
 
 DEADLINES = Deadlines()
@@ -469,8 +538,23 @@ class Shared:
     deadlines: Deadlines | None = DEADLINES
     held_bytes: int = 0
     """The bytes of requests that connections hold beyond the free ones of each."""
+    unread_bytes: int = 0
+    """The bytes of answers that clients have not read, beyond the free ones of each."""
+    turns: Turns = field(default_factory=Turns)
+    """The turns in which WebSockets parse what they have read."""
     websocket_at: Callable[[str], "Callable[..., Any] | None"] = lambda _: None
     """What makes a connection a WebSocket at a path; None where it cannot be one."""
+
+    def count_held(self, size: int, before: int) -> int | None:
+        """Count what one connection holds, instead of what was counted `before`; return what is
+        counted. None, and nothing, if that is too much.
+        """
+        counted = size if size > FREE_BYTES else 0
+        more = counted - before
+        if more > 0 and self.held_bytes + more > MAX_HELD_BYTES:
+            return None
+        self.held_bytes += more
+        return counted
 
 
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
@@ -505,6 +589,8 @@ class HttpConnection(asyncio.Protocol):
         self._idle_since: float | None = None
         self._message_bytes = self._held_bytes = 0
         self._has_begun = self._is_refused = self._is_reading_paused = False
+        self._wrong: tuple[RequestError, str | None] = RequestError.INVALID_HTTP, None
+        """How a request is refused that the parser does not take."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._wants_continue = False
@@ -515,7 +601,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first head."""
-        self._wire = Wire(cast(asyncio.Transport, transport))
+        self._wire = Wire(cast(asyncio.Transport, transport), self._shared)
         self._state.connections.add(cast(Any, self))
         extra = transport.get_extra_info
         self._about = {
@@ -550,7 +636,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_refused:
             self._message_bytes += len(data)
             if self._message_bytes > MAX_MESSAGE_BYTES:
-                self._wire.transport.close()
+                self._wire.close()
             return
         if self._at == len(self._rest):
             self._rest, self._at = data, 0
@@ -563,7 +649,7 @@ class HttpConnection(asyncio.Protocol):
         if self._exchange is not None and self._is_answering:
             self._exchange.keep_alive = False
         else:
-            self._wire.transport.close()
+            self._wire.close()
 
     # --- parsing --------------------------------------------------------------------------
 
@@ -588,7 +674,7 @@ class HttpConnection(asyncio.Protocol):
                 self._become_websocket(self._upgrade)
                 return  # else it is answered as if it did not ask, and nothing can follow it
         except httptools.HttpParserError:
-            self._refuse(RequestError.INVALID_HTTP, None)
+            self._refuse(*self._wrong)
         self._control_flow()
 
     def _piece(self) -> bytes:
@@ -615,7 +701,7 @@ class HttpConnection(asyncio.Protocol):
         elif in_head:
             self._refuse(RequestError.HEAD_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes are read")
         else:
-            self._wire.transport.close()
+            self._wire.close()
             self._is_refused = True
 
     # the parser calls these
@@ -632,9 +718,17 @@ class HttpConnection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         """Take a part of the request's target."""
         self._url += url
+        if len(self._url) > MAX_TARGET_BYTES:
+            self._reject(f"at most {MAX_TARGET_BYTES} bytes of path and query are read")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; the body's length is in one of them, which the parser has checked."""
+        """Take a header; the body's length is in one of them, which the parser has checked.
+
+        The trailers of a chunked body come here, too, and are dropped: none of ours is defined to
+        be one, and merged they could pay, or say who the client is (RFC 9110, 6.5.1).
+        """
+        if self._awaited == "body":
+            return
         name = name.lower()
         if name == b"content-length" and self._body_left is not None:
             self._body_left = int(value)
@@ -643,6 +737,13 @@ class HttpConnection(asyncio.Protocol):
         elif name == b"expect" and value.lower() == b"100-continue":
             self._wants_continue = True
         self._headers.append((name, value))
+        if len(self._headers) > MAX_HEADERS:
+            self._reject(f"at most {MAX_HEADERS} headers are read")
+
+    def _reject(self, reason: str) -> NoReturn:
+        """End the parser's work on a head that is too large."""
+        self._wrong = RequestError.HEAD_TOO_LARGE, reason
+        raise ValueError(reason)
 
     def on_headers_complete(self) -> None:
         """Have the request answered, while its body may still be on its way.
@@ -706,7 +807,7 @@ class HttpConnection(asyncio.Protocol):
         made = self._shared.websocket_at(scope["path"])
         if made is None or scope["method"] != "GET" or self._body_left != 0:
             return None
-        return lambda head: made(self._wire, scope, head, self._state)
+        return lambda head: made(self._wire, scope, head, self._state, self._shared)
 
     def _become_websocket(self, made: Callable[[bytes], Any]) -> None:
         """Leave the connection to frames, with what came behind the request."""
@@ -744,7 +845,7 @@ class HttpConnection(asyncio.Protocol):
         if left_s > 0:
             self._idle_timer = loop.call_later(left_s, self._close_when_idle)
         else:
-            self._wire.transport.close()
+            self._wire.close()
 
     def _control_flow(self) -> None:
         """Pause or resume reading, count the bytes held, and set the deadline for the next part.
@@ -769,18 +870,15 @@ class HttpConnection(asyncio.Protocol):
 
     def _count_held(self, size: int) -> None:
         """Count the bytes held here; refuse if all connections hold more than `MAX_HELD_BYTES`."""
-        more = (size if size > FREE_BYTES else 0) - self._held_bytes
-        if not more:
-            return
-        if more > 0 and self._shared.held_bytes + more > MAX_HELD_BYTES:
+        counted = self._shared.count_held(size, self._held_bytes)
+        if counted is None:
             self._refuse(RequestError.BUSY, None)
-            return
-        self._held_bytes += more
-        self._shared.held_bytes += more
+        else:
+            self._held_bytes = counted
 
     async def _abort(self, how: str) -> None:
         """Break the connection, at once or ("cut") behind what is written; return when it is."""
-        (self._wire.transport.close if how == "cut" else self._wire.transport.abort)()
+        (self._wire.close if how == "cut" else self._wire.transport.abort)()
         await self._wire.lost()
 
     # --- deadlines -------------------------------------------------------------------
@@ -809,7 +907,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_reading_paused:
             self._set_deadline(seconds)
         elif not self._has_begun:
-            self._wire.transport.close()
+            self._wire.close()
         else:
             self._refuse(RequestError.TIMED_OUT, f"its {self._awaited} has {seconds:g} s to arrive")
 
@@ -834,16 +932,16 @@ class HttpConnection(asyncio.Protocol):
                 exchange.keep_alive = False  # its answer is the last
                 return
             if exchange.is_started:
-                transport.close()
+                self._wire.close()
                 return
             exchange.leave()  # the application reads no more, and answers nobody
         elif self._awaited == "body":  # of a request that was answered before it came
-            transport.close()
+            self._wire.close()
             return
         transport.write(_refusal(wrong, reason))
         if transport.can_write_eof():
             transport.write_eof()
-        asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+        asyncio.get_running_loop().call_later(LINGER_S, self._wire.close)
 
 
 _EMPTY_LINE = b"\r\n\r\n"

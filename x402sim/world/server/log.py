@@ -21,6 +21,7 @@ import msgspec
 
 from x402sim import events
 from x402sim.clock import real_now
+from x402sim.http.limits import MAX_UNLOGGED, MAX_UNLOGGED_BYTES
 from x402sim.journal import Entry
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
@@ -118,10 +119,20 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
     return f"session {short(event.session_id)} spends {part}, {spent} in all"
 
 
-def _fault(event: events.Note, _: Names) -> str:
+CLOCK_SET = "system clock set"
+"""The name of the note that the system's clock was set, with by how many `seconds`."""
+
+
+def _note(event: events.Note, _: Names) -> str:
     data = event.data
-    is_strike = event.name == "fault struck"
-    return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}' if is_strike else ""
+    match event.name:
+        case "fault struck":
+            return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}'
+        case name if name == CLOCK_SET:
+            means = "; the chain's time stands still until it is caught up" * (data["seconds"] < 0)
+            return f"the system's clock was set by {data['seconds']:+} s{means}"
+        case _:
+            return ""
 
 
 Describe = Callable[[Any, Names], str]
@@ -158,7 +169,7 @@ ALWAYS: Mapping[type[events.Event], Describe] = {
     events.ClockSkewed: lambda event, _: (
         f"clock of {event.victim}: skewed by {event.seconds:+.10g} s"
     ),
-    events.Note: _fault,
+    events.Note: _note,
 }
 
 
@@ -224,8 +235,8 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-MAX_WAITING = 10_000
-"""The requests that wait to be written; the log leaves out what comes while the reader is slow."""
+MAX_ID = 256
+"""The characters of a payment or session id that the log remembers."""
 MOST_KNOWN = 5_000
 """The newest payments and sessions whose payer the log remembers; at most twice as many."""
 PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
@@ -325,7 +336,7 @@ class ServerLog:
         """The payer's name by payment or session id: of the newest ids, and of those before. The
         latter are dropped all at once, because a dict drops its first key slowly."""
         self._waiting: list[LoggedRequest | _Alone] = []
-        self._left_out = 0
+        self._left_out = self._waiting_bytes = 0
         self._later = asyncio.get_running_loop().call_later
         self._timer: asyncio.TimerHandle | None = None
         self._thread = LogThread(form.write)
@@ -344,10 +355,16 @@ class ServerLog:
         self._thread.close()
 
     def _append(self, what: LoggedRequest | _Alone) -> None:
-        if len(self._waiting) >= MAX_WAITING or self._thread.has_ended:
-            self._left_out += 1
+        size = what.size if isinstance(what, LoggedRequest) else 0
+        if (
+            len(self._waiting) >= MAX_UNLOGGED
+            or self._waiting_bytes + size > MAX_UNLOGGED_BYTES
+            or self._thread.has_ended
+        ):
+            self._left_out += 1  # the reader is slow
             return
         self._waiting.append(what)
+        self._waiting_bytes += size
         if self._timer is None:
             self._timer = self._later(self._form.pause_s, self._pass_on)
 
@@ -362,7 +379,7 @@ class ServerLog:
 
     def _rendered(self) -> bytes:
         lines, waiting = [], self._waiting
-        self._waiting = []
+        self._waiting, self._waiting_bytes = [], 0
         for what in waiting:
             try:
                 lines.append(
@@ -435,9 +452,9 @@ def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
     is_paid = False
     for name, value in request.proofs:
         if name == b"x-payment-id":
-            line.payment_id = line.payment_id or value.decode("latin-1")
+            line.payment_id = line.payment_id or value[:MAX_ID].decode("latin-1")
         elif name == b"x-session-id":
-            line.session_id = value.decode("latin-1")
+            line.session_id = value[:MAX_ID].decode("latin-1")
         else:
             is_paid = True
     if is_paid and _has_paid_before(request):
@@ -455,7 +472,7 @@ def _read_answer(line: LogLine, answered: bytes) -> None:
         body = _answer(answered)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no object, or cut off
         return
-    line.payment_id = _text_of(body.payment_id) or line.payment_id
+    line.payment_id = (_text_of(body.payment_id) or "")[:MAX_ID] or line.payment_id
     if line.status == 402 and not body.reason:  # the first 402, which refuses nothing
         return
     words = body.error_reason, body.invalid_reason, body.error

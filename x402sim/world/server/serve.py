@@ -21,7 +21,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from x402sim.chain.rpc.reading import DEVELOP
 from x402sim.clock import Clock
-from x402sim.events import ServiceEvent
+from x402sim.events import Note, ServiceEvent
 from x402sim.http import web
 from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
@@ -48,7 +48,7 @@ from x402sim.world.server.listen import (
     own_programs_only,
     readable_by,
 )
-from x402sim.world.server.log import Form, Names, ServerLog
+from x402sim.world.server.log import CLOCK_SET, Form, Names, ServerLog
 from x402sim.world.server.tools import with_tools
 from x402sim.world.transport.requests import Requests
 from x402sim.world.ui import PATH, PageFeed, home, page_of, stored
@@ -275,6 +275,16 @@ async def ready_message(world: RunningWorld, listen: Listen, url: str) -> Ready:
     )
 
 
+def _tell_jumps(clock: Clock, journal: Journal) -> None:
+    """Note in a journal when the system's clock was set, from now on."""
+
+    def note(seconds: float) -> None:
+        data = {"seconds": round(seconds)}
+        journal.record(clock.now_ms(), Note(name=CLOCK_SET, data=data))
+
+    clock.on_jump = note
+
+
 def _sold(world: RunningWorld, url: str) -> list[Item]:
     from x402sim.service.docs import listing  # with the whole book of examples
 
@@ -296,6 +306,7 @@ async def serve(
     message = await ready_message(world, listen, url)
     if world.options.has_service:
         world.catalogue.own = partial(_sold, world, url)
+    _tell_jumps(world.clock, world.journal)
     requests = Requests(world.journal, world.clock)
     feed = PageFeed(world.journal, requests, stored(world))
     log = None
@@ -351,6 +362,7 @@ def open_service(
     def record(event: ServiceEvent) -> None:
         journal.record(clock.now_ms(), event)
 
+    _tell_jumps(clock, journal)
     service = connected(setup, store, OverClient(http), clock, Rng().stream("payment ids"))
     return ServiceProcess(replace(service, record=record)), http
 

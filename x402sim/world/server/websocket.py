@@ -1,8 +1,10 @@
 """A WebSocket connection (RFC 6455) of the server, on the protocol of the library `websockets`.
 
 There is backpressure: nothing is read while a message waits for the application, or while the
-client does not read what was sent to it. A message is at most as long as the body of a request, and
-not compressed. A silent client gets a ping, and is cut off if it does not answer.
+client does not read what was sent to it. What all WebSockets have sent is parsed a piece in each
+turn of the loop, as a frame costs much more than its six bytes. A message is at most as long as the
+body of a request, and not compressed. A silent client gets a ping, and is cut off if it does not
+answer.
 """
 
 import asyncio
@@ -18,16 +20,17 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
 from x402sim.http import web
-from x402sim.world.server.connection import Wire
+from x402sim.world.server.connection import Shared, Wire
 
 PIECE_BYTES = 4096
-"""How much is parsed at a time, which bounds the messages that wait for the application."""
+"""How much is parsed in a turn: it bounds the time, and the messages that wait for the
+application."""
 ALIVE_S = 20
 """Seconds of silence before a ping, and before the end of a connection that does not answer it."""
 log = logging.getLogger("x402sim")
 
 
-class WebSocketConnection(asyncio.Protocol):
+class WebSocketConnection(asyncio.Protocol, web.Connection):
     """One WebSocket: parses its frames, and has an ASGI application answer.
 
     `head` is the bytes of the upgrade request, and `scope` its ASGI scope.
@@ -36,15 +39,18 @@ class WebSocketConnection(asyncio.Protocol):
     is_started = True
     """A server that stops ends it with a frame, and never with an answer."""
 
-    def __init__(self, wire: Wire, scope: Scope, head: bytes, state: ServerState) -> None:
+    def __init__(
+        self, wire: Wire, scope: Scope, head: bytes, state: ServerState, shared: Shared
+    ) -> None:
         self.scope: Scope = {**scope, "type": "websocket", "subprotocols": [], web.CONNECTION: self}
         self.scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
         self.scope["extensions"] = {"websocket.http.response": {}}
-        self._wire, self._state = wire, state
+        self._wire, self._state, self._shared = wire, state, shared
         self._frames = ServerProtocol(max_size=web.MAX_BODY_BYTES, logger=log)
-        self._rest = b""
-        self._parts: list[bytes] = []
-        """The fragments of a message that is not complete."""
+        self._rest, self._has_turn = bytearray(), False
+        self._held_bytes = self._in_frame_bytes = self._in_work_bytes = 0
+        self._message = bytearray()
+        """What has come of a message that is not complete."""
         self._waiting: deque[Message] = deque([{"type": "websocket.connect"}])
         self._has_message = asyncio.Event()
         self._code = int(CloseCode.ABNORMAL_CLOSURE)
@@ -68,7 +74,7 @@ class WebSocketConnection(asyncio.Protocol):
             log.exception("an application raised, with a WebSocket")
             self._close(CloseCode.INTERNAL_ERROR)
         finally:
-            self._wire.transport.close()
+            self._wire.close()
             del self.scope
 
     # --- calls of the transport ---------------------------------------------------------
@@ -79,6 +85,8 @@ class WebSocketConnection(asyncio.Protocol):
         self._state.connections.discard(cast(Any, self))
         self._wire.lose()
         self._end()
+        self._in_work_bytes = 0
+        self._held_bytes = self._shared.count_held(0, self._held_bytes) or 0
 
     def pause_writing(self) -> None:
         """Read nothing of a client that does not read."""
@@ -88,14 +96,15 @@ class WebSocketConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Let answers go on, and read."""
         self._wire.resume()
-        self._parse()
+        self._go_on()
 
     def data_received(self, data: bytes) -> None:
         """Parse as much as the application takes."""
         self._is_alive = True
         if not self._is_ended:
             self._rest += data
-            self._parse()
+            self._count_held()
+            self._go_on()
 
     def shutdown(self) -> None:
         """Close because the server stops; uvicorn calls this."""
@@ -104,21 +113,36 @@ class WebSocketConnection(asyncio.Protocol):
 
     # --- frames ---------------------------------------------------------------------------
 
-    def _parse(self) -> None:
-        """Parse piece by piece, until a message waits or its client does not read."""
-        frames, transport = self._frames, self._wire.transport
-        while self._rest and not (self._waiting or self._wire.is_paused or self._is_ended):
-            piece, self._rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
-            frames.receive_data(piece)
-            for event in frames.events_received():
-                self._take(cast(Frame, event))
-            self._write()  # what the library answers: pongs, and why it closes
-            if frames.close_rcvd or frames.parser_exc:
-                self._code = (frames.close_rcvd or frames.close_sent or self).code
-                self._end()
+    def _go_on(self) -> None:
+        """Parse in a later turn, unless a message waits or the client does not read; read nothing
+        before all of it is parsed.
+        """
+        transport, is_stuck = self._wire.transport, bool(self._waiting) or self._wire.is_paused
+        if self._rest and not (is_stuck or self._has_turn):
+            self._has_turn = True
+            self._shared.turns.later(self._parse)
         if not transport.is_closing():
             is_full = bool(self._rest) or self._wire.is_paused
             (transport.pause_reading if is_full else transport.resume_reading)()
+
+    def _parse(self) -> None:
+        """Parse one piece."""
+        self._has_turn = False
+        frames, piece = self._frames, bytes(self._rest[:PIECE_BYTES])
+        if self._is_ended:
+            return
+        del self._rest[:PIECE_BYTES]
+        frames.receive_data(piece)
+        self._in_frame_bytes += len(piece)
+        for event in frames.events_received():
+            self._in_frame_bytes = 0
+            self._take(cast(Frame, event))
+        self._count_held()
+        self._write()  # what the library answers: pongs, and why it closes
+        if frames.close_rcvd or frames.parser_exc:
+            self._code = (frames.close_rcvd or frames.close_sent or self).code
+            self._end()
+        self._go_on()
 
     @property
     def code(self) -> int:
@@ -128,9 +152,10 @@ class WebSocketConnection(asyncio.Protocol):
     def _take(self, frame: Frame) -> None:
         if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             return
-        self._parts.append(bytes(frame.data))
+        self._message += frame.data
         if frame.fin:
-            whole, self._parts = b"".join(self._parts), []
+            whole, self._message = bytes(self._message), bytearray()
+            self._in_work_bytes += len(whole)
             self._deliver({"type": "websocket.receive", "bytes": whole})
 
     def _deliver(self, message: Message) -> None:
@@ -139,7 +164,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _end(self) -> None:
         if not self._is_ended:
-            self._is_ended, self._rest = True, b""
+            self._is_ended, self._rest, self._message = True, bytearray(), bytearray()
             self._deliver({"type": "websocket.disconnect", "code": self._code})
 
     def _ping(self) -> None:
@@ -170,6 +195,26 @@ class WebSocketConnection(asyncio.Protocol):
                 return
             self._write()
 
+    def _count_held(self) -> None:
+        """Count what is held of requests; end the connection if that is too much."""
+        size = len(self._rest) + self._in_frame_bytes + len(self._message) + self._in_work_bytes
+        counted = self._shared.count_held(size, self._held_bytes)
+        if counted is None:
+            self._close(CloseCode.TRY_AGAIN_LATER)
+            self._end()
+        else:
+            self._held_bytes = counted
+
+    def forget(self, size: int) -> None:
+        """Note that a message of so many bytes is in work no more."""
+        if self._in_work_bytes:
+            self._in_work_bytes -= size
+            self._count_held()
+
+    def is_closed(self) -> bool:
+        """Return whether the client has left, or is about to: nothing that is sent arrives."""
+        return self._is_ended
+
     # --- ASGI -----------------------------------------------------------------------------
 
     async def receive(self) -> Message:
@@ -178,7 +223,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._has_message.clear()
             await self._has_message.wait()
         message = self._waiting.popleft()
-        self._parse()
+        self._go_on()
         return message
 
     async def send(self, message: Message) -> None:

@@ -65,6 +65,13 @@ class LoggedRequest(msgspec.Struct, gc=False):
     read: tuple[Event, ...] = ()
     """The events that it caused and that a subscriber reads (`Requests.subscribe`)."""
 
+    @property
+    def size(self) -> int:
+        """The bytes that its client has chosen, and those of the answer."""
+        headers = (*self.headers, *self.answer_headers)
+        texts = len(self.path) + len(self.query) + len(self.sent) + len(self.answered)
+        return texts + sum(len(name) + len(value) for name, value in headers)
+
 
 class Requests:
     """Reports the requests of an application to its subscribers."""
