@@ -14,6 +14,7 @@ from click.testing import Result
 
 from tests.cli.runner import assert_misuse, run
 from tests.cli.shops import MOON, SHOP, required, wanted
+from tests.protocol.test_advice import UNKNOWN
 from x402sim import Wallet
 from x402sim.payer.core import settlement, signed_header
 from x402sim.protocol.crypto import parse_address
@@ -770,19 +771,36 @@ def test_a_payment_beside_its_requirements_tells_its_signer() -> None:
     ("reason", "advice"),
     [
         ("invalid_exact_evm_nonce_already_used", "it may have paid already"),
-        ("invalid_transaction_state", "it may have paid already"),
-        ("unexpected_settle_error", "It is not known whether it was paid"),
         ("insufficient_funds", "Fund the payer"),
         ("invalid_exact_evm_payload_authorization_valid_before", "It has expired"),
         ("invalid_exact_evm_payload_authorization_valid_after", "once its window has begun"),
         ("unsupported_scheme", "GET /supported"),
         ("invalid_exact_evm_payload_signature", "the old one can be used until it expires"),
-        ("odd", "Correct what the reason says"),
     ],
 )
 def test_the_advice_fits_the_reason(reason: str, advice: str) -> None:
     for said in (REFUSED | {"errorReason": reason}, INVALID | {"invalidReason": reason}):
         assert advice in " ".join(decoded(json.dumps(said)).stdout.split())
+
+
+@pytest.mark.parametrize("word", UNKNOWN)
+def test_after_an_unknown_word_of_settle_nobody_is_told_to_sign_anew(word: str) -> None:
+    failed = REFUSED | {"errorReason": word, "network": "base", "transaction": "0x" + "8e" * 32}
+    cronos = FAILED | {"error": word}
+    for said in (failed, failed | {"transaction": ""}, RECEIPT | failed, cronos):
+        done = decoded(json.dumps(said))
+        told = " ".join(done.stdout.split())
+        assert "may have moved" in told
+        assert "Sign no other" in told
+        assert "sign anew" not in told
+        assert done.exit_code == 1
+    verified = INVALID | {"invalidReason": word}
+    assert "Verify moves no money" in " ".join(decoded(json.dumps(verified)).stdout.split())
+
+
+def test_a_refusal_beside_a_transaction_may_have_moved_the_money() -> None:
+    said = REFUSED | {"errorReason": "insufficient_funds", "transaction": HASH}
+    assert "may have moved" in " ".join(decoded(json.dumps(said)).stdout.split())
 
 
 def test_an_amount_of_another_token_is_not_shown_in_ours() -> None:

@@ -15,6 +15,7 @@ from tests.fork_server import Forked
 from tests.serve.driver import ORDER, QUOTE, Server, environment, started
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
+from x402sim.protocol.x402_reasons import Meaning
 from x402sim.world.server.log import Form, LogLine, _read_answer, as_text
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide" / "server.md"
@@ -210,3 +211,20 @@ def test_only_a_402_is_read_without_decoding_it() -> None:
         _read_answer(line, answered)
     assert (asked.payment_id, asked.error) == ("pay_x", None)
     assert (failed.payment_id, failed.error) == ("pay_x", "Settlement failed")
+
+
+@pytest.mark.parametrize(
+    ("answered", "is_open"),
+    [
+        ({"success": False, "errorReason": "settle_exact_node_failure"}, True),
+        ({"event": "payment.failed", "error": "Transaction failed on-chain"}, True),
+        ({"success": False, "errorReason": "insufficient_funds"}, False),
+        ({"event": "payment.failed", "error": "Authorization expired"}, False),
+        ({"error": "Not found"}, False),
+    ],
+    ids=str,
+)
+def test_an_unknown_outcome_of_settle_is_noted(answered: dict[str, object], is_open: bool) -> None:
+    line = LogLine("12:00:00", path="/facilitator/settle", status=200)
+    _read_answer(line, json.dumps(answered).encode())
+    assert line.notes == [Meaning.UNCLEAR.do] * is_open

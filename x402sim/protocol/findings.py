@@ -5,7 +5,6 @@ Of each kind of answer (a receipt, or what a facilitator answers) there is one f
 deliver, so that is a finding, too.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -42,7 +41,7 @@ from x402sim.protocol.x402 import (
     TRANSFER_METHOD,
     PaymentFlow,
 )
-from x402sim.protocol.x402_reasons import PENDING
+from x402sim.protocol.x402_reasons import PENDING, Outcome, meaning_of
 from x402sim.text.words import moment
 
 _NONE = "nothing"
@@ -473,52 +472,27 @@ def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Find
         )
         yield Finding("success", f"false, {PENDING}", wanted, do)
     else:
-        yield from _of_refusal("success", fields, "errorReason")
+        do = meaning_of(str(reason), fields.get("transaction")).do
+        yield from _of_refusal("success", fields, "errorReason", do)
         if fields.get("transaction"):
             yield from _of_hash(fields, "transaction", network)
 
 
-def _of_refusal(name: str, fields: Fields, reason: str) -> Iterator[Finding]:
+def _of_refusal(name: str, fields: Fields, reason: str, do: str) -> Iterator[Finding]:
     """Yield that an answer refuses, and that it does not say why if it does not."""
     why = fields.get(reason)
     if isinstance(why, str) and why:
-        yield Finding(name, f"false: {why[:100]}", "true", _advice(why))
+        yield Finding(name, f"false: {why[:100]}", "true", do)
         return
-    yield Finding(
-        name, "false", "true", "The payment was refused, and the answer does not say why."
-    )
+    yield Finding(name, "false", "true", f"The answer does not say why. {do}")
     wanted = "the reason in a word, such as 'insufficient_funds'"
     yield Finding(reason, _shown(fields, reason), wanted, "Say why: a payer cannot correct it.")
 
 
-_ADVICE = (
-    (
-        r"already|duplicate|used or cancel|invalid_transaction_state",
-        "Its authorization was used or cancelled before: it may have paid already. Ask the chain "
-        "before you sign another.",
-    ),
-    (
-        r"unexpected|timeout|timed out",
-        "It is not known whether it was paid. Ask the chain, or settle the same payment again, "
-        "before you sign another.",
-    ),
-    (r"fund|balance", "Fund the payer with the token, and send the same payment again."),
-    (r"valid_before|expired", "It has expired, or soon will: sign a new one, and send it at once."),
-    (r"valid_after|not yet", "Send it again once its window has begun; compare the clocks."),
-    (
-        r"unsupported|invalid_network|invalid_scheme|version",
-        "The facilitator does not settle this: compare it with what GET /supported answers.",
-    ),
+_NOT_JUDGED = (
+    "Verify moves no money, and this reason is no known word for what is wrong: verify the same "
+    "payment again, or correct what the reason says. The old one can be used until it expires."
 )
-"""What to do about a refusal, by what its reason says: of whatever facilitator."""
-
-
-def _advice(reason: str) -> str:
-    """Return what to do about a payment that was refused."""
-    for pattern, do in _ADVICE:
-        if re.search(pattern, reason, re.IGNORECASE):
-            return do
-    return "Correct what the reason says, and sign anew; the old one can be used until it expires."
 
 
 def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
@@ -528,7 +502,11 @@ def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findin
         return
     yield from _of_payer(fields, fields.get("network"))
     if not valid:
-        yield from _of_refusal("isValid", fields, "invalidReason")
+        meaning = meaning_of(str(reason))
+        is_known = meaning.outcome is not Outcome.UNKNOWN
+        yield from _of_refusal(
+            "isValid", fields, "invalidReason", meaning.do if is_known else _NOT_JUDGED
+        )
     elif reason:
         do = "Leave invalidReason out if the payment is valid."
         yield Finding("invalidReason", repr(reason)[:120], _NONE, do)
@@ -555,7 +533,7 @@ def of_cronos_settled(fields: Fields, known: Mapping[str, Network]) -> Iterator[
             yield from _of_chain(fields, known, stops=True)
         case "payment.failed":
             why = _shown(fields, "error")
-            do = _advice(why)
+            do = meaning_of(str(fields.get("error")), fields.get("txHash")).do
             yield Finding("event", f"payment.failed: {why}", "payment.settled", do)
         case other:
             wanted = "payment.settled or payment.failed"

@@ -26,6 +26,7 @@ from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.protocol.x402_reasons import Meaning, meaning_of
 from x402sim.text.console import WIDTH, filled
 from x402sim.text.words import printable, readable
 from x402sim.world.transport.requests import LoggedRequest, Requests, settles
@@ -302,6 +303,8 @@ class _Answer(msgspec.Struct, rename="camel"):
     invalid_message: Any = None
     error_reason: Any = None
     error_message: Any = None
+    event: Any = None
+    """Of Cronos' settle, whose word is in `error`."""
 
 
 _answer = msgspec.json.Decoder(_Answer).decode
@@ -463,6 +466,9 @@ def _read_answer(line: LogLine, answered: bytes) -> None:
     if any(words) or any(reasons):
         line.error = next(filter(None, map(_text_of, words)), None)
         line.reason = next(filter(None, map(_text_of, reasons)), None)
+    word = _text_of(body.error_reason) or (_text_of(body.error) if body.event else None)
+    if word is not None and meaning_of(word) is Meaning.UNCLEAR:
+        line.notes.append(Meaning.UNCLEAR.do)
 
 
 def _text_of(value: object) -> str | None:
