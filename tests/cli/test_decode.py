@@ -913,3 +913,160 @@ def test_an_answer_of_a_node_is_an_error_of_json_rpc() -> None:
     assert "nonce too low" in done.stdout
     error["error"] = {"code": 402, "message": "Payment required"}
     assert decoded(json.dumps(error)).exit_code == 1
+
+
+# --- what people paste ------------------------------------------------------------------
+
+
+def told(text: Any, *options: str) -> str:
+    """What decode prints, in one line."""
+    return " ".join(decoded(text if isinstance(text, str) else json.dumps(text)).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("message", "word", "do"),
+    [
+        (
+            {
+                "error": "Settlement failed",
+                "details": 'Facilitator settle failed (500): {"errorReason":'
+                '"settle_exact_node_failure","success":false}',
+            },
+            "settle_exact_node_failure",
+            "may have moved",
+        ),
+        ({"error": "No facilitator registered for scheme: exact"}, "scheme", "GET /supported"),
+        ({"error": "payment_failed", "detail": {"reason": "a_new_word"}}, "failed", "may have"),
+        ({"detail": "Payment failed: insufficient_funds"}, "insufficient_funds", "Fund the payer"),
+        (
+            {"error": {"code": "insufficient_funds", "transaction": HASH}},
+            "insufficient_funds",
+            "may have moved",
+        ),
+        (
+            {"error": "Nonce already used", "final": True},
+            "Nonce already used",
+            "sign anew with a new nonce",
+        ),
+        (
+            {"error": "settlement_failed", "reason": "insufficient_funds"},
+            "settlement_failed",
+            "may have moved",
+        ),
+        (
+            {"errorType": "timed_out", "errorMessage": "No answer", "correlationId": "a1"},
+            "No answer",
+            "may have moved",
+        ),
+        (REQUIRED_V1 | {"error": "settle_exact_node_failure"}, "node_failure", "may have moved"),
+    ],
+    ids=str,
+)
+def test_an_error_is_no_receipt_and_its_words_are_read(message: Any, word: str, do: str) -> None:
+    found = findings(json.dumps(message))["error"]
+    assert word in found["seen"]
+    assert do in found["do"]
+    assert found["stops"]
+
+
+@pytest.mark.parametrize("key", ["x402.payment", "x402.org/payment", "payment", "x402Payment"])
+def test_a_payment_of_mcp_under_another_key_is_named(key: str) -> None:
+    for value in (PAID_V2, in_one_step(V2)):
+        call = CALL | {"params": {"name": "report", "_meta": {key: value}}}
+        for message in (call, call["params"]):
+            found = [
+                each for each in findings(json.dumps(message)).values() if key in each["about"]
+            ]
+            assert found[0]["wanted"] == 'params._meta["x402/payment"]'
+
+
+def test_a_receipt_of_mcp_in_another_place_is_named() -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "x402": {"receipt": RECEIPT}}}
+    found = findings(json.dumps(message))["result.x402.receipt"]
+    assert found["wanted"] == 'result._meta["x402/payment-response"]'
+
+
+def snake(value: Any) -> Any:
+    """The same with every name in snake_case."""
+    if isinstance(value, list):
+        return [snake(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {re.sub("([A-Z])", r"_\1", name).lower(): snake(each) for name, each in value.items()}
+
+
+@pytest.mark.parametrize("message", [REQUIRED_V1, REQUIRED_V2, PAID_V1, PAID_V2, ASKED_V1], ids=str)
+def test_names_in_snake_case_are_named_and_the_rest_is_read(message: Any) -> None:
+    found = findings(json.dumps(snake(message)))
+    assert set(found) == {"spelling"}
+    assert "x402_version" in found["spelling"]["seen"]
+    assert "x402Version" in found["spelling"]["wanted"]
+
+
+def test_a_shape_or_a_name_of_the_other_version_is_named() -> None:
+    flat = PAID_V1 | {"x402Version": 2, "network": "eip155:84532"}
+    found = findings(json.dumps(flat))["shape"]
+    assert "version 1" in found["seen"]
+    assert "accepted" in found["wanted"]
+    nested = PAID_V2 | {"x402Version": 1}
+    assert "version 2" in findings(json.dumps(nested))["shape"]["seen"]
+    (old,) = REQUIRED_V2["accepts"]
+    offer = {name: each for name, each in old.items() if name != "amount"}
+    said = REQUIRED_V2 | {"accepts": [offer | {"maxAmountRequired": old["amount"]}]}
+    assert "maxAmountRequired" in findings(json.dumps(said))["amount"]["seen"]
+    (new,) = REQUIRED_V1["accepts"]
+    offer = {name: each for name, each in new.items() if name != "maxAmountRequired"}
+    said = REQUIRED_V1 | {"accepts": [offer | {"amount": "10000"}]}
+    assert "'amount'" in findings(json.dumps(said))["maxAmountRequired"]["seen"]
+
+
+def test_what_is_encoded_twice_is_read_and_named() -> None:
+    once = to_base64(PAID_V2)
+    for text in (base64.b64encode(once.encode()).decode(), "0x" + once.encode().hex()):
+        assert "twice" in findings(text)["encoding"]["seen"]
+    assert findings(json.dumps(json.dumps(PAID_V2)))["encoding"]["wanted"] == "the object"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Authorization: Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "payment by the HTTP"),
+        ("Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "payment by the HTTP authentication"),
+        ("Payment-Receipt: eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "receipt of the HTTP"),
+        (
+            "GET /a HTTP/1.1\r\nAuthorization: Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ\r\n\r\n",
+            "payment by",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nPayment-Receipt: eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ\r\n\r\n{}",
+            "receipt of",
+        ),
+        ("Authorization: L402 AGIA:00", "payment by L402"),
+    ],
+)
+def test_a_payment_of_another_protocol_is_called_so(text: str, name: str) -> None:
+    done = decoded(text)
+    assert done.exit_code == 0, done.output
+    assert name in done.stdout
+    assert "not looked at: protocol" in done.stdout
+    assert "x7" in done.stdout or "L402" in name
+
+
+def test_a_signature_without_its_prefix_has_130_digits() -> None:
+    payload = PAID_V2["payload"]
+    for cut in (slice(2, None), slice(0, -1)):
+        said = PAID_V2 | {"payload": payload | {"signature": payload["signature"][cut]}}
+        assert "130 hex digits" in findings(json.dumps(said))["shape"]["seen"]
+
+
+PAGE = '<!DOCTYPE html><html><head><script>window.x402 = {"accepts": []};' + "a1" * 40
+
+
+def test_the_page_of_the_sdk_beside_its_header_is_left() -> None:
+    head = "HTTP/1.1 402 Payment Required\r\ncontent-type: text/html\r\n"
+    answer = f"{head}payment-required: {to_base64(REQUIRED_V2)}\r\n\r\n{PAGE}"
+    assert decoded(answer).stdout.startswith("Payment required (402) in x402 version 2")
+    without = decoded(f"{head}\r\n{PAGE}")
+    assert "the page that the x402 SDK sends to browsers" in " ".join(without.stdout.split())
+    assert "application/json" in without.stdout
+    assert_misuse(decoded(PAGE), "Accept: application/json")

@@ -4,12 +4,14 @@ A tool's result or call, an agent's task or message, and errors of JSON-RPC carr
 messages as they are: a 402, a payment, receipts. `PLACES` lists where.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from x402sim.protocol.findings import Finding
-from x402sim.protocol.messages import decoded
+from x402sim.protocol.header import json_of_header
+from x402sim.protocol.messages import BadMessage, decoded
 
 Fields = Mapping[str, Any]
 MOST_COPIES = 20
@@ -101,8 +103,11 @@ def envelope_of(fields: Fields) -> Envelope | None:
             if found:
                 look = _of_mcp if protocol == "MCP" else _of_a2a
                 return Envelope(protocol, found, tuple(look(root, fields, found)))
-    if "jsonrpc" not in fields:
+    is_mcp = any("_meta" in each for each in (fields, *(root for _, root in roots)))
+    if "jsonrpc" not in fields and not is_mcp:
         return None
+    if misplaced := tuple(_misplaced(fields)):
+        return Envelope("MCP", misplaced, tuple(_elsewhere(each) for each in misplaced))
     error = fields.get("error")
     facts = (
         {name: str(error[name])[:400] for name in ("code", "message", "data") if name in error}
@@ -137,6 +142,44 @@ def _at(value: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[st
         name = f'["{first}"]' if not first.isidentifier() and first != "_meta" else first
         joint = "." if where and not name.startswith("[") else ""
         yield from _at(value[first], tuple(rest), f"{where}{joint}{name}")
+
+
+_RIGHT_PLACES: tuple[tuple[str, Callable[[Fields], bool], str], ...] = (
+    ("a payment", lambda it: "payload" in it, 'params._meta["x402/payment"]'),
+    ("a 402", lambda it: isinstance(it.get("accepts"), list), "result.structuredContent"),
+    (
+        "a receipt",
+        lambda it: "success" in it and "transaction" in it,
+        'result._meta["x402/payment-response"]',
+    ),
+)
+"""What a message of MCP may hold: how it is known, and where clients and servers look for it."""
+_DEEPEST = 6
+
+
+def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Enclosed]:
+    """Yield what is of a payment, wherever it stands."""
+    for name, value in fields.items():
+        place = f'{where}["{name}"]' if not name.replace("_", "").isalnum() else f"{where}.{name}"
+        place, inner = place.removeprefix("."), value
+        if isinstance(value, str) and "payment" in name.lower():
+            with suppress(BadMessage):  # a header's value
+                inner = decoded(json_of_header(value))
+        if not isinstance(inner, dict) or depth > _DEEPEST:
+            continue
+        if any(is_it(inner) for _, is_it, _ in _RIGHT_PLACES):
+            yield Enclosed(place, value)
+        else:
+            yield from _misplaced(inner, place, depth + 1)
+
+
+def _elsewhere(found: Enclosed) -> Finding:
+    fields = found.fields
+    if isinstance(fields, str):
+        fields = decoded(json_of_header(fields))
+    what, _, right = next(row for row in _RIGHT_PLACES if row[1](fields))
+    do = "Move it there, as an object: programs of MCP look nowhere else."
+    return Finding(found.where, what, right, do)
 
 
 # --- what is wrong with the envelope ---------------------------------------------------------

@@ -5,10 +5,13 @@ Of each kind of answer (a receipt, or what a facilitator answers) there is one f
 deliver, so that is a finding, too.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
+
+import msgspec
 
 from x402sim.protocol.crypto import (
     ZERO_ADDRESS,
@@ -32,8 +35,9 @@ from x402sim.protocol.eip3009 import (
 )
 from x402sim.protocol.money import parse_base, to_decimal
 from x402sim.protocol.networks import Family, Network, family_of, hash_wanted, is_hash
+from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.rules import GRACE_S
-from x402sim.protocol.ways import Dialect, Way, network_called
+from x402sim.protocol.ways import Dialect, Way, message_in, network_called
 from x402sim.protocol.x402 import (
     PAYMENT_FLOW,
     REQUIRED_HEADER,
@@ -41,7 +45,14 @@ from x402sim.protocol.x402 import (
     TRANSFER_METHOD,
     PaymentFlow,
 )
-from x402sim.protocol.x402_reasons import PENDING, Outcome, meaning_of
+from x402sim.protocol.x402_reasons import (
+    BEGINNINGS,
+    PENDING,
+    WORDS,
+    Meaning,
+    Outcome,
+    meaning_of,
+)
 from x402sim.text.words import moment
 
 _NONE = "nothing"
@@ -113,7 +124,20 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
 
 
 def _shown(fields: Mapping[str, Any], name: str) -> str:
-    return repr(fields[name])[:120] if name in fields else _NONE
+    """Return a field as it was sent, or another spelling of its name that was sent instead."""
+    if name in fields:
+        return repr(fields[name])[:120]
+    twins = _letters(name), _AMOUNTS.get(name)
+    other = next((each for each in fields if _letters(each) in twins), None)
+    return _NONE if other is None else f"{_NONE}, but {other!r}"[:120]
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_AMOUNTS = {"amount": "maxamountrequired", "maxAmountRequired": "amount"}
+"""The name of the amount in one version, and the letters of the other's."""
 
 
 def _of_others(way: Way, network: Network | None) -> Finding | None:
@@ -155,6 +179,20 @@ def of_other_payment(fields: Mapping[str, Any], dialect: Dialect) -> Finding | N
             if name in payload:
                 wanted = "an authorization of EIP-3009: nothing else is looked at"
                 return _skip("payload", ", ".join(map(str, payload)), wanted, "its facilitators")
+    return None
+
+
+def of_other_shape(fields: Mapping[str, Any], version: Any) -> Finding | None:
+    """Return that a payment of the standard has one version's number and the other's shape."""
+    is_flat = "accepted" not in fields and {"scheme", "network"} <= fields.keys()
+    if version == 2 and is_flat:
+        seen, wanted = "version 1's: scheme and network beside payload", "version 2's: `accepted`"
+        do = "Put the accepted requirements there, or write x402Version 1 and send X-PAYMENT."
+        return Finding("shape", seen, wanted, do)
+    if version == 1 and "accepted" in fields:
+        seen, wanted = "version 2's: `accepted`", "version 1's: scheme and network beside payload"
+        do = "Write x402Version 2 and send PAYMENT-SIGNATURE, or write scheme and network."
+        return Finding("shape", seen, wanted, do)
     return None
 
 
@@ -510,6 +548,52 @@ def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findin
     elif reason:
         do = "Leave invalidReason out if the payment is valid."
         yield Finding("invalidReason", repr(reason)[:120], _NONE, do)
+
+
+ERROR_FIELDS = frozenset(
+    {
+        *("error", "errors", "errorType", "errorCode", "errorMessage", "detail", "details"),
+        *("errorReason", "invalidReason"),
+    }
+)
+"""One of these has every error that services and hosted facilitators answer."""
+_WORD = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
+_HASH = re.compile(r"0x[0-9a-fA-F]{64}(?![0-9a-fA-F])")
+MOST_TEXT = 20_000
+"""The characters of an error in which its words are looked for."""
+
+
+def of_error(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what an error means for a payment that was sent with the request.
+
+    Services pass on what a facilitator answered, as an object or inside a text: known words and a
+    hash count wherever they stand, and of several words the one that leaves most open.
+    """
+    error, final = fields.get("error"), fields.get("final")
+    seen = message_in(fields) or "an error without words"
+    ours = Refusal.named(error) if isinstance(error, str) else None
+    if ours is not None and is_final(ours.text, final if isinstance(final, bool) else None):
+        yield Finding("error", seen[:200], "a receipt", ours.row.remedy)
+        return
+    text = msgspec.json.encode(fields).decode("utf-8", "replace")[:MOST_TEXT]
+    words = [each for each in dict.fromkeys(_WORD.findall(text)) if each in WORDS]
+    words += [begin for begin in BEGINNINGS if seen.startswith(begin)]
+    found = [meaning_of(each, _HASH.search(text)) for each in words]
+    if not found:
+        do = f"If a payment was sent with the request: {Meaning.UNCLEAR.do}"
+        yield Finding("error", seen[:200], "a receipt", do)
+        return
+    worst = max(found, key=list(Meaning).index)
+    word = words[found.index(worst)]
+    shown = seen if word in seen else f"{word}: {seen}"
+    yield Finding("error", shown[:200], "a receipt", worst.do)
+
+
+def of_error_word(fields: Fields) -> Iterator[Finding]:
+    """Yield that a 402 refuses a payment, if its error is a word of the standard."""
+    error = fields.get("error")
+    if isinstance(error, str) and error in WORDS:
+        yield Finding("error", error, "an offer that refuses nothing", meaning_of(error).do)
 
 
 def of_receipt(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:

@@ -163,8 +163,11 @@ WORDS: Mapping[str, Meaning] = {
 
 A word is in it as refused only if its facilitators find it before they send anything.
 """
-_VERIFIED = tuple(each.partition("{}")[0] for each in cronos.INVALID_REASONS.values())
-"""How the reasons of Cronos' verify begin; some end with the value that is wrong."""
+BEGINNINGS: Mapping[str, Meaning] = {
+    **{each.partition("{}")[0]: Meaning.WRONG for each in cronos.INVALID_REASONS.values()},
+    "No facilitator registered for": Meaning.UNSUPPORTED,
+}
+"""What sentences begin with that end with a value: of Cronos' verify, and of the SDK's."""
 
 
 def meaning_of(reason: str, transaction: object = "") -> Meaning:
@@ -172,8 +175,8 @@ def meaning_of(reason: str, transaction: object = "") -> Meaning:
     that the outcome is not known.
     """
     found = WORDS.get(reason)
-    if found is None and reason.startswith(_VERIFIED):
-        found = Meaning.WRONG
+    if found is None:
+        found = next((each for begin, each in BEGINNINGS.items() if reason.startswith(begin)), None)
     if found is None or (transaction and found.outcome is Outcome.REFUSED):
         return Meaning.UNCLEAR
     return found
