@@ -974,10 +974,9 @@ def test_a_payment_of_mcp_under_another_key_is_named(key: str) -> None:
     for value in (PAID_V2, in_one_step(V2)):
         call = CALL | {"params": {"name": "report", "_meta": {key: value}}}
         for message in (call, call["params"]):
-            found = [
-                each for each in findings(json.dumps(message)).values() if key in each["about"]
-            ]
-            assert found[0]["wanted"] == 'params._meta["x402/payment"]'
+            found = json.loads(decoded(json.dumps(message), "--json").stdout)["findings"]
+            wanted = {each["wanted"] for each in found if key in each["about"]}
+            assert 'params._meta["x402/payment"]' in wanted
 
 
 def test_a_receipt_of_mcp_in_another_place_is_named() -> None:
