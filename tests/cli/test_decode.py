@@ -11,14 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import Result
+from eth_abi import encode as encode_words
 
 from tests.cli.runner import assert_misuse, run
 from tests.cli.shops import MOON, SHOP, required, wanted
 from tests.protocol.test_advice import UNKNOWN
 from x402sim import Wallet
 from x402sim.payer.core import settlement, signed_header
-from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.crypto import UNDEPLOYED, PrivateKey, parse_address, sign
+from x402sim.protocol.eip3009 import Authorization, partial_digest
 from x402sim.protocol.explain import explain
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
@@ -30,6 +31,7 @@ from x402sim.protocol.x402 import (
     Resource,
     Settlement,
     encode_payment,
+    payment_of,
     requirements_v1,
     requirements_v2,
     to_base64,
@@ -1069,3 +1071,89 @@ def test_the_page_of_the_sdk_beside_its_header_is_left() -> None:
     assert "the page that the x402 SDK sends to browsers" in " ".join(without.stdout.split())
     assert "application/json" in without.stdout
     assert_misuse(decoded(PAGE), "Accept: application/json")
+
+
+def resigned(signature: bytes, **changes: Any) -> dict[str, Any]:
+    """A payment of version 2 whose signature is another."""
+    auth = PAID_V2["payload"]["authorization"] | changes
+    return PAID_V2 | {"payload": {"signature": "0x" + signature.hex(), "authorization": auth}}
+
+
+WRAPPER = encode_words(["address", "bytes", "bytes"], [PAYER.address, b"make", b"s" * 65])
+
+
+@pytest.mark.parametrize(
+    ("signature", "what"),
+    [(WRAPPER + UNDEPLOYED, "ERC-6492"), (b"s" * 130, "130 bytes"), (b"s" * 400, "EIP-1271")],
+)
+def test_the_signature_of_a_contract_wallet_is_for_the_chain(signature: bytes, what: str) -> None:
+    said = json.dumps(resigned(signature))
+    found = findings(said)
+    assert list(found) == ["signature"]
+    assert found["signature"]["skipped"]
+    assert what in found["signature"]["seen"]
+    assert "isValidSignature(0x" in found["signature"]["do"]
+    assert "nobody" not in decoded(said).stdout
+
+
+@pytest.mark.parametrize("names", [(), ("name",), ("name", "version", "chainId")])
+def test_a_signature_under_a_domain_with_fewer_fields_is_found(names: tuple[str, ...]) -> None:
+    auth = payment_of(2, json.dumps(PAID_V2).encode()).signed.authorization
+    digest = partial_digest(auth, TESTNET.domain, names)
+    found = findings(json.dumps(resigned(sign(digest, PrivateKey("0x" + "11" * 32)))))
+    seen = found["signature"]["seen"]
+    assert (", ".join(names) or "without any field") in seen
+    assert "verifyingContract" in seen
+
+
+@pytest.mark.parametrize("name", ["validBefore", "validAfter"])
+def test_a_window_in_milliseconds_is_called_so(name: str) -> None:
+    found = findings(json.dumps(resigned(b"s" * 130, **{name: str(NOW * 1000 + 60_000)})))
+    assert "milliseconds" in found[name]["do"]
+
+
+@pytest.mark.parametrize(
+    "part", [{"amount": "0"}, {"extra": {"channelState": {"channelId": "0x1"}}}], ids=str
+)
+def test_a_receipt_without_a_transaction_may_be_right_by_its_scheme(part: Any) -> None:
+    found = findings(json.dumps(RECEIPT | {"transaction": ""} | part))
+    assert found["transaction"]["skipped"]
+    assert findings(json.dumps(RECEIPT | {"transaction": ""}))["transaction"]["stops"]
+
+
+def test_an_offer_of_another_contract_is_not_looked_at() -> None:
+    (offer,) = REQUIRED_V2["accepts"]
+    extra = {
+        "name": "GatewayWalletBatched",
+        "version": "1",
+        "verifyingContract": "0x0077777d7EBA4688BDeF3E311b846F25870A19B9",
+    }
+    said = REQUIRED_V2 | {"accepts": [offer | {"extra": extra, "maxTimeoutSeconds": 604_900}]}
+    found = findings(json.dumps(said))
+    assert found["extra.verifyingContract"]["skipped"]
+    own = REQUIRED_V2 | {
+        "accepts": [offer | {"extra": offer["extra"] | {"verifyingContract": offer["asset"]}}]
+    }
+    assert findings(json.dumps(own)) == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (REQUIRED_V1 | {"extensions": {"bazaar": {}}}, "version 1"),
+        (PAID_V1 | {"extensions": {"bazaar": {}}}, "version 1"),
+        (REQUIRED_V2 | {"extensions": {"bazaar": {"info": {}}}}, "without an input"),
+        (
+            REQUIRED_V1 | {"accepts": [plain(USDC_V1) | {"extensions": {"bazaar": {}}}]},
+            "version 1",
+        ),
+    ],
+    ids=str,
+)
+def test_why_no_index_lists_a_resource(message: Any, why: str) -> None:
+    found = findings(json.dumps(message))["extensions.bazaar"]
+    assert why in found["seen"]
+    assert not found["stops"]
+    listed = {"info": {"input": {"type": "http", "method": "GET"}}}
+    said = REQUIRED_V2 | {"extensions": {"bazaar": listed}}
+    assert findings(json.dumps(said)) == {}

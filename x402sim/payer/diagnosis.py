@@ -21,7 +21,7 @@ from x402sim.payer.standard import Rejected, choose, read_required
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.envelopes import Enclosed, of_copies
-from x402sim.protocol.findings import IN_THE_BODY, Finding, of_way
+from x402sim.protocol.findings import IN_THE_BODY, Finding, of_declaration, of_way
 from x402sim.protocol.messages import (
     BadMessage,
     PaymentRequired,
@@ -32,7 +32,14 @@ from x402sim.protocol.messages import (
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, Family, Network, chain_id_of, family_of
 from x402sim.protocol.ways import CHALLENGE, Dialect, Way, foreign_in, object_in, ways_in, ways_of
-from x402sim.protocol.x402 import PAYMENT_FLOW, REQUIRED_HEADER, SCHEME, from_base64, json_in
+from x402sim.protocol.x402 import (
+    PAYMENT_FLOW,
+    REQUIRED_HEADER,
+    SCHEME,
+    from_base64,
+    json_in,
+    version_in,
+)
 
 WhyUnreadable = Callable[[Way], str]
 """Returns why an offer cannot be read; "" if it can."""
@@ -575,6 +582,9 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         got = f"{kind}: {response.content[:60].decode('utf-8', 'replace')!r}"
         do = "Answer the requirements as JSON, or in the header PAYMENT-REQUIRED."
         yield Finding("body", got, "a JSON object with payment requirements", do)
+    for fields in (json_in(header, dict[str, Any]), body if header is None else None):
+        if fields is not None:
+            yield from of_declaration(fields, version_in(fields.get("x402Version")))
     if body is not None:
         yield from _of_body(body, header)
         if (fields := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:

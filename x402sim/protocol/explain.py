@@ -17,11 +17,13 @@ from x402sim.protocol.envelopes import Envelope, differences
 from x402sim.protocol.findings import (
     Finding,
     listed_in,
+    of_declaration,
     of_error_word,
     of_other_payment,
     of_other_shape,
     of_signature,
     of_terms,
+    of_wallet,
     of_way,
     of_window,
     signer_of,
@@ -77,6 +79,8 @@ def facts_of(
     yield "signature", _value("signature", to_hex(signed.signature), now_s)
     if (network := network_of(found, signed, known)) is None:
         yield "signed by", meant(None, "unknown: the token's domain is not known")
+    elif by := of_wallet(signed.signature):
+        yield "signed by", meant(None, f"not known here: {by}")
     elif (signer := signer_of(auth, signed.signature, network.domain)) is None:
         yield "signed by", meant(None, "nobody: it is no signature")
     else:
@@ -220,6 +224,8 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
         if found.fields.get("accepts") == []:
             yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
         yield from of_error_word(found.fields)
+    if found.dialect in (Dialect.V1, Dialect.V2):
+        yield from of_declaration(found.fields, found.dialect.version)
     if found.signed is not None:
         yield from _of_payment(found, found.signed, known, now_s)
     if found.row.check is not None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from x402sim.protocol.crypto import (
+    UNDEPLOYED,
     ZERO_ADDRESS,
     Address,
     BadSignature,
@@ -22,8 +23,15 @@ from x402sim.protocol.crypto import (
     low_v,
     parse_address,
     recover,
+    to_hex,
 )
-from x402sim.protocol.differences import domain_signed, unlike
+from x402sim.protocol.differences import (
+    MILLISECONDS,
+    domain_signed,
+    is_milliseconds,
+    partial_domain_signed,
+    unlike,
+)
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
@@ -39,11 +47,14 @@ from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.rules import GRACE_S
 from x402sim.protocol.ways import Dialect, Way, message_in, network_called
 from x402sim.protocol.x402 import (
+    BAZAAR,
     PAYMENT_FLOW,
     REQUIRED_HEADER,
     SCHEME,
     TRANSFER_METHOD,
     PaymentFlow,
+    Version,
+    why_not_listed,
 )
 from x402sim.protocol.x402_reasons import (
     BEGINNINGS,
@@ -161,6 +172,11 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
     if way.extra.get(PAYMENT_FLOW) == "escrow":
         wanted = f"{' or '.join(map(repr, get_args(PaymentFlow)))}: no other is looked at"
         return _skip(f"extra.{PAYMENT_FLOW}", "escrow", wanted, "payers of that flow")
+    contract = way.extra.get("verifyingContract")
+    if isinstance(contract, str) and contract.lower() != str(fields.get("asset")).lower():
+        shown = f"{contract[:42]}, {way.extra.get('name')}"
+        wanted = "the token itself, or none: another contract settles in another way"
+        return _skip("extra.verifyingContract", shown, wanted, "payers of that contract")
     if network is not None and _is_other_token(way, network):
         wanted = f"{network.token_symbol}: no other token of {network.name} is looked at"
         shown = f"{way.fields['asset']}, {way.extra['name']}"
@@ -351,21 +367,21 @@ def _of_resource(way: Way, url: str) -> Iterator[Finding]:
 
 # --- a payment ---------------------------------------------------------------------------
 
-MILLISECONDS = 10**11
-"""Unix seconds of the year 5138: whoever signs more has signed milliseconds."""
-
 
 def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
     """Yield what is wrong with the window of an authorization at a time."""
     until, since = moment(auth.valid_before, now_s), moment(auth.valid_after, now_s)
-    if auth.valid_before <= auth.valid_after:
+    if is_milliseconds(auth.valid_after):
+        do = "Sign Unix seconds: these seem to be milliseconds."
+        yield Finding("validAfter", str(auth.valid_after), "seconds since 1970", do)
+    elif auth.valid_before <= auth.valid_after:
         do = "Sign a window that opens before it closes."
         yield Finding("window", f"closes {until}", f"later than it opens, {since}", do)
     elif is_late(auth, now_s):
         yield Finding("validBefore", until, "a time to come", "Sign a new authorization.")
-    elif auth.valid_after > MILLISECONDS:
-        do = "Sign Unix seconds: these seem to be milliseconds."
-        yield Finding("validAfter", str(auth.valid_after), "seconds since 1970", do)
+    elif is_milliseconds(auth.valid_before):
+        do = "Sign Unix seconds: these seem to be milliseconds. Services refuse so long a window."
+        yield Finding("validBefore", str(auth.valid_before), "seconds since 1970", do)
     elif is_early(auth, now_s):
         do = "Wait, or sign one that is valid already; 60 s ago is usual, for slow clocks."
         yield Finding("validAfter", since, "a time that has passed", do)
@@ -394,10 +410,30 @@ def signer_of(
         return None
 
 
+def of_wallet(signature: bytes) -> str:
+    """Return which contract's signature it is, in words; "" if an account's can have its form."""
+    if signature.endswith(UNDEPLOYED):
+        return "a wrapper of ERC-6492: of a contract wallet that may not be deployed"
+    if len(signature) > 65:
+        return f"{len(signature)} bytes: of a contract wallet (EIP-1271)"
+    return ""
+
+
 def of_signature(
     auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
     """Yield what is wrong with a signature, and for what else it was made, if that can be found."""
+    if (by := of_wallet(signature)) != "":
+        digest = to_hex(transfer_digest(auth, network.domain))
+        do = (
+            f"Ask the chain: eth_call of isValidSignature({digest}, signature) at `from` answers "
+            "0x1626ba7e if the wallet has signed (EIP-1271). A wallet that is not deployed has to "
+            "be deployed first, or a facilitator's verify may do it. If `from` is an ordinary "
+            "account, send the 65 bytes r, s, v."
+        )
+        wanted = "65 bytes of an account: a contract's are not looked at"
+        yield Finding("signature", by, wanted, do, stops=False, skipped=True)
+        return
     signer, payer = signer_of(auth, signature, network.domain), checksum(auth.from_)
     if signer == auth.from_:
         if canonical(signature) != signature:
@@ -434,9 +470,9 @@ def _signed_for(
     domains = [each.domain for each in known.values()]
     try:
         other = domain_signed(auth, canonical(signature), own, domains)
+        if other is None:
+            return partial_domain_signed(auth, canonical(signature), own)
     except BadSignature:
-        return None
-    if other is None:
         return None
     return ", ".join(f"{name} {its}" for name, _, its in unlike(own, other))
 
@@ -459,6 +495,24 @@ def is_paid(fields: Fields) -> bool:
 def is_pending(fields: Fields) -> bool:
     """Tell whether a receipt of the standard says that its transaction is not mined yet."""
     return fields.get("success") is False and fields.get("errorReason") == PENDING
+
+
+def _moves_nothing(fields: Fields) -> str:
+    """Return why a success needs no transaction, by its scheme's text; "" if that is not seen."""
+    if str(fields.get("amount")) == "0":
+        return "the amount is 0, as `upto` settles what was not used"
+    extra = fields.get("extra")
+    if isinstance(extra, dict) and not _OF_CHANNELS.isdisjoint(_names_in(extra)):
+        return "a voucher of a channel, which is claimed later"
+    return ""
+
+
+_OF_CHANNELS = {"channelId", "channelState", "chargedCumulativeAmount", "voucher"}
+
+
+def _names_in(fields: Fields) -> set[str]:
+    inner = (each for each in fields.values() if isinstance(each, dict))
+    return {*fields, *(name for each in inner for name in each)}
 
 
 def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
@@ -496,8 +550,14 @@ def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Find
         return  # its shape says it
     yield from _of_chain(fields, known, stops=success or is_pending(fields))
     yield from _of_payer(fields, network)
-    if success:
+    if success and fields.get("transaction") == "" and (why := _moves_nothing(fields)):
+        wanted = "the hash of a transaction, as the scheme 'exact' has it"
+        whose = "payers of the schemes upto and batch-settlement"
+        do = f"Nothing, if it was paid so: {whose} read it. In 'exact' it is no proof of payment."
+        yield Finding("transaction", f"''; {why}", wanted, do, stops=False, skipped=True)
+    elif success:
         yield from _of_hash(fields, "transaction", network)
+    if success:
         if reason:
             do = "Leave errorReason out of a success; a payer cannot tell which of them holds."
             yield Finding("errorReason", repr(reason)[:120], _NONE, do)
@@ -643,6 +703,24 @@ def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findi
                 wanted = f"{'a list' if kind is list else 'an object'}, which may be empty"
                 do = "Add it: version 2 demands it of supported."
                 yield Finding(name, _shown(fields, name), wanted, do)
+
+
+def of_declaration(fields: Fields, version: Version | None) -> Iterator[Finding]:
+    """Yield why an index does not list a resource that declares itself by the extension bazaar."""
+    listed = fields.get("accepts")
+    offers = listed if isinstance(listed, list) else []
+    parts = (fields, *(each for each in offers if isinstance(each, dict)))
+    whys = (why_not_listed(each.get("extensions"), version) for each in parts)
+    if why := next(filter(None, whys), ""):
+        do = "Declare it so if it shall be listed; it can be paid all the same."
+        wanted = _DECLARED[version or 1]
+        yield Finding(f"extensions.{BAZAAR}", why, wanted, do, stops=False)
+
+
+_DECLARED: Mapping[Version, str] = {
+    1: "outputSchema of the offer, with `input` (or version 2)",
+    2: "info.input with a type, http or mcp",
+}
 
 
 def listed_in(fields: Fields) -> list[Any] | None:
