@@ -71,9 +71,15 @@ def difference(why: InvalidReason, case: Verification) -> str:
             assert_never(why)
 
 
-def times(end: str, at_s: int, now_s: int) -> str:
-    """Return an end of a window and the time that it was compared with, in Unix seconds."""
-    return f"{end} is {at_s}, the server's clock says {now_s}"
+SERVER_CLOCK = "the server's clock says"
+
+
+def times(end: str, at_s: int, now_s: int, clock: str = SERVER_CLOCK) -> str:
+    """Return an end of a window and the time that it was compared with, in Unix seconds.
+
+    `clock` says whose time that is.
+    """
+    return f"{end} is {at_s}, {clock} {now_s}"
 
 
 MILLISECONDS, NO_TIME = 10**11, 10**14
@@ -94,9 +100,9 @@ def too_far(valid_before: int, now_s: int, most_s: float) -> str:
     return f"{ahead} are taken{milliseconds}"
 
 
-def too_late(valid_before: int, now_s: int) -> str:
+def too_late(valid_before: int, now_s: int, clock: str = SERVER_CLOCK) -> str:
     """Return why an authorization ends too soon to be settled, with the least validity."""
-    return f"{times('validBefore', valid_before, now_s)}; at least {GRACE_S} s must be left"
+    return f"{times('validBefore', valid_before, now_s, clock)}; at least {GRACE_S} s must be left"
 
 
 def _unlike(name: str, wanted: object, got: object) -> str:
