@@ -197,6 +197,21 @@ def test_of_several_ways_the_first_that_fits_is_taken_and_the_choice_is_told(
     assert whys[2:] == ["another way to pay comes first"] * 2
 
 
+def test_the_page_of_a_shop_for_browsers_is_left() -> None:
+    shop = StandardShop(2)
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        response = shop(request)
+        if response.status_code != 402:
+            return response
+        page = b"<!doctype html><script>window.x402 = {}</script>" + b" " * 2_300_000
+        headers = dict(response.headers) | {"content-type": "text/html"}
+        headers.pop("content-length", None)
+        return httpx.Response(402, stream=httpx.ByteStream(page), headers=headers)
+
+    assert ask(serve, payer()) == 200
+
+
 PENDING = Settlement(success=False, transaction="0x1", error_reason="settlement_pending")
 
 
