@@ -199,7 +199,7 @@ def page_of(text: str) -> str:
         return ""
     if PAYWALL in text:
         return "the page that the x402 SDK sends to browsers (its paywall)"
-    return "a page of HTML, for browsers"
+    return "a page of HTML for browsers: a bill, or a paywall"
 
 
 AUTHORIZATION = "authorization"
