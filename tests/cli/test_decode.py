@@ -981,6 +981,21 @@ def test_a_payment_of_mcp_under_another_key_is_named(key: str) -> None:
             assert 'params._meta["x402/payment"]' in wanted
 
 
+def test_what_means_to_be_a_payment_of_mcp_is_named_whatever_it_holds() -> None:
+    for value in ("...", {"x402Version": 1}, 7):
+        call = CALL | {"params": {"name": "report", "_meta": {"x402.payment": value}}}
+        done = json.loads(decoded(json.dumps(call), "--json").stdout)["findings"]
+        assert 'params._meta["x402/payment"]' in {each["wanted"] for each in done}
+
+
+def test_a_message_inside_another_object_is_read() -> None:
+    assert "success" in findings(json.dumps({"settlement": REFUSED}))
+    said = {"payment": {"status": "failed", "errorReason": "settle_exact_node_failure"}}
+    assert "may have moved" in findings(json.dumps(said))["error"]["do"]
+    said = {"message": "Payment failed", "code": "insufficient_funds"}
+    assert "Fund the payer" in findings(json.dumps(said))["error"]["do"]
+
+
 def test_a_receipt_of_mcp_in_another_place_is_named() -> None:
     message = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "x402": {"receipt": RECEIPT}}}
     found = findings(json.dumps(message))["result.x402.receipt"]

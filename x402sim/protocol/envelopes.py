@@ -165,19 +165,23 @@ def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Encl
         if isinstance(value, str) and "payment" in name.lower():
             with suppress(BadMessage):  # a header's value
                 inner = decoded(json_of_header(value))
-        if not isinstance(inner, dict) or depth > _DEEPEST:
-            continue
-        if any(is_it(inner) for _, is_it, _ in _RIGHT_PLACES):
+        is_object = isinstance(inner, dict) and depth <= _DEEPEST
+        if is_object and any(is_it(inner) for _, is_it, _ in _RIGHT_PLACES):
             yield Enclosed(place, value)
-        else:
-            yield from _misplaced(inner, place, depth + 1)
+        elif is_object and (below := list(_misplaced(inner, place, depth + 1))):
+            yield from below
+        elif "x402" in name.lower():  # it means to be one
+            yield Enclosed(place, value)
 
 
 def _elsewhere(found: Enclosed) -> Finding:
     fields = found.fields
     if isinstance(fields, str):
-        fields = decoded(json_of_header(fields))
-    what, _, right = next(row for row in _RIGHT_PLACES if row[1](fields))
+        with suppress(BadMessage):
+            fields = decoded(json_of_header(fields))
+    is_object = isinstance(fields, dict)
+    rows = (row for row in _RIGHT_PLACES if is_object and row[1](fields))
+    what, _, right = next(rows, ("something of x402", None, _RIGHT_PLACES[0][2]))
     do = "Move it there, as an object: programs of MCP look nowhere else."
     return Finding(found.where, what, right, do)
 

@@ -138,7 +138,12 @@ def _is_listing(fields: Fields) -> bool:
 
 
 def _is_error(fields: Fields) -> bool:
+    if isinstance(fields.get("message"), str) and not _CODES.isdisjoint(fields):
+        return True
     return not findings.ERROR_FIELDS.isdisjoint(fields)
+
+
+_CODES = {"code", "status", "statusCode", "status_code", "reason"}
 
 
 _is_402 = _lists("accepts")
@@ -363,6 +368,11 @@ def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recogn
         return Recognized(_ENVELOPE, encoding, fields, name, envelope=envelope, odd=odd)
     row = next((row for row in TABLE if row.marks(fields)), None)
     if row is None:
+        inner = [(at, each) for at, each in fields.items() if isinstance(each, dict)]
+        for at, each in inner:
+            if any(row.marks(each) for row in TABLE):
+                found = recognized(each, f"{encoding}, in {at[:40]!r}", name)
+                return replace(found, odd=(*odd, *found.odd))
         names = ", ".join(map(repr, list(fields)[:8])) or "no fields"
         raise BadMessage(
             f"an object of JSON that is no message of a payment: it has {names}; wanted "
