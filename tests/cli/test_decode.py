@@ -981,6 +981,13 @@ def test_a_payment_of_mcp_under_another_key_is_named(key: str) -> None:
             assert 'params._meta["x402/payment"]' in wanted
 
 
+def test_a_payment_of_a2a_under_another_key_is_named() -> None:
+    message = json.loads(json.dumps(SENT).replace("x402.payment.payload", "payment"))
+    found = findings(json.dumps(message))
+    (where,) = [each for each in found if each.endswith("metadata.payment")]
+    assert found[where]["wanted"] == 'metadata["x402.payment.payload"]'
+
+
 def test_what_means_to_be_a_payment_of_mcp_is_named_whatever_it_holds() -> None:
     for value in ("...", {"x402Version": 1}, 7):
         call = CALL | {"params": {"name": "report", "_meta": {"x402.payment": value}}}
@@ -1128,7 +1135,9 @@ def test_a_window_in_milliseconds_is_called_so(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [{"amount": "0"}, {"extra": {"channelState": {"channelId": "0x1"}}}], ids=str
+    "part",
+    [{"amount": "0"}, {"scheme": "deferred"}, {"extra": {"channelState": {"channelId": "0x1"}}}],
+    ids=str,
 )
 def test_a_receipt_without_a_transaction_may_be_right_by_its_scheme(part: Any) -> None:
     found = findings(json.dumps(RECEIPT | {"transaction": ""} | part))

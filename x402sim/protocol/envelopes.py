@@ -107,7 +107,10 @@ def envelope_of(fields: Fields) -> Envelope | None:
     if "jsonrpc" not in fields and not is_mcp:
         return None
     if misplaced := tuple(_misplaced(fields)):
-        return Envelope("MCP", misplaced, tuple(_elsewhere(each) for each in misplaced))
+        is_a2a = any("metadata" in each.where for each in misplaced)
+        protocol = "A2A" if is_a2a else "MCP"
+        odd = tuple(_elsewhere(each, protocol) for each in misplaced)
+        return Envelope(protocol, misplaced, odd)
     error = fields.get("error")
     facts = (
         {name: str(error[name])[:400] for name in ("code", "message", "data") if name in error}
@@ -144,16 +147,27 @@ def _at(value: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[st
         yield from _at(value[first], tuple(rest), f"{where}{joint}{name}")
 
 
-_RIGHT_PLACES: tuple[tuple[str, Callable[[Fields], bool], str], ...] = (
-    ("a payment", lambda it: "payload" in it, 'params._meta["x402/payment"]'),
-    ("a 402", lambda it: isinstance(it.get("accepts"), list), "result.structuredContent"),
+_RIGHT_PLACES: tuple[tuple[str, Callable[[Fields], bool], str, str], ...] = (
+    (
+        "a payment",
+        lambda it: "payload" in it,
+        'params._meta["x402/payment"]',
+        'metadata["x402.payment.payload"]',
+    ),
+    (
+        "a 402",
+        lambda it: isinstance(it.get("accepts"), list),
+        "result.structuredContent",
+        'metadata["x402.payment.required"]',
+    ),
     (
         "a receipt",
         lambda it: "success" in it and "transaction" in it,
         'result._meta["x402/payment-response"]',
+        'metadata["x402.payment.receipts"]',
     ),
 )
-"""What a message of MCP may hold: how it is known, and where clients and servers look for it."""
+"""What a message may hold: how it is known, and where programs of MCP and of A2A look for it."""
 _DEEPEST = 6
 
 
@@ -166,7 +180,7 @@ def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Encl
             with suppress(BadMessage):  # a header's value
                 inner = decoded(json_of_header(value))
         is_object = isinstance(inner, dict) and depth <= _DEEPEST
-        if is_object and any(is_it(inner) for _, is_it, _ in _RIGHT_PLACES):
+        if is_object and any(is_it(inner) for _, is_it, *_ in _RIGHT_PLACES):
             yield Enclosed(place, value)
         elif is_object and (below := list(_misplaced(inner, place, depth + 1))):
             yield from below
@@ -174,16 +188,16 @@ def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Encl
             yield Enclosed(place, value)
 
 
-def _elsewhere(found: Enclosed) -> Finding:
+def _elsewhere(found: Enclosed, protocol: str) -> Finding:
     fields = found.fields
     if isinstance(fields, str):
         with suppress(BadMessage):
             fields = decoded(json_of_header(fields))
     is_object = isinstance(fields, dict)
     rows = (row for row in _RIGHT_PLACES if is_object and row[1](fields))
-    what, _, right = next(rows, ("something of x402", None, _RIGHT_PLACES[0][2]))
-    do = "Move it there, as an object: programs of MCP look nowhere else."
-    return Finding(found.where, what, right, do)
+    what, _, *rights = next(rows, ("something of x402", None, *_RIGHT_PLACES[0][2:]))
+    do = f"Move it there, as an object: programs of {protocol} look nowhere else."
+    return Finding(found.where, what, rights[protocol == "A2A"], do)
 
 
 # --- what is wrong with the envelope ---------------------------------------------------------

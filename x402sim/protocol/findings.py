@@ -501,6 +501,9 @@ def _moves_nothing(fields: Fields) -> str:
     """Return why a success needs no transaction, by its scheme's text; "" if that is not seen."""
     if str(fields.get("amount")) == "0":
         return "the amount is 0, as `upto` settles what was not used"
+    scheme = fields.get("scheme")
+    if isinstance(scheme, str) and scheme != SCHEME:
+        return f"the scheme is {scheme[:40]!r}"
     extra = fields.get("extra")
     if isinstance(extra, dict) and not _OF_CHANNELS.isdisjoint(_names_in(extra)):
         return "a voucher of a channel, which is claimed later"
