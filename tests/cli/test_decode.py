@@ -988,6 +988,25 @@ def test_a_payment_of_a2a_under_another_key_is_named() -> None:
     assert found[where]["wanted"] == 'metadata["x402.payment.payload"]'
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"error": {"code": -32603, "message": "Settlement failed: settle_exact_node_failure"}},
+        {
+            "result": {
+                "isError": True,
+                "content": [{"type": "text", "text": '{"error": "settle_exact_node_failure"}'}],
+            }
+        },
+    ],
+    ids=str,
+)
+def test_a_tools_error_has_its_word_read(message: Any) -> None:
+    found = findings(json.dumps({"jsonrpc": "2.0", "id": 1} | message))["error"]
+    assert found["seen"] == "settle_exact_node_failure"
+    assert "may have moved" in found["do"]
+
+
 def test_what_means_to_be_a_payment_of_mcp_is_named_whatever_it_holds() -> None:
     for value in ("...", {"x402Version": 1}, 7):
         call = CALL | {"params": {"name": "report", "_meta": {"x402.payment": value}}}

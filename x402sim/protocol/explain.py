@@ -18,6 +18,7 @@ from x402sim.protocol.findings import (
     Finding,
     listed_in,
     of_declaration,
+    of_error_in,
     of_error_word,
     of_other_payment,
     of_other_shape,
@@ -160,7 +161,9 @@ def explain(
     """Yield the parts of a message: itself, the ways to pay in it, and the messages in it."""
     if found.envelope is not None:
         first, *others = _of_envelope(found.envelope, found.encoding, known, now_s)
-        yield replace(first, findings=(*found.odd, *first.findings))
+        odd = list(found.odd)
+        odd += [] if found.envelope.enclosed else of_error_in(found.fields)
+        yield replace(first, findings=(*odd, *first.findings))
         yield from others
         return
     if found.foreign is not None:

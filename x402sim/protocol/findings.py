@@ -638,18 +638,34 @@ def of_error(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
     if ours is not None and is_final(ours.text, final if isinstance(final, bool) else None):
         yield Finding("error", seen[:200], "a receipt", ours.row.remedy)
         return
-    text = msgspec.json.encode(fields).decode("utf-8", "replace")[:MOST_TEXT]
-    words = [each for each in dict.fromkeys(_WORD.findall(text)) if each in WORDS]
-    words += [begin for begin in BEGINNINGS if seen.startswith(begin)]
-    found = [meaning_of(each, _HASH.search(text)) for each in words]
-    if not found:
+    begins = (begin for begin in BEGINNINGS if seen.startswith(begin))
+    word = known_word_in(fields) or next(begins, "")
+    if not word:
         do = f"If a payment was sent with the request: {Meaning.UNCLEAR.do}"
         yield Finding("error", seen[:200], "a receipt", do)
         return
-    worst = max(found, key=list(Meaning).index)
-    word = words[found.index(worst)]
     shown = seen if word in seen else f"{word}: {seen}"
-    yield Finding("error", shown[:200], "a receipt", worst.do)
+    yield Finding("error", shown[:200], "a receipt", meaning_of(word, _hash_in(fields)).do)
+
+
+def of_error_in(fields: Fields) -> Iterator[Finding]:
+    """Yield what a known word means, wherever it stands in a message that holds no other."""
+    if word := known_word_in(fields):
+        yield Finding("error", word, "a receipt", meaning_of(word, _hash_in(fields)).do)
+
+
+def known_word_in(fields: Fields) -> str:
+    """Return the known word in a message that leaves most open; "" if it has none."""
+    found = [each for each in _WORD.findall(_text_of(fields)) if each in WORDS]
+    return max(found, key=lambda each: list(Meaning).index(WORDS[each]), default="")
+
+
+def _hash_in(fields: Fields) -> bool:
+    return _HASH.search(_text_of(fields)) is not None
+
+
+def _text_of(fields: Fields) -> str:
+    return msgspec.json.encode(fields).decode("utf-8", "replace")[:MOST_TEXT]
 
 
 def of_error_word(fields: Fields) -> Iterator[Finding]:
