@@ -92,6 +92,7 @@ class LedgerDriver(ChainDriver):
         *,
         file: Path | None = None,
         now: list[float] | None = None,
+        calls_at_block_time: bool = False,
     ) -> None:
         self.now = now or [float(NOW_S)]
         self.clock = Clock(lambda: self.now[0])
@@ -102,6 +103,7 @@ class LedgerDriver(ChainDriver):
             balances={ALICE.address_bytes: START_BASE},
             native={w.address_bytes: 1000 * NATIVE_WEI for w in (RELAYER, ALICE, MALLORY, SHOP)},
             file=file,
+            calls_at_block_time=calls_at_block_time,
         )
         super().__init__(ledger)
 

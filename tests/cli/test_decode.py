@@ -11,13 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import Result
+from eth_abi import encode as encode_words
 
 from tests.cli.runner import assert_misuse, run
 from tests.cli.shops import MOON, SHOP, required, wanted
+from tests.protocol.test_advice import UNKNOWN
 from x402sim import Wallet
 from x402sim.payer.core import settlement, signed_header
-from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.crypto import UNDEPLOYED, PrivateKey, parse_address, sign
+from x402sim.protocol.eip3009 import Authorization, partial_digest
 from x402sim.protocol.explain import explain
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
@@ -29,6 +31,7 @@ from x402sim.protocol.x402 import (
     Resource,
     Settlement,
     encode_payment,
+    payment_of,
     requirements_v1,
     requirements_v2,
     to_base64,
@@ -770,19 +773,36 @@ def test_a_payment_beside_its_requirements_tells_its_signer() -> None:
     ("reason", "advice"),
     [
         ("invalid_exact_evm_nonce_already_used", "it may have paid already"),
-        ("invalid_transaction_state", "it may have paid already"),
-        ("unexpected_settle_error", "It is not known whether it was paid"),
         ("insufficient_funds", "Fund the payer"),
         ("invalid_exact_evm_payload_authorization_valid_before", "It has expired"),
         ("invalid_exact_evm_payload_authorization_valid_after", "once its window has begun"),
         ("unsupported_scheme", "GET /supported"),
         ("invalid_exact_evm_payload_signature", "the old one can be used until it expires"),
-        ("odd", "Correct what the reason says"),
     ],
 )
 def test_the_advice_fits_the_reason(reason: str, advice: str) -> None:
     for said in (REFUSED | {"errorReason": reason}, INVALID | {"invalidReason": reason}):
         assert advice in " ".join(decoded(json.dumps(said)).stdout.split())
+
+
+@pytest.mark.parametrize("word", UNKNOWN)
+def test_after_an_unknown_word_of_settle_nobody_is_told_to_sign_anew(word: str) -> None:
+    failed = REFUSED | {"errorReason": word, "network": "base", "transaction": "0x" + "8e" * 32}
+    cronos = FAILED | {"error": word}
+    for said in (failed, failed | {"transaction": ""}, RECEIPT | failed, cronos):
+        done = decoded(json.dumps(said))
+        told = " ".join(done.stdout.split())
+        assert "may have moved" in told
+        assert "Sign no other" in told
+        assert "sign anew" not in told
+        assert done.exit_code == 1
+    verified = INVALID | {"invalidReason": word}
+    assert "Verify moves no money" in " ".join(decoded(json.dumps(verified)).stdout.split())
+
+
+def test_a_refusal_beside_a_transaction_may_have_moved_the_money() -> None:
+    said = REFUSED | {"errorReason": "insufficient_funds", "transaction": HASH}
+    assert "may have moved" in " ".join(decoded(json.dumps(said)).stdout.split())
 
 
 def test_an_amount_of_another_token_is_not_shown_in_ours() -> None:
@@ -895,3 +915,288 @@ def test_an_answer_of_a_node_is_an_error_of_json_rpc() -> None:
     assert "nonce too low" in done.stdout
     error["error"] = {"code": 402, "message": "Payment required"}
     assert decoded(json.dumps(error)).exit_code == 1
+
+
+# --- what people paste ------------------------------------------------------------------
+
+
+def told(text: Any, *options: str) -> str:
+    """What decode prints, in one line."""
+    return " ".join(decoded(text if isinstance(text, str) else json.dumps(text)).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("message", "word", "do"),
+    [
+        (
+            {
+                "error": "Settlement failed",
+                "details": 'Facilitator settle failed (500): {"errorReason":'
+                '"settle_exact_node_failure","success":false}',
+            },
+            "settle_exact_node_failure",
+            "may have moved",
+        ),
+        ({"error": "No facilitator registered for scheme: exact"}, "scheme", "GET /supported"),
+        ({"error": "payment_failed", "detail": {"reason": "a_new_word"}}, "failed", "may have"),
+        ({"detail": "Payment failed: insufficient_funds"}, "insufficient_funds", "Fund the payer"),
+        (
+            {"error": {"code": "insufficient_funds", "transaction": HASH}},
+            "insufficient_funds",
+            "may have moved",
+        ),
+        (
+            {"error": "Nonce already used", "final": True},
+            "Nonce already used",
+            "sign anew with a new nonce",
+        ),
+        (
+            {"error": "settlement_failed", "reason": "insufficient_funds"},
+            "settlement_failed",
+            "may have moved",
+        ),
+        (
+            {"errorType": "timed_out", "errorMessage": "No answer", "correlationId": "a1"},
+            "No answer",
+            "may have moved",
+        ),
+        (REQUIRED_V1 | {"error": "settle_exact_node_failure"}, "node_failure", "may have moved"),
+    ],
+    ids=str,
+)
+def test_an_error_is_no_receipt_and_its_words_are_read(message: Any, word: str, do: str) -> None:
+    found = findings(json.dumps(message))["error"]
+    assert word in found["seen"]
+    assert do in found["do"]
+    assert found["stops"]
+
+
+@pytest.mark.parametrize("key", ["x402.payment", "x402.org/payment", "payment", "x402Payment"])
+def test_a_payment_of_mcp_under_another_key_is_named(key: str) -> None:
+    for value in (PAID_V2, in_one_step(V2)):
+        call = CALL | {"params": {"name": "report", "_meta": {key: value}}}
+        for message in (call, call["params"]):
+            found = json.loads(decoded(json.dumps(message), "--json").stdout)["findings"]
+            wanted = {each["wanted"] for each in found if key in each["about"]}
+            assert 'params._meta["x402/payment"]' in wanted
+
+
+def test_a_payment_of_a2a_under_another_key_is_named() -> None:
+    message = json.loads(json.dumps(SENT).replace("x402.payment.payload", "payment"))
+    found = findings(json.dumps(message))
+    (where,) = [each for each in found if each.endswith("metadata.payment")]
+    assert found[where]["wanted"] == 'metadata["x402.payment.payload"]'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"error": {"code": -32603, "message": "Settlement failed: settle_exact_node_failure"}},
+        {
+            "result": {
+                "isError": True,
+                "content": [{"type": "text", "text": '{"error": "settle_exact_node_failure"}'}],
+            }
+        },
+    ],
+    ids=str,
+)
+def test_a_tools_error_has_its_word_read(message: Any) -> None:
+    found = findings(json.dumps({"jsonrpc": "2.0", "id": 1} | message))["error"]
+    assert found["seen"] == "settle_exact_node_failure"
+    assert "may have moved" in found["do"]
+
+
+def test_what_means_to_be_a_payment_of_mcp_is_named_whatever_it_holds() -> None:
+    for value in ("...", {"x402Version": 1}, 7):
+        call = CALL | {"params": {"name": "report", "_meta": {"x402.payment": value}}}
+        done = json.loads(decoded(json.dumps(call), "--json").stdout)["findings"]
+        assert 'params._meta["x402/payment"]' in {each["wanted"] for each in done}
+
+
+def test_a_message_inside_another_object_is_read() -> None:
+    assert "success" in findings(json.dumps({"settlement": REFUSED}))
+    said = {"payment": {"status": "failed", "errorReason": "settle_exact_node_failure"}}
+    assert "may have moved" in findings(json.dumps(said))["error"]["do"]
+    said = {"message": "Payment failed", "code": "insufficient_funds"}
+    assert "Fund the payer" in findings(json.dumps(said))["error"]["do"]
+
+
+def test_a_receipt_of_mcp_in_another_place_is_named() -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "x402": {"receipt": RECEIPT}}}
+    found = findings(json.dumps(message))["result.x402.receipt"]
+    assert found["wanted"] == 'result._meta["x402/payment-response"]'
+
+
+def snake(value: Any) -> Any:
+    """The same with every name in snake_case."""
+    if isinstance(value, list):
+        return [snake(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {re.sub("([A-Z])", r"_\1", name).lower(): snake(each) for name, each in value.items()}
+
+
+@pytest.mark.parametrize("message", [REQUIRED_V1, REQUIRED_V2, PAID_V1, PAID_V2, ASKED_V1], ids=str)
+def test_names_in_snake_case_are_named_and_the_rest_is_read(message: Any) -> None:
+    found = findings(json.dumps(snake(message)))
+    assert set(found) == {"spelling"}
+    assert "x402_version" in found["spelling"]["seen"]
+    assert "x402Version" in found["spelling"]["wanted"]
+
+
+def test_a_shape_or_a_name_of_the_other_version_is_named() -> None:
+    flat = PAID_V1 | {"x402Version": 2, "network": "eip155:84532"}
+    found = findings(json.dumps(flat))["shape"]
+    assert "version 1" in found["seen"]
+    assert "accepted" in found["wanted"]
+    nested = PAID_V2 | {"x402Version": 1}
+    assert "version 2" in findings(json.dumps(nested))["shape"]["seen"]
+    (old,) = REQUIRED_V2["accepts"]
+    offer = {name: each for name, each in old.items() if name != "amount"}
+    said = REQUIRED_V2 | {"accepts": [offer | {"maxAmountRequired": old["amount"]}]}
+    assert "maxAmountRequired" in findings(json.dumps(said))["amount"]["seen"]
+    (new,) = REQUIRED_V1["accepts"]
+    offer = {name: each for name, each in new.items() if name != "maxAmountRequired"}
+    said = REQUIRED_V1 | {"accepts": [offer | {"amount": "10000"}]}
+    assert "'amount'" in findings(json.dumps(said))["maxAmountRequired"]["seen"]
+
+
+def test_what_is_encoded_twice_is_read_and_named() -> None:
+    once = to_base64(PAID_V2)
+    for text in (base64.b64encode(once.encode()).decode(), "0x" + once.encode().hex()):
+        assert "twice" in findings(text)["encoding"]["seen"]
+    assert findings(json.dumps(json.dumps(PAID_V2)))["encoding"]["wanted"] == "the object"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Authorization: Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "payment by the HTTP"),
+        ("Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "payment by the HTTP authentication"),
+        ("Payment-Receipt: eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "receipt of the HTTP"),
+        (
+            "GET /a HTTP/1.1\r\nAuthorization: Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ\r\n\r\n",
+            "payment by",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nPayment-Receipt: eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ\r\n\r\n{}",
+            "receipt of",
+        ),
+        ("Authorization: L402 AGIA:00", "payment by L402"),
+    ],
+)
+def test_a_payment_of_another_protocol_is_called_so(text: str, name: str) -> None:
+    done = decoded(text)
+    assert done.exit_code == 0, done.output
+    assert name in done.stdout
+    assert "not looked at: protocol" in done.stdout
+    assert "x7" in done.stdout or "L402" in name
+
+
+def test_a_signature_without_its_prefix_has_130_digits() -> None:
+    payload = PAID_V2["payload"]
+    for cut in (slice(2, None), slice(0, -1)):
+        said = PAID_V2 | {"payload": payload | {"signature": payload["signature"][cut]}}
+        assert "130 hex digits" in findings(json.dumps(said))["shape"]["seen"]
+
+
+PAGE = '<!DOCTYPE html><html><head><script>window.x402 = {"accepts": []};' + "a1" * 40
+
+
+def test_the_page_of_the_sdk_beside_its_header_is_left() -> None:
+    head = "HTTP/1.1 402 Payment Required\r\ncontent-type: text/html\r\n"
+    answer = f"{head}payment-required: {to_base64(REQUIRED_V2)}\r\n\r\n{PAGE}"
+    assert decoded(answer).stdout.startswith("Payment required (402) in x402 version 2")
+    without = decoded(f"{head}\r\n{PAGE}")
+    assert "the page that the x402 SDK sends to browsers" in " ".join(without.stdout.split())
+    assert "application/json" in without.stdout
+    assert_misuse(decoded(PAGE), "Accept: application/json")
+
+
+def resigned(signature: bytes, **changes: Any) -> dict[str, Any]:
+    """A payment of version 2 whose signature is another."""
+    auth = PAID_V2["payload"]["authorization"] | changes
+    return PAID_V2 | {"payload": {"signature": "0x" + signature.hex(), "authorization": auth}}
+
+
+WRAPPER = encode_words(["address", "bytes", "bytes"], [PAYER.address, b"make", b"s" * 65])
+
+
+@pytest.mark.parametrize(
+    ("signature", "what"),
+    [(WRAPPER + UNDEPLOYED, "ERC-6492"), (b"s" * 130, "130 bytes"), (b"s" * 400, "EIP-1271")],
+)
+def test_the_signature_of_a_contract_wallet_is_for_the_chain(signature: bytes, what: str) -> None:
+    said = json.dumps(resigned(signature))
+    found = findings(said)
+    assert list(found) == ["signature"]
+    assert found["signature"]["skipped"]
+    assert what in found["signature"]["seen"]
+    assert "isValidSignature(0x" in found["signature"]["do"]
+    assert "nobody" not in decoded(said).stdout
+
+
+@pytest.mark.parametrize("names", [(), ("name",), ("name", "version", "chainId")])
+def test_a_signature_under_a_domain_with_fewer_fields_is_found(names: tuple[str, ...]) -> None:
+    auth = payment_of(2, json.dumps(PAID_V2).encode()).signed.authorization
+    digest = partial_digest(auth, TESTNET.domain, names)
+    found = findings(json.dumps(resigned(sign(digest, PrivateKey("0x" + "11" * 32)))))
+    seen = found["signature"]["seen"]
+    assert (", ".join(names) or "without any field") in seen
+    assert "verifyingContract" in seen
+
+
+@pytest.mark.parametrize("name", ["validBefore", "validAfter"])
+def test_a_window_in_milliseconds_is_called_so(name: str) -> None:
+    found = findings(json.dumps(resigned(b"s" * 130, **{name: str(NOW * 1000 + 60_000)})))
+    assert "milliseconds" in found[name]["do"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"amount": "0"}, {"scheme": "deferred"}, {"extra": {"channelState": {"channelId": "0x1"}}}],
+    ids=str,
+)
+def test_a_receipt_without_a_transaction_may_be_right_by_its_scheme(part: Any) -> None:
+    found = findings(json.dumps(RECEIPT | {"transaction": ""} | part))
+    assert found["transaction"]["skipped"]
+    assert findings(json.dumps(RECEIPT | {"transaction": ""}))["transaction"]["stops"]
+
+
+def test_an_offer_of_another_contract_is_not_looked_at() -> None:
+    (offer,) = REQUIRED_V2["accepts"]
+    extra = {
+        "name": "GatewayWalletBatched",
+        "version": "1",
+        "verifyingContract": "0x0077777d7EBA4688BDeF3E311b846F25870A19B9",
+    }
+    said = REQUIRED_V2 | {"accepts": [offer | {"extra": extra, "maxTimeoutSeconds": 604_900}]}
+    found = findings(json.dumps(said))
+    assert found["extra.verifyingContract"]["skipped"]
+    own = REQUIRED_V2 | {
+        "accepts": [offer | {"extra": offer["extra"] | {"verifyingContract": offer["asset"]}}]
+    }
+    assert findings(json.dumps(own)) == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (REQUIRED_V1 | {"extensions": {"bazaar": {}}}, "version 1"),
+        (PAID_V1 | {"extensions": {"bazaar": {}}}, "version 1"),
+        (REQUIRED_V2 | {"extensions": {"bazaar": {"info": {}}}}, "without an input"),
+        (
+            REQUIRED_V1 | {"accepts": [plain(USDC_V1) | {"extensions": {"bazaar": {}}}]},
+            "version 1",
+        ),
+    ],
+    ids=str,
+)
+def test_why_no_index_lists_a_resource(message: Any, why: str) -> None:
+    found = findings(json.dumps(message))["extensions.bazaar"]
+    assert why in found["seen"]
+    assert not found["stops"]
+    listed = {"info": {"input": {"type": "http", "method": "GET"}}}
+    said = REQUIRED_V2 | {"extensions": {"bazaar": listed}}
+    assert findings(json.dumps(said)) == {}

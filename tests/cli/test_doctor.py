@@ -167,7 +167,7 @@ def test_an_answer_that_nobody_can_pay(reply: Reply, about: str, do: str) -> Non
         (only_v1, {"resource": "http://elsewhere/page"}, "resource of offer 1", True),
         (only_v1, {"resource": ""}, "resource of offer 1", True),
         (only_v1, {"maxAmountRequired": "0"}, "maxAmountRequired of offer 1", True),
-        (only_v1, {"network": "optimism", "extra": USDC}, "network of offer 1", True),
+        (only_v1, {"network": "optimism", "extra": USDC}, "network of offer 1", False),
         (only_two_steps, {"wanted": {"resource": "/other"}}, "resource of offer 1", False),
         (only_two_steps, {"wanted": MOON_ONLY, **MOON_ONLY}, "network of offer 1", False),
         (only_two_steps, {"paymentId": 7}, "paymentId", False),
@@ -395,3 +395,92 @@ def test_no_odd_value_stops_the_examination() -> None:
         paid += found.can_be_paid
     assert len(answers) > 500
     assert paid > 400, "one offer is wrong, another is right"
+
+
+# --- what shops of other people answer --------------------------------------------------
+
+
+PAGE = b"<!doctype html><html><head><script>window.x402 = {}</script>" + b"<!-- x -->" * 230_000
+HTML = {"content-type": "text/html; charset=utf-8"}
+
+
+def paywall(asked: Asked) -> Reply:
+    """A shop that sends browsers the page of the SDK, of 2.3 MB."""
+    if "text/html" in asked.headers.get("accept", ""):
+        return Reply(402, PAGE, HTML | in_header(told_in(asked)[1]))
+    return right(asked)
+
+
+def test_the_page_for_browsers_beside_the_header_is_left() -> None:
+    told = examined(paywall, "-H", "Accept: text/html")
+    assert payers(told)["x402 v2, npm"]
+    assert payers(told)[OURS]
+    (page,) = [each for each in told["findings"] if each["about"] == "body"]
+    assert "the page that the x402 SDK sends to browsers" in page["seen"]
+    assert "Accept: application/json" in page["do"]
+    assert not page["stops"]
+    assert "body" not in abouts(examined(paywall))
+
+
+def test_a_page_without_a_header_is_called_so() -> None:
+    told = examined(Reply(402, PAGE, HTML))
+    assert not told["ok"]
+    (page,) = told["findings"]
+    assert "the page that the x402 SDK sends to browsers" in page["seen"]
+    assert page["stops"]
+
+
+def bare(asked: Asked) -> Reply:
+    return Reply(402, told_in(asked)[0]["accepts"][0])
+
+
+def unversioned(asked: Asked) -> Reply:
+    return Reply(402, {"accepts": [told_in(asked)[0]["accepts"][0]]})
+
+
+def v1_in_the_header(asked: Asked) -> Reply:
+    body, _ = told_in(asked)
+    return Reply(402, {}, in_header({"x402Version": 1, "accepts": [body["accepts"][0]]}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "who"),
+    [(bare, []), (unversioned, ["x402 v1, npm"]), (v1_in_the_header, [])],
+)
+def test_offers_in_another_place_are_read_by_whom_they_are(answer: Any, who: list[str]) -> None:
+    told = examined(answer)
+    assert [name for name, can_pay in payers(told).items() if can_pay] == who
+
+
+@pytest.mark.parametrize(
+    ("reply", "about"),
+    [
+        (Reply(402, {}, in_header({"x402Version": 2, "accepts": []})), "accepts"),
+        (Reply(402, {"x402Version": 1, "accepts": []}), "accepts"),
+        (Reply(402, {"x402Version": 1}), "body"),
+    ],
+)
+def test_a_402_that_nobody_can_pay_says_why(reply: Reply, about: str) -> None:
+    assert about in abouts(examined(reply))
+
+
+def test_of_a_network_that_only_the_offer_describes_doctor_and_pay_say_the_same() -> None:
+    for shop in (
+        partial(only_v1, network="optimism-sepolia"),
+        partial(only_v2, network="eip155:421614"),
+    ):
+        with serving(shop) as url:
+            told = json.loads(run(url + "/page", "--json").stdout)
+            paid = runner.run("pay", url + "/page", "--key", "0x" + "11" * 32)
+        assert not payers(told)[OURS]
+        assert paid.exit_code == 2
+
+
+def test_why_no_index_lists_an_offer_of_version_1() -> None:
+    def shop(asked: Asked) -> Reply:
+        (offer, *_) = told_in(asked)[0]["accepts"]
+        return Reply(402, {"x402Version": 1, "accepts": [offer], "extensions": {"bazaar": {}}})
+
+    told = examined(shop)
+    assert told["ok"]
+    assert "extensions.bazaar" in abouts(told)

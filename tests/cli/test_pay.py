@@ -155,7 +155,11 @@ def test_a_shop_that_takes_a_wrong_payment_fails() -> None:
     ("settled", "told"),
     [
         (Reply(None), "it is not known whether the payment was made"),
-        (Reply(402, {"x402Version": 1, "accepts": [], "error": "no"}), "the payment was refused"),
+        (Reply(402, {"x402Version": 1, "accepts": [], "error": "no"}), "it is not known whether"),
+        (
+            Reply(402, {"x402Version": 1, "accepts": [], "error": "insufficient_funds"}),
+            "the payment was refused",
+        ),
     ],
 )
 def test_a_payment_in_vain_says_that_it_may_still_be_made(settled: Reply, told: str) -> None:

@@ -16,6 +16,7 @@ from tests.chain.helpers import (
     RELAYER,
     SHOP,
     START_BASE,
+    LedgerDriver,
     authorization,
     cancel_call,
     signature_of,
@@ -281,6 +282,25 @@ def test_what_is_mined_without_effect_carries_its_hash() -> None:
     failed = desk.post(SETTLE, body)
     assert (failed["success"], failed["errorReason"]) == (False, "invalid_transaction_state")
     assert len(failed["transaction"]) == 66
+    assert "transfer amount exceeds balance" in failed["errorMessage"]
+
+
+def test_a_relayer_without_gas_answers_the_nodes_words() -> None:
+    failed = Desk(account=Wallet("0x" + "77" * 32)).post(SETTLE, asking(2))
+    assert (failed["success"], failed["transaction"]) == (False, "")
+    assert "insufficient funds for gas" in failed["errorMessage"]
+
+
+@BOTH_PATHS
+def test_of_a_window_the_time_is_named_that_was_compared(path: str) -> None:
+    """The clock goes on between blocks: the token compares the newest block's time."""
+    driver = LedgerDriver(calls_at_block_time=True)
+    desk = Desk(chain=driver.ledger, clock=driver.clock)
+    driver.now[0] += 5
+    block_s = driver.state.head.timestamp_s
+    refused = desk.post(path, asking(2, authorization(valid_after=block_s)))
+    message = refused.get("invalidMessage") or refused["errorMessage"]
+    assert message == f"validAfter is {block_s}, the block's time is {block_s}"
 
 
 class Away:

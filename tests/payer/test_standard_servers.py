@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.payer.shop import LOST, URL, ask
+from tests.protocol.test_advice import UNKNOWN
 from tests.strategies import requirements
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import Clock
@@ -37,7 +38,7 @@ from x402sim.protocol.x402 import (
     requirements_v2,
     to_base64,
 )
-from x402sim.protocol.x402_reasons import NONCE_USED, SIGNATURE
+from x402sim.protocol.x402_reasons import NONCE_USED, SIGNATURE, STATE
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -196,6 +197,21 @@ def test_of_several_ways_the_first_that_fits_is_taken_and_the_choice_is_told(
     assert whys[2:] == ["another way to pay comes first"] * 2
 
 
+def test_the_page_of_a_shop_for_browsers_is_left() -> None:
+    shop = StandardShop(2)
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        response = shop(request)
+        if response.status_code != 402:
+            return response
+        page = b"<!doctype html><script>window.x402 = {}</script>" + b" " * 2_300_000
+        headers = dict(response.headers) | {"content-type": "text/html"}
+        headers.pop("content-length", None)
+        return httpx.Response(402, stream=httpx.ByteStream(page), headers=headers)
+
+    assert ask(serve, payer()) == 200
+
+
 PENDING = Settlement(success=False, transaction="0x1", error_reason="settlement_pending")
 
 
@@ -220,6 +236,21 @@ def test_the_same_authorization_is_sent_again(
     assert re.search(told, f"{type(said).__name__} {said}")
     assert ask(shop, auth) == 200
     assert (len(shop.paid), len(shop.nonces), auth.signed_base) == (2, 1, 10_000)
+
+
+@VERSIONS
+@pytest.mark.parametrize("word", UNKNOWN)
+def test_after_an_unknown_word_of_settle_no_other_is_ever_signed(
+    version: Version, word: str
+) -> None:
+    failed, now = Settlement(success=False, error_reason=word), [float(NOW_S)]
+    shop, auth = StandardShop(version, answers=lambda count: (402, failed)), payer(now)
+    for now[0] in (NOW_S, NOW_S + 200.0, NOW_S + 90_000.0):
+        said = ask(shop, auth)
+        assert isinstance(said, PaymentFailed)
+        is_used = word == STATE
+        assert ("authorizationState" if is_used else "not known whether") in str(said)
+    assert (len(shop.nonces), auth.signed_base) == (1, 10_000)
 
 
 @VERSIONS

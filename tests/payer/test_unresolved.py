@@ -204,6 +204,8 @@ SAYS_NOTHING: list[Reply] = [
     *((status, {"detail": "Too early, late or many"}) for status in (408, 425, 429, 503)),
     (409, {"error": "Facilitator unreachable"}),
     (400, {"error": "Facilitator unreachable", "final": "yes"}),
+    (400, {"success": False, "errorReason": "settle_exact_node_failure"}),
+    (402, {"error": "Payment failed", "details": {"errorReason": "transaction_failed"}}),
 ]
 """Answers that say nothing of the payment."""
 HINTS: list[Reply] = [

@@ -676,6 +676,33 @@ def test_each_refund_of_a_session_is_added_and_taken_back_alone(
     assert found == [100, 70, 0, 0, 10, 0, 10, 0, 80]
 
 
+OF_AN_OUTCOME = """
+const { Model, status } = await import(new URL("ui/model.js", location.href));
+const { advice } = await import(new URL("ui/detail.js", location.href));
+return ["settle_exact_node_failure", "insufficient_funds"].map((errorReason) => {
+  const authorization = { from: "0x1", to: "0x2", value: "1", nonce: "0x" + "a".repeat(64) };
+  const payment = { x402Version: 2, accepted: {}, payload: { signature: "0x", authorization } };
+  const sent = { headers: [], body: JSON.stringify({ paymentPayload: payment }) };
+  const answered = { headers: [], body: JSON.stringify({ success: false, errorReason }) };
+  const seen = { path: "/facilitator/settle", status: 200, at_ms: 1, ms: 1, seen: [], sent, answered };
+  const model = new Model();
+  model.take("exchanges", seen);
+  return [status(model.lanes[0]), advice(model.lanes[0])];
+});
+"""
+
+
+def test_after_an_unknown_word_of_settle_a_payment_is_open(
+    browser: Browser, server: Server
+) -> None:
+    (open_, do), (over, fund) = browser.run(
+        f"return page.evaluate(async () => {{{OF_AN_OUTCOME}}})"
+    )
+    assert (open_, over) == ("pending", "refused")
+    assert "Sign no other" in do
+    assert "Fund" in fund
+
+
 def test_what_was_served_and_is_forgotten_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
+from x402sim.protocol.x402_reasons import VALID_BEFORE
 from x402sim.rng import Rng
 from x402sim.service import sessions
 from x402sim.service.issue import Issuer
@@ -76,17 +77,21 @@ async def test_an_authorization_may_never_expire_if_the_setting_allows_it(rig: S
 async def test_a_key_without_money_leaves_no_work_for_ever(rig: ServiceRig) -> None:
     """What is not paid is asked about until its window ends: at most a day by default."""
     store, now_s, nobody = rig.service.store, rig.clock.now_s(), Wallet.create()
-    for until_s in (2**50, now_s + 86_401):
+    for until_s in (2**50, now_s + 86_401, 1000 * now_s):
+        is_odd = until_s == 1000 * now_s
+        milliseconds = ". Milliseconds? It is wanted in Unix seconds" * is_odd
         required = await rig.ask()
         refused = await rig.pay(required, lasting(rig, required, until_s, nobody))
         assert (refused.status_code, refused.json()["final"]) == (400, True)
         ahead = f"the server's clock says {now_s}; at most 86400 s ahead of that are taken"
-        assert refused.json()["reason"] == f"validBefore is {until_s}, {ahead}"
+        assert refused.json()["error"] == "Authorization expired"
+        assert refused.json()["reason"] == f"validBefore is {until_s}, {ahead}{milliseconds}"
         for version in (1, 2):
             payment = sign(rig, version, await rig.ask(), nobody, valid_before=until_s)
             in_one_step = await rig.ask(**payment)
             assert in_one_step.status_code == 402
             assert ahead in in_one_step.json()["reason"]
+            assert VALID_BEFORE in in_one_step.json()["reason"]
     assert store.counts()["payments"] == 0
     required = await rig.ask()
     await rig.pay(required, lasting(rig, required, now_s + 86_400, nobody))

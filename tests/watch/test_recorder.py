@@ -41,7 +41,8 @@ from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
 from x402sim.report.diff import describe
 from x402sim.watch.messages import HIDDEN, digest, hidden_body, hidden_message
 from x402sim.watch.proxy import Exchange
-from x402sim.watch.recorder import Recorder, Seen
+from x402sim.watch.recorder import Recorder, Seen, line_of
+from x402sim.world.server.log import Form
 
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -262,10 +263,32 @@ def test_the_facilitator_tells_that_a_payment_without_any_answer_was_settled():
     assert sum("a second payment" in each for each in watch.wrong) == 1
 
 
-@pytest.mark.parametrize("fate", [{"status": None, "broke": "it ended"}, {"status": 503}])
+FAILED = settled(success=False, errorReason="settle_exact_node_failure", transaction="")
+
+
+def test_a_facilitators_unknown_word_leaves_the_outcome_open():
+    watch = Watch()
+    watch.see(asked(signed(NOW_S), "/settle", FAILED), to="facilitator")
+    (found,) = [each for each in watch.notes("finding") if each["about"] == "success"]
+    assert "Sign no other" in found["do"]
+    line = line_of(watch.seen[-1], Form(lambda _: None), NETWORKS)
+    assert "it is not known whether it was paid: settle_exact_node_failure" in line.notes
+    known = FAILED | {"errorReason": "insufficient_funds"}
+    watch.see(asked(signed(NOW_S), "/settle", known, number=91), to="facilitator")
+    assert len([each for each in watch.notes("finding") if each["about"] == "success"]) == 1
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        {"status": None, "broke": "it ended"},
+        {"status": 503},
+        {"status": 402, "answered": {"PAYMENT-RESPONSE": packed(FAILED)}},
+    ],
+)
 def test_a_second_authorization_while_the_first_may_be_used_is_noted(fate):
     watch = Watch()
-    watch.see(offer(1), paid(2, signed(NOW_S), answered={}, answer=b"", **fate))
+    watch.see(offer(1), paid(2, signed(NOW_S), **{"answered": {}, "answer": b""} | fate))
     watch.see(offer(3), paid(4, signed(NOW_S)))
     (found,) = [each for each in watch.notes("finding") if each["about"] == "order"]
     assert "a second authorization; the first can be used until" in found["seen"]

@@ -132,11 +132,15 @@ class InvalidPayment(msgspec.Struct, frozen=True):
 class NotTransferred(msgspec.Struct, frozen=True):
     """The payment is valid, but the token or the chain refused the transfer.
 
-    `tx_hash` is that of a transaction that was mined without effect.
+    `tx_hash` is that of a transaction that was mined without effect; `detail` has the words of the
+    token or the node, and `block_s` the time of the block that the window was compared with, if our
+    clock does not explain the refusal.
     """
 
     why: Cause
     tx_hash: Hash | None = None
+    detail: str = ""
+    block_s: int | None = None
 
 
 class Transferred(msgspec.Struct, frozen=True):
@@ -307,11 +311,11 @@ async def _run_call(
         for run in ways:
             result = await run(call)
     except Reverted as reverted:
-        return NotTransferred(await _cause(facilitator, payment.authorization, str(reverted)))
+        return await _refused(facilitator, payment.authorization, str(reverted))
     except ChainUnavailable:
         raise
-    except ChainError:  # it was not sent
-        return NotTransferred(Cause.OTHER)
+    except ChainError as error:  # it was not sent
+        return NotTransferred(Cause.OTHER, detail=str(error))
     return result
 
 
@@ -325,11 +329,12 @@ async def _wait(
         return PendingTransfer(tx_hash)
     except ChainUnavailable as unavailable:
         return PendingTransfer(tx_hash, str(unavailable))
-    except ChainError:  # another transaction replaced it
-        return NotTransferred(Cause.OTHER)
+    except ChainError as error:  # another transaction replaced it
+        return NotTransferred(Cause.OTHER, detail=str(error))
     if receipt.revert_reason is not None:
-        why = await _cause(facilitator, auth, receipt.revert_reason)
-        return NotTransferred(why if why in MINED_REASONS else Cause.OTHER, receipt.tx_hash)
+        found = await _refused(facilitator, auth, receipt.revert_reason, receipt.block_number)
+        why = found.why if found.why in MINED_REASONS else Cause.OTHER
+        return structs.replace(found, why=why, tx_hash=receipt.tx_hash)
     transfer = abi.TRANSFER_EVENT, abi.word(auth.from_), abi.word(auth.to)
     asset, amount = facilitator.network.asset, abi.word(auth.value)
     if not any((e.address, e.topics, e.data) == (asset, transfer, amount) for e in receipt.logs):
@@ -338,19 +343,31 @@ async def _wait(
     return Transferred(auth, receipt.tx_hash, receipt.block_number)
 
 
-async def _cause(facilitator: Facilitator, auth: Authorization, reason: str) -> Cause:
-    """Return the cause of a revert reason. If the reason is the window, find out which end of it.
+async def _refused(
+    facilitator: Facilitator, auth: Authorization, reason: str, block_number: int | None = None
+) -> NotTransferred:
+    """Return the cause of a revert reason, in the newest block or in another.
 
-    An authorization that is late in the newest block stays late. Otherwise our clock decides, which
-    may differ from the chain's: if the window is open by our clock, the nearer end counts.
+    If the reason is the window, find out which end of it. An authorization that is late in that
+    block stays late. Otherwise our clock decides, which may differ from the chain's: if the window
+    is open by our clock, the nearer end counts.
     """
     revert = cause(reason)
-    if revert is not Cause.WINDOW:
-        return revert
-    chain, now_s, head = facilitator.chain, facilitator.clock.now_s(), None
+    if revert not in _OF_TIME:
+        return NotTransferred(revert, detail=reason)
+    chain, now_s, block = facilitator.chain, facilitator.clock.now_s(), None
     with suppress(ChainError):  # of a node that does not answer, our clock decides
-        head = await chain.block(await chain.height())
-    if head and is_late(auth, head.timestamp_s):
-        return Cause.LATE
-    is_nearer_opening = now_s - auth.valid_after < auth.valid_before - now_s
-    return Cause.EARLY if is_early(auth, now_s) or is_nearer_opening else Cause.LATE
+        block = await chain.block(await chain.height() if block_number is None else block_number)
+    block_s = block.timestamp_s if block else None
+    if revert is Cause.WINDOW:
+        is_nearer_opening = now_s - auth.valid_after < auth.valid_before - now_s
+        is_open_later = is_early(auth, now_s) or is_nearer_opening
+        is_over = block_s is not None and is_late(auth, block_s)
+        revert = Cause.EARLY if is_open_later and not is_over else Cause.LATE
+    is_explained = is_early if revert is Cause.EARLY else is_late
+    if block_number is None and is_explained(auth, now_s):
+        block_s = None  # a node may run calls at its own time, which is ours
+    return NotTransferred(revert, detail=reason, block_s=block_s)
+
+
+_OF_TIME = (Cause.EARLY, Cause.LATE, Cause.WINDOW)

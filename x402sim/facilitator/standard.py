@@ -33,7 +33,7 @@ from x402sim.facilitator.engine import (
 from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
 from x402sim.protocol.crypto import Hash, checksum, parse_address, to_hex
-from x402sim.protocol.differences import times, too_late
+from x402sim.protocol.differences import SERVER_CLOCK, times, too_late
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
 from x402sim.protocol.money import parse_base
@@ -47,6 +47,8 @@ SETTLE_PATH = "/settle"
 ACCEPTS_PATH = "/accepts"
 _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.FacilitatorRequest))
 WAITS = "it was sent, and is not mined yet: settle the same payment again to wait for it"
+MOST_DETAIL = 300
+"""The characters of a node's or a token's own words that are answered."""
 INDEX = f"""\
 A facilitator of the x402 standard, versions 1 and 2.
 GET  {HEALTH_PATH}
@@ -206,7 +208,10 @@ async def _why(
         if odd := _wrong_form(read.wanted, read.requested.network):  # no payment could fit these
             return x402_reasons.INVALID_REQUIREMENTS, odd
         return x402_reasons.invalid_reason(read.payment.version, outcome.why), outcome.difference
-    auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
+    auth, compared = read.payment.signed.authorization, facilitator.clock.now_s()
+    clock = SERVER_CLOCK
+    if outcome.block_s is not None:
+        compared, clock = outcome.block_s, "the block's time is"
     match outcome.why:
         case Cause.BALANCE:
             return x402_reasons.FUNDS, await _balance(facilitator, auth)
@@ -214,13 +219,13 @@ async def _why(
             detail = f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
             return x402_reasons.NONCE_USED[read.payment.version], detail
         case Cause.EARLY:
-            return x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s)
+            return x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, compared, clock)
         case Cause.LATE:
-            return x402_reasons.VALID_BEFORE, too_late(auth.valid_before, now_s)
+            return x402_reasons.VALID_BEFORE, too_late(auth.valid_before, compared, clock)
         case Cause.SIGNATURE:
             return x402_reasons.SIGNATURE, outcome.why.value
         case other:
-            return x402_reasons.STATE, other.value
+            return x402_reasons.STATE, outcome.detail[:MOST_DETAIL] or other.value
 
 
 async def _balance(facilitator: Facilitator, auth: Authorization) -> str:

@@ -49,13 +49,16 @@ def bound(
 
     Reading it then raises `AnswerTooLarge` and `AnswerUnreadable`; with `elapsed_s`, also
     `AnswerTooSlow` as soon as a chunk arrives after the deadline. The header Content-Encoding is
-    removed, because the body is decoded already when httpx reads it.
+    removed, because the body is decoded already when httpx reads it. Of a page for browsers with
+    status 402 the rest is left: its offer is in a header.
     """
     if response.is_stream_consumed:  # it did not come over a wire
         require_size(len(response.content), limits)
         return
     meter = _Meter(response.headers.get("content-encoding", ""), limits, elapsed_s)
-    response.stream = _Limited(response.stream, meter)
+    is_page = response.headers.get("content-type", "").lower().startswith("text/html")
+    leaves_rest = is_page and response.status_code == 402
+    response.stream = _Limited(response.stream, meter, leaves_rest=leaves_rest)
     if "content-encoding" in response.headers:
         del response.headers["content-encoding"]
 
@@ -119,21 +122,38 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of an answer, decoded and measured while it arrives."""
 
     def __init__(
-        self, inner: httpx.SyncByteStream | httpx.AsyncByteStream, meter: "_Meter"
+        self,
+        inner: httpx.SyncByteStream | httpx.AsyncByteStream,
+        meter: "_Meter",
+        *,
+        leaves_rest: bool,
     ) -> None:
-        self._inner, self._meter = inner, meter
+        self._inner, self._meter, self._leaves_rest = inner, meter, leaves_rest
 
     def __iter__(self) -> Iterator[bytes]:
         assert isinstance(self._inner, httpx.SyncByteStream)
         for chunk in self._inner:
-            yield self._meter.decode(chunk)
+            if (part := self._part(chunk)) is None:
+                return
+            yield part
         self._meter.finish()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._inner, httpx.AsyncByteStream)
         async for chunk in self._inner:
-            yield self._meter.decode(chunk)
+            if (part := self._part(chunk)) is None:
+                return
+            yield part
         self._meter.finish()
+
+    def _part(self, chunk: bytes) -> bytes | None:
+        """Return a chunk decoded; None where a body that may be cut is too large."""
+        try:
+            return self._meter.decode(chunk)
+        except AnswerTooLarge:
+            if self._leaves_rest:
+                return None
+            raise
 
     def close(self) -> None:
         assert isinstance(self._inner, httpx.SyncByteStream)

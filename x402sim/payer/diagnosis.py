@@ -21,7 +21,7 @@ from x402sim.payer.standard import Rejected, choose, read_required
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.envelopes import Enclosed, of_copies
-from x402sim.protocol.findings import IN_THE_BODY, Finding, of_way
+from x402sim.protocol.findings import IN_THE_BODY, Finding, of_declaration, of_way
 from x402sim.protocol.messages import (
     BadMessage,
     PaymentRequired,
@@ -31,8 +31,25 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, Family, Network, chain_id_of, family_of
-from x402sim.protocol.ways import CHALLENGE, Dialect, Way, foreign_in, object_in, ways_in, ways_of
-from x402sim.protocol.x402 import PAYMENT_FLOW, REQUIRED_HEADER, SCHEME, from_base64, json_in
+from x402sim.protocol.ways import (
+    ASK_FOR_JSON,
+    CHALLENGE,
+    Dialect,
+    Way,
+    foreign_in,
+    object_in,
+    page_of,
+    ways_in,
+    ways_of,
+)
+from x402sim.protocol.x402 import (
+    PAYMENT_FLOW,
+    REQUIRED_HEADER,
+    SCHEME,
+    from_base64,
+    json_in,
+    version_in,
+)
 
 WhyUnreadable = Callable[[Way], str]
 """Returns why an offer cannot be read; "" if it can."""
@@ -339,8 +356,11 @@ def examine(
             own.append(Finding("POST /api/pay", str(pay_status), "an endpoint that settles", do))
     described = [way.own_network() for way in ways if way.network(known) is None]
     networks = {**known, **{each.name: each for each in described if each is not None}}
+    if response.status_code == 402 and not ways and not found:
+        found.append(_NO_WAY)
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
-    payers = (_two_steps(case), *(_client(each, case) for each in CLIENTS), _payment_auth(case))
+    ours = _payment_auth(replace(case, networks=known))  # what a 402 says of its token is no proof
+    payers = (_two_steps(case), *(_client(each, case) for each in CLIENTS), ours)
     return Diagnosis(tuple(ways), (*found, *_merged(by_way)), payers)
 
 
@@ -381,6 +401,17 @@ class _Case:
             if way.dialect is dialect and (dialect is not Dialect.V2 or way in in_header)
         ]
 
+    def why_unseen(self, client: Client) -> str:
+        """Return why a client of version 1 does not look at the offers; "" if it does."""
+        body = object_in(self.response.content) or {}
+        if client.dialect is not Dialect.V1:
+            return ""
+        if not isinstance(body.get("accepts"), list):
+            return "not in a list `accepts` of the body, and it reads nothing else"
+        if client.is_python and body.get("x402Version") != 1:
+            return "the body has no x402Version 1, by which it knows a 402"
+        return ""
+
 
 def _cannot_pay(name: str, reasons: list[str], dialect: Dialect | None) -> PayerVerdict:
     none = f"the 402 offers nothing in {dialect.value}" if dialect else "no offer"
@@ -419,6 +450,8 @@ def _client(client: Client, case: _Case) -> PayerVerdict:
     if client.dialect is Dialect.V2 and unread and not offers:
         why = f"offer {unread[0]}: in the body, and it reads the header {REQUIRED_HEADER} only"
         return PayerVerdict(client.name, False, why)
+    if offers and (why := case.why_unseen(client)):
+        return PayerVerdict(client.name, False, f"offer {offers[0][0]}: {why}")
     for number, way, _ in offers:
         if why := client.unreadable(way):
             refuses = "it refuses all for " if len(offers) > 1 else ""
@@ -568,13 +601,20 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         wanted = "an offer of the x402 standard, or of two steps"
         yield Finding("WWW-Authenticate", other.name, wanted, other.do)
         return
+    page = page_of(response.content.decode("utf-8", "replace"))
+    if page:
+        do = f"For programs, {ASK_FOR_JSON}."
+        yield Finding("body", page, "JSON", do, stops=header is None)
     if header is not None:
         yield from _of_header(header)
-    if body is None and header is None:
+    if body is None and header is None and not page:
         kind = response.headers.get("content-type", "no Content-Type")
         got = f"{kind}: {response.content[:60].decode('utf-8', 'replace')!r}"
         do = "Answer the requirements as JSON, or in the header PAYMENT-REQUIRED."
         yield Finding("body", got, "a JSON object with payment requirements", do)
+    for fields in (json_in(header, dict[str, Any]), body if header is None else None):
+        if fields is not None:
+            yield from of_declaration(fields, version_in(fields.get("x402Version")))
     if body is not None:
         yield from _of_body(body, header)
         if (fields := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
@@ -623,7 +663,7 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
         do = "Add it: clients choose their version by it."
         yield Finding("body", got, "x402Version 1", do)
     if listed == []:
-        yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
+        yield _NO_WAY
     wanted = body.get("paymentRequirements")
     if isinstance(wanted, dict):
         payment_id, network = body.get("paymentId"), body.get("network")
@@ -645,6 +685,7 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
         yield Finding("body", f"JSON with {names}", "accepts, or paymentRequirements", do)
 
 
+_NO_WAY = Finding("accepts", "an empty list", "a way to pay", "List at least one.")
 _PAYWALL = Finding(
     "extra",
     "a paymentId, and no name and version of the token",

@@ -15,6 +15,7 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal, is_final
+from x402sim.protocol.x402_reasons import WORDS, Meaning
 
 UNKNOWN = "it is not known whether the payment was made"
 _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
@@ -34,8 +35,8 @@ class AttemptOver(PaymentFailed):
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that is no receipt, of any shape (section 7 prescribes none).
 
-    `final` is the field of the answer, or None. `refuses`: the answer is a refusal. `hints`: it may
-    mean that the payment was made before.
+    `final` is the field of the answer, or None. `refuses`: the answer is a refusal, and has no word
+    that leaves the outcome open. `hints`: it may mean that the payment was made before.
     """
 
     answered: str
@@ -160,12 +161,13 @@ def _read_error(response: httpx.Response, body: Any) -> _Refusal:
     else:
         answered = f"{status} {quoted(response)}"
     is_ours = isinstance(text, str) and isinstance(final, bool)
+    is_open = any(WORDS.get(value) is Meaning.UNCLEAR for value in values)
     is_conflict = status == 409 and refusal in (None, Refusal.FAILED)
     return _Refusal(
         answered=answered,
         refusal=refusal,
         final=final if is_ours or final is False else None,
-        refuses=anywhere and success is not True and status not in _SAYS_NOTHING,
+        refuses=anywhere and success is not True and status not in _SAYS_NOTHING and not is_open,
         hints=is_conflict or any(_HINTS.search(value) for value in values),
     )
 

@@ -25,11 +25,11 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.ways import MOST_WAYS, foreign_in, object_in
 from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
+from x402sim.protocol.x402_reasons import Outcome
 
 log = logging.getLogger("x402sim.payer")
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
-_UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.UNEXPECTED_VERIFY)
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -297,7 +297,8 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
 
     Its nonce was drawn at random, so only this payment can have used it. Raises `AttemptOver` if it
     has expired, and `PaymentFailed` if it may still be used: a server that refuses a payment has it
-    all the same.
+    all the same. A settlement that failed for an unknown word may have moved the money: that, too,
+    raises `PaymentFailed`, and no other payment is signed.
     """
     settlement, reason = settlement_in(response, version), ""
     with suppress(BadMessage):
@@ -307,13 +308,17 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
         reason = settlement.error_reason or reason
     details = (settlement.error_message if settlement else None) or ""
     got = f"402 {reason[:200]}: {details[:200]}".strip(" :")
-    if says_used(reason) or reason == x402_reasons.STATE:
+    sent = settlement.transaction if settlement else ""
+    outcome = x402_reasons.meaning_of(reason, sent).outcome
+    if outcome is Outcome.SETTLED or says_used(reason) or reason == x402_reasons.STATE:
         return got
-    if payment.is_expired:
+    # without a report of the settlement and a known word, a 402 says only that it does not serve
+    is_reported = settlement is not None or reason in x402_reasons.WORDS
+    is_unclear = outcome is Outcome.UNKNOWN
+    if payment.is_expired and not (is_unclear and is_reported):
         raise AttemptOver(f"the payment was refused: {got}.{payment.note}")
     if reason == x402_reasons.VALID_BEFORE:
         got += f".{payment.clock_skew_note}" if payment.clock_skew_note else ""
-    is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
     if is_unclear or payment.is_repeated:
         raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.retry_advice)
     raise PaymentFailed(f"the payment was refused: {got}", payment.retry_advice)

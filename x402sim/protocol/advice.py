@@ -12,6 +12,7 @@ from x402sim.protocol.differences import OTHER_DOMAIN
 from x402sim.protocol.refusals import NOT_ISSUED, Refusal
 from x402sim.protocol.rules import InvalidReason
 from x402sim.protocol.x402 import VERSIONS
+from x402sim.protocol.x402_reasons import WORDS, Meaning
 
 ADVICE = {
     "amount": "Sign exactly the amount of the 402, in base units: neither less nor more.",
@@ -31,6 +32,7 @@ ADVICE = {
     "was paid for, show its payment id.",
 }
 """By what is wrong: the names of the mistakes that `pay --wrong` makes."""
+UNCLEAR = Meaning.UNCLEAR
 _INVALID = {
     InvalidReason.NETWORK: "network",
     InvalidReason.ASSET: "asset",
@@ -45,7 +47,10 @@ _INVALID = {
 
 
 def advice_for() -> dict[str, str]:
-    """Return the advice for an answered text: that of the longest known text it begins with."""
+    """Return the advice for an answered text: that of the longest known text it begins with.
+
+    Every text begins with the empty one: of an unknown word the outcome is not known.
+    """
     found = {
         Refusal.INSUFFICIENT_BALANCE.text: "funds",
         Refusal.NONCE_USED.text: "replay",
@@ -68,4 +73,5 @@ def advice_for() -> dict[str, str]:
     # a facilitator's word counts if it has one meaning
     found |= {word: name for word, (name, *more) in meanings.items() if name and not more}
     found[f"{cronos.invalid_reason(InvalidReason.SIGNATURE)}; {OTHER_DOMAIN}"] = "domain"
-    return {begin: ADVICE[name] for begin, name in found.items()}
+    by_word = {word: meaning.do for word, meaning in WORDS.items() if meaning is not UNCLEAR}
+    return by_word | {begin: ADVICE[name] for begin, name in found.items()} | {"": UNCLEAR.do}

@@ -6,13 +6,19 @@ Clauses: 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import product, starmap
+from itertools import combinations, product, starmap
 from typing import Any, assert_never
 
 from msgspec.structs import replace
 
 from x402sim.protocol.crypto import BadSignature, checksum, recover
-from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.protocol.eip3009 import (
+    DOMAIN_FIELDS,
+    Authorization,
+    Domain,
+    partial_digest,
+    transfer_digest,
+)
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS
 from x402sim.protocol.rules import GRACE_S, InvalidReason, StandardTerms, Verification, differing
 
@@ -65,14 +71,38 @@ def difference(why: InvalidReason, case: Verification) -> str:
             assert_never(why)
 
 
-def times(end: str, at_s: int, now_s: int) -> str:
-    """Return an end of a window and the time that it was compared with, in Unix seconds."""
-    return f"{end} is {at_s}, the server's clock says {now_s}"
+SERVER_CLOCK = "the server's clock says"
 
 
-def too_late(valid_before: int, now_s: int) -> str:
+def times(end: str, at_s: int, now_s: int, clock: str = SERVER_CLOCK) -> str:
+    """Return an end of a window and the time that it was compared with, in Unix seconds.
+
+    `clock` says whose time that is.
+    """
+    return f"{end} is {at_s}, {clock} {now_s}"
+
+
+MILLISECONDS, NO_TIME = 10**11, 10**14
+"""Unix seconds of the year 5138: whoever signs more has signed milliseconds. From the second number
+on it is neither: some sign a window without end.
+"""
+
+
+def is_milliseconds(at: int) -> bool:
+    """Tell whether a time seems to be in milliseconds."""
+    return MILLISECONDS < at < NO_TIME
+
+
+def too_far(valid_before: int, now_s: int, most_s: float) -> str:
+    """Return why an authorization lasts too long: validBefore, the time, and the most seconds."""
+    ahead = f"{times('validBefore', valid_before, now_s)}; at most {most_s:.0f} s ahead of that"
+    milliseconds = ". Milliseconds? It is wanted in Unix seconds" * is_milliseconds(valid_before)
+    return f"{ahead} are taken{milliseconds}"
+
+
+def too_late(valid_before: int, now_s: int, clock: str = SERVER_CLOCK) -> str:
     """Return why an authorization ends too soon to be settled, with the least validity."""
-    return f"{times('validBefore', valid_before, now_s)}; at least {GRACE_S} s must be left"
+    return f"{times('validBefore', valid_before, now_s, clock)}; at least {GRACE_S} s must be left"
 
 
 def _unlike(name: str, wanted: object, got: object) -> str:
@@ -97,6 +127,8 @@ def _signature(case: Verification) -> str:
         return str(bad)
     if wrong is not None:
         return f"{OTHER_DOMAIN}: {', '.join(starmap(_unlike, unlike(ours, wrong)))}"
+    if (partial := partial_domain_signed(auth, payment.signature, ours)) is not None:
+        return f"{OTHER_DOMAIN}: {partial}"
     domain = ", ".join(f"{name} {value}" for name, value in _fields(ours).items())
     return f"signer: wanted {checksum(auth.from_)}, got {checksum(signer)}, in the domain {domain}"
 
@@ -111,6 +143,20 @@ def domain_signed(
     for domain in _mistaken(ours, known):
         if recover(transfer_digest(auth, domain), signature) == auth.from_:
             return domain
+    return None
+
+
+def partial_domain_signed(auth: Authorization, signature: bytes, ours: Domain) -> str | None:
+    """Return which fields of the EIP712Domain the payer's wallet has left out, in words.
+
+    A browser wallet signs the fields that `types.EIP712Domain` declares, which may be none. None if
+    that is not what was signed; raises `BadSignature` if nobody can be recovered.
+    """
+    for count in range(len(DOMAIN_FIELDS)):
+        for names in combinations(DOMAIN_FIELDS, count):
+            if recover(partial_digest(auth, ours, names), signature) == auth.from_:
+                declared = f"with {', '.join(names)} only" if names else "without any field"
+                return f"an EIP712Domain {declared}; wanted {', '.join(DOMAIN_FIELDS)}"
     return None
 
 

@@ -4,6 +4,7 @@ token's own time rule.
 Clauses: 5/signature-proves, 5/window.
 """
 
+from collections.abc import Collection
 from functools import lru_cache
 
 import msgspec
@@ -65,10 +66,36 @@ def separator(domain: Domain) -> bytes:
     return keccak256(_DOMAIN_TYPEHASH + texts + there)
 
 
+DOMAIN_FIELDS = {
+    "name": "string name",
+    "version": "string version",
+    "chainId": "uint256 chainId",
+    "verifyingContract": "address verifyingContract",
+}
+"""The fields of the token's domain, as EIP-712 declares them."""
+
+
+def partial_digest(auth: Authorization, domain: Domain, names: Collection[str]) -> bytes:
+    """Return the 32 bytes that a wallet signs if its EIP712Domain has only these fields."""
+    declared = ",".join(DOMAIN_FIELDS[name] for name in DOMAIN_FIELDS if name in names)
+    values: dict[str, int | bytes] = {
+        "name": keccak256(domain.name.encode()),
+        "version": keccak256(domain.version.encode()),
+        "chainId": domain.chain_id,
+        "verifyingContract": domain.verifying_contract,
+    }
+    there = words(*(value for name, value in values.items() if name in names))
+    partial = keccak256(keccak256(f"EIP712Domain({declared})".encode()) + there)
+    return keccak256(b"\x19\x01" + partial + _struct(TRANSFER_TYPEHASH, *astuple(auth)))
+
+
 def digest(domain: Domain, typehash: bytes, *fields: int | bytes) -> bytes:
     """Return the 32 bytes that are signed for a message whose fields are single words (EIP-712)."""
-    struct = keccak256(typehash + words(*fields))
-    return keccak256(b"\x19\x01" + separator(domain) + struct)
+    return keccak256(b"\x19\x01" + separator(domain) + _struct(typehash, *fields))
+
+
+def _struct(typehash: bytes, *fields: int | bytes) -> bytes:
+    return keccak256(typehash + words(*fields))
 
 
 @lru_cache(maxsize=4096)

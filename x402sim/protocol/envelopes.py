@@ -4,12 +4,14 @@ A tool's result or call, an agent's task or message, and errors of JSON-RPC carr
 messages as they are: a 402, a payment, receipts. `PLACES` lists where.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from x402sim.protocol.findings import Finding
-from x402sim.protocol.messages import decoded
+from x402sim.protocol.header import json_of_header
+from x402sim.protocol.messages import BadMessage, decoded
 
 Fields = Mapping[str, Any]
 MOST_COPIES = 20
@@ -101,8 +103,14 @@ def envelope_of(fields: Fields) -> Envelope | None:
             if found:
                 look = _of_mcp if protocol == "MCP" else _of_a2a
                 return Envelope(protocol, found, tuple(look(root, fields, found)))
-    if "jsonrpc" not in fields:
+    is_mcp = any("_meta" in each for each in (fields, *(root for _, root in roots)))
+    if "jsonrpc" not in fields and not is_mcp:
         return None
+    if misplaced := tuple(_misplaced(fields)):
+        is_a2a = any("metadata" in each.where for each in misplaced)
+        protocol = "A2A" if is_a2a else "MCP"
+        odd = tuple(_elsewhere(each, protocol) for each in misplaced)
+        return Envelope(protocol, misplaced, odd)
     error = fields.get("error")
     facts = (
         {name: str(error[name])[:400] for name in ("code", "message", "data") if name in error}
@@ -137,6 +145,59 @@ def _at(value: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[st
         name = f'["{first}"]' if not first.isidentifier() and first != "_meta" else first
         joint = "." if where and not name.startswith("[") else ""
         yield from _at(value[first], tuple(rest), f"{where}{joint}{name}")
+
+
+_RIGHT_PLACES: tuple[tuple[str, Callable[[Fields], bool], str, str], ...] = (
+    (
+        "a payment",
+        lambda it: "payload" in it,
+        'params._meta["x402/payment"]',
+        'metadata["x402.payment.payload"]',
+    ),
+    (
+        "a 402",
+        lambda it: isinstance(it.get("accepts"), list),
+        "result.structuredContent",
+        'metadata["x402.payment.required"]',
+    ),
+    (
+        "a receipt",
+        lambda it: "success" in it and "transaction" in it,
+        'result._meta["x402/payment-response"]',
+        'metadata["x402.payment.receipts"]',
+    ),
+)
+"""What a message may hold: how it is known, and where programs of MCP and of A2A look for it."""
+_DEEPEST = 6
+
+
+def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Enclosed]:
+    """Yield what is of a payment, wherever it stands."""
+    for name, value in fields.items():
+        place = f'{where}["{name}"]' if not name.replace("_", "").isalnum() else f"{where}.{name}"
+        place, inner = place.removeprefix("."), value
+        if isinstance(value, str) and "payment" in name.lower():
+            with suppress(BadMessage):  # a header's value
+                inner = decoded(json_of_header(value))
+        is_object = isinstance(inner, dict) and depth <= _DEEPEST
+        if is_object and any(is_it(inner) for _, is_it, *_ in _RIGHT_PLACES):
+            yield Enclosed(place, value)
+        elif is_object and (below := list(_misplaced(inner, place, depth + 1))):
+            yield from below
+        elif "x402" in name.lower():  # it means to be one
+            yield Enclosed(place, value)
+
+
+def _elsewhere(found: Enclosed, protocol: str) -> Finding:
+    fields = found.fields
+    if isinstance(fields, str):
+        with suppress(BadMessage):
+            fields = decoded(json_of_header(fields))
+    is_object = isinstance(fields, dict)
+    rows = (row for row in _RIGHT_PLACES if is_object and row[1](fields))
+    what, _, *rights = next(rows, ("something of x402", None, *_RIGHT_PLACES[0][2:]))
+    do = f"Move it there, as an object: programs of {protocol} look nowhere else."
+    return Finding(found.where, what, rights[protocol == "A2A"], do)
 
 
 # --- what is wrong with the envelope ---------------------------------------------------------

@@ -17,9 +17,14 @@ from x402sim.protocol.envelopes import Envelope, differences
 from x402sim.protocol.findings import (
     Finding,
     listed_in,
+    of_declaration,
+    of_error_in,
+    of_error_word,
     of_other_payment,
+    of_other_shape,
     of_signature,
     of_terms,
+    of_wallet,
     of_way,
     of_window,
     signer_of,
@@ -75,6 +80,8 @@ def facts_of(
     yield "signature", _value("signature", to_hex(signed.signature), now_s)
     if (network := network_of(found, signed, known)) is None:
         yield "signed by", meant(None, "unknown: the token's domain is not known")
+    elif by := of_wallet(signed.signature):
+        yield "signed by", meant(None, f"not known here: {by}")
     elif (signer := signer_of(auth, signed.signature, network.domain)) is None:
         yield "signed by", meant(None, "nobody: it is no signature")
     else:
@@ -138,19 +145,36 @@ class Decoded:
     findings: tuple[Finding, ...]
 
 
+_OTHER = Finding(
+    "protocol",
+    "",
+    "x402, or our two steps: no other protocol is looked at",
+    "Read it with a client of its protocol.",
+    stops=False,
+    skipped=True,
+)
+
+
 def explain(
     found: Recognized, known: Mapping[str, Network], now_s: int, place: str = ""
 ) -> Iterator[Decoded]:
     """Yield the parts of a message: itself, the ways to pay in it, and the messages in it."""
     if found.envelope is not None:
-        yield from _of_envelope(found.envelope, found.encoding, known, now_s)
+        first, *others = _of_envelope(found.envelope, found.encoding, known, now_s)
+        odd = list(found.odd)
+        odd += [] if found.envelope.enclosed else of_error_in(found.fields)
+        yield replace(first, findings=(*odd, *first.findings))
+        yield from others
         return
     if found.foreign is not None:
-        do, wanted = found.foreign.do, "an offer of the x402 standard, or of two steps"
-        finding = Finding("402", found.foreign.name, wanted, do)
-        yield Decoded(
-            f"402 Payment Required: {found.foreign.name}", found.foreign.facts, (finding,)
-        )
+        other = found.foreign
+        wanted = "an offer of the x402 standard, or of two steps"
+        finding = Finding("402", other.name, wanted, other.do)
+        title = f"402 Payment Required: {other.name}"
+        if not other.is_required:
+            finding = replace(_OTHER, seen=other.name)
+            title = f"{other.name[:1].upper()}{other.name[1:]}"
+        yield Decoded(title, other.facts, (finding,))
         return
     kind = found.kind
     ways = list(ways_of(found.fields))
@@ -183,8 +207,11 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     other = None
     if found.kind is MessageType.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
-        other = of_other_payment(found.fields, found.dialect)
+        version = found.fields.get("x402Version")
+        other = of_other_shape(found.fields, version)
+        other = other or of_other_payment(found.fields, found.dialect)
     findings = list(_of_header(found))
+    yield from found.odd
     yield from findings
     if other is not None:
         yield other
@@ -196,8 +223,12 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
             return  # what is wrong is reported of the offer that is wrong
         do = "Compare it with the message that the other party's documentation shows."
         yield Finding("shape", found.shape, f"a {found.kind.value} that can be read", do)
-    if found.kind is MessageType.REQUIRED and found.fields.get("accepts") == []:
-        yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
+    if found.kind is MessageType.REQUIRED:
+        if found.fields.get("accepts") == []:
+            yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
+        yield from of_error_word(found.fields)
+    if found.dialect in (Dialect.V1, Dialect.V2):
+        yield from of_declaration(found.fields, found.dialect.version)
     if found.signed is not None:
         yield from _of_payment(found, found.signed, known, now_s)
     if found.row.check is not None:

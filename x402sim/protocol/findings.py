@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+import msgspec
+
 from x402sim.protocol.crypto import (
+    UNDEPLOYED,
     ZERO_ADDRESS,
     Address,
     BadSignature,
@@ -20,8 +23,15 @@ from x402sim.protocol.crypto import (
     low_v,
     parse_address,
     recover,
+    to_hex,
 )
-from x402sim.protocol.differences import domain_signed, unlike
+from x402sim.protocol.differences import (
+    MILLISECONDS,
+    domain_signed,
+    is_milliseconds,
+    partial_domain_signed,
+    unlike,
+)
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
@@ -33,16 +43,27 @@ from x402sim.protocol.eip3009 import (
 )
 from x402sim.protocol.money import parse_base, to_decimal
 from x402sim.protocol.networks import Family, Network, family_of, hash_wanted, is_hash
+from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.rules import GRACE_S
-from x402sim.protocol.ways import Dialect, Way, network_called
+from x402sim.protocol.ways import Dialect, Way, message_in, network_called
 from x402sim.protocol.x402 import (
+    BAZAAR,
     PAYMENT_FLOW,
     REQUIRED_HEADER,
     SCHEME,
     TRANSFER_METHOD,
     PaymentFlow,
+    Version,
+    why_not_listed,
 )
-from x402sim.protocol.x402_reasons import PENDING
+from x402sim.protocol.x402_reasons import (
+    BEGINNINGS,
+    PENDING,
+    WORDS,
+    Meaning,
+    Outcome,
+    meaning_of,
+)
 from x402sim.text.words import moment
 
 _NONE = "nothing"
@@ -114,7 +135,20 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
 
 
 def _shown(fields: Mapping[str, Any], name: str) -> str:
-    return repr(fields[name])[:120] if name in fields else _NONE
+    """Return a field as it was sent, or another spelling of its name that was sent instead."""
+    if name in fields:
+        return repr(fields[name])[:120]
+    twins = _letters(name), _AMOUNTS.get(name)
+    other = next((each for each in fields if _letters(each) in twins), None)
+    return _NONE if other is None else f"{_NONE}, but {other!r}"[:120]
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_AMOUNTS = {"amount": "maxamountrequired", "maxAmountRequired": "amount"}
+"""The name of the amount in one version, and the letters of the other's."""
 
 
 def _of_others(way: Way, network: Network | None) -> Finding | None:
@@ -138,6 +172,11 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
     if way.extra.get(PAYMENT_FLOW) == "escrow":
         wanted = f"{' or '.join(map(repr, get_args(PaymentFlow)))}: no other is looked at"
         return _skip(f"extra.{PAYMENT_FLOW}", "escrow", wanted, "payers of that flow")
+    contract = way.extra.get("verifyingContract")
+    if isinstance(contract, str) and contract.lower() != str(fields.get("asset")).lower():
+        shown = f"{contract[:42]}, {way.extra.get('name')}"
+        wanted = "the token itself, or none: another contract settles in another way"
+        return _skip("extra.verifyingContract", shown, wanted, "payers of that contract")
     if network is not None and _is_other_token(way, network):
         wanted = f"{network.token_symbol}: no other token of {network.name} is looked at"
         shown = f"{way.fields['asset']}, {way.extra['name']}"
@@ -156,6 +195,20 @@ def of_other_payment(fields: Mapping[str, Any], dialect: Dialect) -> Finding | N
             if name in payload:
                 wanted = "an authorization of EIP-3009: nothing else is looked at"
                 return _skip("payload", ", ".join(map(str, payload)), wanted, "its facilitators")
+    return None
+
+
+def of_other_shape(fields: Mapping[str, Any], version: Any) -> Finding | None:
+    """Return that a payment of the standard has one version's number and the other's shape."""
+    is_flat = "accepted" not in fields and {"scheme", "network"} <= fields.keys()
+    if version == 2 and is_flat:
+        seen, wanted = "version 1's: scheme and network beside payload", "version 2's: `accepted`"
+        do = "Put the accepted requirements there, or write x402Version 1 and send X-PAYMENT."
+        return Finding("shape", seen, wanted, do)
+    if version == 1 and "accepted" in fields:
+        seen, wanted = "version 2's: `accepted`", "version 1's: scheme and network beside payload"
+        do = "Write x402Version 2 and send PAYMENT-SIGNATURE, or write scheme and network."
+        return Finding("shape", seen, wanted, do)
     return None
 
 
@@ -314,21 +367,21 @@ def _of_resource(way: Way, url: str) -> Iterator[Finding]:
 
 # --- a payment ---------------------------------------------------------------------------
 
-MILLISECONDS = 10**11
-"""Unix seconds of the year 5138: whoever signs more has signed milliseconds."""
-
 
 def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
     """Yield what is wrong with the window of an authorization at a time."""
     until, since = moment(auth.valid_before, now_s), moment(auth.valid_after, now_s)
-    if auth.valid_before <= auth.valid_after:
+    if is_milliseconds(auth.valid_after):
+        do = "Sign Unix seconds: these seem to be milliseconds."
+        yield Finding("validAfter", str(auth.valid_after), "seconds since 1970", do)
+    elif auth.valid_before <= auth.valid_after:
         do = "Sign a window that opens before it closes."
         yield Finding("window", f"closes {until}", f"later than it opens, {since}", do)
     elif is_late(auth, now_s):
         yield Finding("validBefore", until, "a time to come", "Sign a new authorization.")
-    elif auth.valid_after > MILLISECONDS:
-        do = "Sign Unix seconds: these seem to be milliseconds."
-        yield Finding("validAfter", str(auth.valid_after), "seconds since 1970", do)
+    elif is_milliseconds(auth.valid_before):
+        do = "Sign Unix seconds: these seem to be milliseconds. Services refuse so long a window."
+        yield Finding("validBefore", str(auth.valid_before), "seconds since 1970", do)
     elif is_early(auth, now_s):
         do = "Wait, or sign one that is valid already; 60 s ago is usual, for slow clocks."
         yield Finding("validAfter", since, "a time that has passed", do)
@@ -357,10 +410,30 @@ def signer_of(
         return None
 
 
+def of_wallet(signature: bytes) -> str:
+    """Return which contract's signature it is, in words; "" if an account's can have its form."""
+    if signature.endswith(UNDEPLOYED):
+        return "a wrapper of ERC-6492: of a contract wallet that may not be deployed"
+    if len(signature) > 65:
+        return f"{len(signature)} bytes: of a contract wallet (EIP-1271)"
+    return ""
+
+
 def of_signature(
     auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
     """Yield what is wrong with a signature, and for what else it was made, if that can be found."""
+    if (by := of_wallet(signature)) != "":
+        digest = to_hex(transfer_digest(auth, network.domain))
+        do = (
+            f"Ask the chain: eth_call of isValidSignature({digest}, signature) at `from` answers "
+            "0x1626ba7e if the wallet has signed (EIP-1271). A wallet that is not deployed has to "
+            "be deployed first, or a facilitator's verify may do it. If `from` is an ordinary "
+            "account, send the 65 bytes r, s, v."
+        )
+        wanted = "65 bytes of an account: a contract's are not looked at"
+        yield Finding("signature", by, wanted, do, stops=False, skipped=True)
+        return
     signer, payer = signer_of(auth, signature, network.domain), checksum(auth.from_)
     if signer == auth.from_:
         if canonical(signature) != signature:
@@ -397,9 +470,9 @@ def _signed_for(
     domains = [each.domain for each in known.values()]
     try:
         other = domain_signed(auth, canonical(signature), own, domains)
+        if other is None:
+            return partial_domain_signed(auth, canonical(signature), own)
     except BadSignature:
-        return None
-    if other is None:
         return None
     return ", ".join(f"{name} {its}" for name, _, its in unlike(own, other))
 
@@ -422,6 +495,27 @@ def is_paid(fields: Fields) -> bool:
 def is_pending(fields: Fields) -> bool:
     """Tell whether a receipt of the standard says that its transaction is not mined yet."""
     return fields.get("success") is False and fields.get("errorReason") == PENDING
+
+
+def _moves_nothing(fields: Fields) -> str:
+    """Return why a success needs no transaction, by its scheme's text; "" if that is not seen."""
+    if str(fields.get("amount")) == "0":
+        return "the amount is 0, as `upto` settles what was not used"
+    scheme = fields.get("scheme")
+    if isinstance(scheme, str) and scheme != SCHEME:
+        return f"the scheme is {scheme[:40]!r}"
+    extra = fields.get("extra")
+    if isinstance(extra, dict) and not _OF_CHANNELS.isdisjoint(_names_in(extra)):
+        return "a voucher of a channel, which is claimed later"
+    return ""
+
+
+_OF_CHANNELS = {"channelId", "channelState", "chargedCumulativeAmount", "voucher"}
+
+
+def _names_in(fields: Fields) -> set[str]:
+    inner = (each for each in fields.values() if isinstance(each, dict))
+    return {*fields, *(name for each in inner for name in each)}
 
 
 def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
@@ -459,8 +553,14 @@ def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Find
         return  # its shape says it
     yield from _of_chain(fields, known, stops=success or is_pending(fields))
     yield from _of_payer(fields, network)
-    if success:
+    if success and fields.get("transaction") == "" and (why := _moves_nothing(fields)):
+        wanted = "the hash of a transaction, as the scheme 'exact' has it"
+        whose = "payers of the schemes upto and batch-settlement"
+        do = f"Nothing, if it was paid so: {whose} read it. In 'exact' it is no proof of payment."
+        yield Finding("transaction", f"''; {why}", wanted, do, stops=False, skipped=True)
+    elif success:
         yield from _of_hash(fields, "transaction", network)
+    if success:
         if reason:
             do = "Leave errorReason out of a success; a payer cannot tell which of them holds."
             yield Finding("errorReason", repr(reason)[:120], _NONE, do)
@@ -473,52 +573,27 @@ def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Find
         )
         yield Finding("success", f"false, {PENDING}", wanted, do)
     else:
-        yield from _of_refusal("success", fields, "errorReason")
+        do = meaning_of(str(reason), fields.get("transaction")).do
+        yield from _of_refusal("success", fields, "errorReason", do)
         if fields.get("transaction"):
             yield from _of_hash(fields, "transaction", network)
 
 
-def _of_refusal(name: str, fields: Fields, reason: str) -> Iterator[Finding]:
+def _of_refusal(name: str, fields: Fields, reason: str, do: str) -> Iterator[Finding]:
     """Yield that an answer refuses, and that it does not say why if it does not."""
     why = fields.get(reason)
     if isinstance(why, str) and why:
-        yield Finding(name, f"false: {why[:100]}", "true", _advice(why))
+        yield Finding(name, f"false: {why[:100]}", "true", do)
         return
-    yield Finding(
-        name, "false", "true", "The payment was refused, and the answer does not say why."
-    )
+    yield Finding(name, "false", "true", f"The answer does not say why. {do}")
     wanted = "the reason in a word, such as 'insufficient_funds'"
     yield Finding(reason, _shown(fields, reason), wanted, "Say why: a payer cannot correct it.")
 
 
-_ADVICE = (
-    (
-        r"already|duplicate|used or cancel|invalid_transaction_state",
-        "Its authorization was used or cancelled before: it may have paid already. Ask the chain "
-        "before you sign another.",
-    ),
-    (
-        r"unexpected|timeout|timed out",
-        "It is not known whether it was paid. Ask the chain, or settle the same payment again, "
-        "before you sign another.",
-    ),
-    (r"fund|balance", "Fund the payer with the token, and send the same payment again."),
-    (r"valid_before|expired", "It has expired, or soon will: sign a new one, and send it at once."),
-    (r"valid_after|not yet", "Send it again once its window has begun; compare the clocks."),
-    (
-        r"unsupported|invalid_network|invalid_scheme|version",
-        "The facilitator does not settle this: compare it with what GET /supported answers.",
-    ),
+_NOT_JUDGED = (
+    "Verify moves no money, and this reason is no known word for what is wrong: verify the same "
+    "payment again, or correct what the reason says. The old one can be used until it expires."
 )
-"""What to do about a refusal, by what its reason says: of whatever facilitator."""
-
-
-def _advice(reason: str) -> str:
-    """Return what to do about a payment that was refused."""
-    for pattern, do in _ADVICE:
-        if re.search(pattern, reason, re.IGNORECASE):
-            return do
-    return "Correct what the reason says, and sign anew; the old one can be used until it expires."
 
 
 def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
@@ -528,10 +603,76 @@ def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findin
         return
     yield from _of_payer(fields, fields.get("network"))
     if not valid:
-        yield from _of_refusal("isValid", fields, "invalidReason")
+        meaning = meaning_of(str(reason))
+        is_known = meaning.outcome is not Outcome.UNKNOWN
+        yield from _of_refusal(
+            "isValid", fields, "invalidReason", meaning.do if is_known else _NOT_JUDGED
+        )
     elif reason:
         do = "Leave invalidReason out if the payment is valid."
         yield Finding("invalidReason", repr(reason)[:120], _NONE, do)
+
+
+ERROR_FIELDS = frozenset(
+    {
+        *("error", "errors", "errorType", "errorCode", "errorMessage", "detail", "details"),
+        *("errorReason", "invalidReason"),
+    }
+)
+"""One of these has every error that services and hosted facilitators answer."""
+_WORD = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
+_HASH = re.compile(r"0x[0-9a-fA-F]{64}(?![0-9a-fA-F])")
+MOST_TEXT = 20_000
+"""The characters of an error in which its words are looked for."""
+
+
+def of_error(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what an error means for a payment that was sent with the request.
+
+    Services pass on what a facilitator answered, as an object or inside a text: known words and a
+    hash count wherever they stand, and of several words the one that leaves most open.
+    """
+    error, final = fields.get("error"), fields.get("final")
+    seen = message_in(fields) or "an error without words"
+    ours = Refusal.named(error) if isinstance(error, str) else None
+    if ours is not None and is_final(ours.text, final if isinstance(final, bool) else None):
+        yield Finding("error", seen[:200], "a receipt", ours.row.remedy)
+        return
+    begins = (begin for begin in BEGINNINGS if seen.startswith(begin))
+    word = known_word_in(fields) or next(begins, "")
+    if not word:
+        do = f"If a payment was sent with the request: {Meaning.UNCLEAR.do}"
+        yield Finding("error", seen[:200], "a receipt", do)
+        return
+    shown = seen if word in seen else f"{word}: {seen}"
+    yield Finding("error", shown[:200], "a receipt", meaning_of(word, _hash_in(fields)).do)
+
+
+def of_error_in(fields: Fields) -> Iterator[Finding]:
+    """Yield what a known word means, wherever it stands in a message that holds no other."""
+    if word := known_word_in(fields):
+        yield Finding("error", word, "a receipt", meaning_of(word, _hash_in(fields)).do)
+
+
+def known_word_in(fields: Fields) -> str:
+    """Return the known word in a message that leaves most open; "" if it has none."""
+    found = [each for each in _WORD.findall(_text_of(fields)) if each in WORDS]
+    return max(found, key=lambda each: list(Meaning).index(WORDS[each]), default="")
+
+
+def _hash_in(fields: Fields) -> bool:
+    return _HASH.search(_text_of(fields)) is not None
+
+
+def _text_of(fields: Fields) -> str:
+    return msgspec.json.encode(fields).decode("utf-8", "replace")[:MOST_TEXT]
+
+
+def of_error_word(fields: Fields) -> Iterator[Finding]:
+    """Yield that a 402 refuses a payment, if its error is a word of the standard."""
+    error = fields.get("error")
+    if isinstance(error, str) and error in WORDS:
+        yield Finding("error", error, "an offer that refuses nothing", meaning_of(error).do)
 
 
 def of_receipt(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
@@ -555,7 +696,7 @@ def of_cronos_settled(fields: Fields, known: Mapping[str, Network]) -> Iterator[
             yield from _of_chain(fields, known, stops=True)
         case "payment.failed":
             why = _shown(fields, "error")
-            do = _advice(why)
+            do = meaning_of(str(fields.get("error")), fields.get("txHash")).do
             yield Finding("event", f"payment.failed: {why}", "payment.settled", do)
         case other:
             wanted = "payment.settled or payment.failed"
@@ -581,6 +722,24 @@ def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findi
                 wanted = f"{'a list' if kind is list else 'an object'}, which may be empty"
                 do = "Add it: version 2 demands it of supported."
                 yield Finding(name, _shown(fields, name), wanted, do)
+
+
+def of_declaration(fields: Fields, version: Version | None) -> Iterator[Finding]:
+    """Yield why an index does not list a resource that declares itself by the extension bazaar."""
+    listed = fields.get("accepts")
+    offers = listed if isinstance(listed, list) else []
+    parts = (fields, *(each for each in offers if isinstance(each, dict)))
+    whys = (why_not_listed(each.get("extensions"), version) for each in parts)
+    if why := next(filter(None, whys), ""):
+        do = "Declare it so if it shall be listed; it can be paid all the same."
+        wanted = _DECLARED[version or 1]
+        yield Finding(f"extensions.{BAZAAR}", why, wanted, do, stops=False)
+
+
+_DECLARED: Mapping[Version, str] = {
+    1: "outputSchema of the offer, with `input` (or version 2)",
+    2: "info.input with a type, http or mcp",
+}
 
 
 def listed_in(fields: Fields) -> list[Any] | None:

@@ -8,6 +8,7 @@ Clauses: 2.3/hex-header, 2.3/contents.
 
 import base64
 import binascii
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, assert_never
 
@@ -129,6 +130,15 @@ def signed_in(header: PaymentHeader) -> SignedPayment:
     )
 
 
+def _signature(text: str) -> bytes:
+    """Return a signature of any size, as contract wallets have; raises `ValueError`, which names
+    the size of an account's.
+    """
+    with suppress(ValueError):
+        return from_hex(text, max(0, len(text) - 2) // 2)
+    return from_hex(text, 65)
+
+
 def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:
     """Return the authorization in the fields of a payload, whose numbers are numbers or decimal
     strings, and its signature; raises `BadMessage`.
@@ -142,7 +152,7 @@ def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:
             valid_before=parse_base(str(fields.valid_before)),
             nonce=from_hex(fields.nonce, 32),
         )
-        return auth, from_hex(signature, max(0, len(signature) - 2) // 2)
+        return auth, _signature(signature)
     except ValueError as error:
         raise BadMessage(f"bad payload: {error}") from error
 

@@ -9,7 +9,7 @@ Other 402s are in `ways`.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from x402sim.protocol.messages import (
     SettlementRequest,
     Wire,
     decode,
+    decoded,
 )
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Dialect, Foreign, dialect_of
@@ -136,6 +137,15 @@ def _is_listing(fields: Fields) -> bool:
     return is_marked and findings.listed_in(fields) is not None
 
 
+def _is_error(fields: Fields) -> bool:
+    if isinstance(fields.get("message"), str) and not _CODES.isdisjoint(fields):
+        return True
+    return not findings.ERROR_FIELDS.isdisjoint(fields)
+
+
+_CODES = {"code", "status", "statusCode", "status_code", "reason"}
+
+
 _is_402 = _lists("accepts")
 T, (TWO, V1, V2) = MessageType, Dialect
 TABLE: tuple[Row, ...] = (
@@ -160,7 +170,7 @@ TABLE: tuple[Row, ...] = (
     Row(T.RECORD, TWO, _has("payment_id", "tx_hash"), PaymentRecord),
     Row(T.AGENTS, TWO, _lists("agents"), AgentList),
     *(Row(T.REQUIREMENTS, dialect, partial(_is_way, dialect)) for dialect in Dialect),
-    Row(T.ERROR, TWO, lambda it: isinstance(it.get("error"), str)),
+    Row(T.ERROR, None, _is_error, check=findings.of_error, of="HTTP"),
 )
 """Every kind of message that is read by itself, in the order in which they are distinguished."""
 
@@ -172,7 +182,9 @@ _HEAD = re.compile(
 )
 """The head of an HTTP answer, as `curl -i` prints it, or of a request."""
 _IN_HEAD = re.compile(
-    r"^((?:x-)?payment(?:-required|-response|-signature)?):([^\r\n]*)", re.I | re.M
+    r"^((?:x-)?payment(?:-required|-response|-signature|-receipt)?"
+    r"|authorization(?=:\s*payment\s)):([^\r\n]*)",
+    re.I | re.M,
 )
 _CHALLENGE = re.compile(r"^www-authenticate:([^\r\n]*)", re.I | re.M)
 _STREAM = re.compile(r"(?:event|data|id|retry):")
@@ -201,6 +213,8 @@ class Recognized:
     """What a payment has signed, if it can be read."""
     envelope: Envelope | None = None
     foreign: Foreign | None = None
+    odd: tuple[Finding, ...] = ()
+    """What is wrong in how it is written: its encoding, and the spelling of its names."""
 
     @property
     def kind(self) -> MessageType:
@@ -246,7 +260,8 @@ def messages_in(text: str) -> list[str]:
         return [text.lstrip()]
     headers = [f"{name}: {value.strip()}" for name, value in _IN_HEAD.findall(head[0])]
     body = _last_event(text.lstrip()[head.end() :])
-    return [body, *headers] if _OFFERS.search(body) or not headers else headers
+    is_offer = body.lstrip()[:1] in ("{", "[") and _OFFERS.search(body)
+    return [body, *headers] if is_offer or not headers else headers
 
 
 def _unmarked(text: str) -> str:
@@ -284,21 +299,35 @@ def recognize(text: str) -> Recognized:
     """Return which message a text is; raises `BadMessage` that says how far it could be read."""
     if (other := _foreign_answer(text)) is not None:
         return Recognized(_FOREIGN, "text", {}, foreign=other)
-    value = text.strip().strip("'\"") if not text.lstrip().startswith("{") else text.strip()
+    value, odd = text.strip(), list[Finding]()
+    quoted = decoded(value.encode("utf-8", "replace"), str)
+    if quoted is not None and quoted.lstrip()[:1] == "{":
+        value = quoted.strip()
+        odd.append(Finding("encoding", "JSON in a text of JSON", "the object", _ONCE))
+    whole = value
+    if not value.startswith("{"):
+        value = value.strip("'\"")
     if named := _NAMED.match(value):
-        if named[1].lower() == ways.CHALLENGE:
-            other = ways.challenged(text.partition(":")[2])
-            return Recognized(_FOREIGN, "text", {}, named[1], foreign=other)
         value = value[named.end() :].strip()
+    header_name = named[1] if named else ""
+    sent = whole.partition(":")[2].strip() if named else value  # with its own quotes
+    if (other := ways.foreign_header(header_name, sent)) is not None:
+        return Recognized(_FOREIGN, "text", {}, header_name, foreign=other)
     if not value:
         raise BadMessage("the text is empty; wanted a header's value, a body or a receipt")
+    if value[:1] == "<":
+        raise BadMessage(f"{ways.page_of(value)}; {ways.ASK_FOR_JSON}")
     body, encoding = _bytes_of(value)
     try:
         fields = decode(body, Any)
     except BadMessage as wrong:
-        shown = secret_in(body) or repr(body[:40].decode("utf-8", "replace"))
-        reads = shown if encoding == "JSON" else f"it decodes as {encoding} to {shown}, but that"
-        raise BadMessage(f"{reads} is not JSON: {wrong}; {_WHOLE}") from wrong
+        fields = _decoded_again(body)
+        if fields is None:
+            shown = secret_in(body) or repr(body[:40].decode("utf-8", "replace"))
+            how = f"it decodes as {encoding} to {shown}, but that"
+            reads = shown if encoding == "JSON" else how
+            raise BadMessage(f"{reads} is not JSON: {wrong}; {_WHOLE}") from wrong
+        odd.append(Finding("encoding", f"{encoding}, twice", f"{encoding}, once", _ONCE))
     if isinstance(fields, list) and fields and isinstance(fields[0], dict) and "payTo" in fields[0]:
         fields = {"accepts": fields, "x402Version": 1 if "maxAmountRequired" in fields[0] else 2}
         encoding += ", the list of a 402"
@@ -306,15 +335,44 @@ def recognize(text: str) -> Recognized:
         words = {list: "an array", str: "a string", bool: "true or false"}
         type_name = words.get(type(fields), "a number")
         raise BadMessage(f"JSON, but {type_name}; every message of a payment is an object")
-    return recognized(fields, encoding, named[1] if named else "")
+    found = recognized(fields, encoding, header_name)
+    return replace(found, odd=(*odd, *found.odd))
+
+
+_ONCE = "Encode it once: programs read it once."
+
+
+def _decoded_again(body: bytes) -> Fields | None:
+    """Return the object in a text that was encoded twice; None if it is not that."""
+    try:
+        inner = json_of_header(body.decode("ascii").strip())
+    except (BadMessage, UnicodeDecodeError):
+        return None
+    fields: Fields | None = decoded(inner, dict[str, Any])
+    return fields
 
 
 def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recognized:
-    """Return which message an object is; raises `BadMessage` if it is none."""
+    """Return which message an object is; raises `BadMessage` if it is none.
+
+    One whose names are spelled in another case is read as if they were spelled right.
+    """
+    spelled = dict[str, str]()
+    fields = _in_camel_case(fields, spelled)
+    odd: tuple[Finding, ...] = ()
+    if spelled:
+        got, wanted = ", ".join(spelled)[:200], ", ".join(spelled.values())[:200]
+        do = "Spell the names as the standard does: programs read no other spelling."
+        odd = (Finding("spelling", got, wanted, do),)
     if (envelope := envelope_of(fields)) is not None:
-        return Recognized(_ENVELOPE, encoding, fields, name, envelope=envelope)
+        return Recognized(_ENVELOPE, encoding, fields, name, envelope=envelope, odd=odd)
     row = next((row for row in TABLE if row.marks(fields)), None)
     if row is None:
+        inner = [(at, each) for at, each in fields.items() if isinstance(each, dict)]
+        for at, each in inner:
+            if any(row.marks(each) for row in TABLE):
+                found = recognized(each, f"{encoding}, in {at[:40]!r}", name)
+                return replace(found, odd=(*odd, *found.odd))
         names = ", ".join(map(repr, list(fields)[:8])) or "no fields"
         raise BadMessage(
             f"an object of JSON that is no message of a payment: it has {names}; wanted "
@@ -332,7 +390,37 @@ def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recogn
                 signed = x402.payment_of(version, body).signed
     except (msgspec.ValidationError, BadMessage) as wrong:
         shape = str(wrong)
-    return Recognized(row, encoding, fields, name, shape, signed)
+    return Recognized(row, encoding, fields, name, shape, signed, odd=odd)
+
+
+_NAMES = {
+    each.replace("_", ""): each
+    for each in (
+        *("x402_version", "pay_to", "max_amount_required", "max_timeout_seconds", "mime_type"),
+        *("output_schema", "valid_after", "valid_before", "payment_payload", "payment_header"),
+        *("payment_requirements", "is_valid", "invalid_reason", "error_reason", "error_message"),
+    )
+}
+"""The names of two words in messages, by their letters; `payment_id` and `tx_hash` are ours."""
+_DEEPEST = 8
+
+
+def _in_camel_case(value: Any, spelled: dict[str, str], depth: int = 0) -> Any:
+    """Return JSON with its known names in camelCase; `spelled` gets those that were not."""
+    if isinstance(value, list):
+        return [_in_camel_case(each, spelled, depth + 1) for each in value]
+    if not isinstance(value, dict) or depth > _DEEPEST:
+        return value
+    found = {}
+    for name, each in value.items():
+        known = _NAMES.get(name.replace("_", "").replace("-", "").lower())
+        if known is not None:
+            first, *rest = known.split("_")
+            right = first + "".join(map(str.capitalize, rest))
+            if right != name and right not in value:
+                spelled[name], name = right, right
+        found[name] = _in_camel_case(each, spelled, depth + 1)
+    return found
 
 
 def _bytes_of(value: str) -> tuple[bytes, str]:

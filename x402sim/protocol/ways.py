@@ -163,6 +163,8 @@ class Foreign:
     facts: Mapping[str, str] = field(default_factory=dict)
     """What it says."""
     do: str = "Pay as its seller describes; x402 and our two steps cannot."
+    is_required: bool = True
+    """Whether it asks for a payment; if not, it is a payment or a receipt."""
 
 
 def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
@@ -174,10 +176,56 @@ def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
     if challenge is not None:
         return challenged(challenge)
     # without a challenge it is a bill: most are about a balance or a subscription
-    text = body[:200].decode("utf-8", "replace").strip() if fields is None else _message(fields)
+    text = body[:200].decode("utf-8", "replace").strip() if fields is None else message_in(fields)
+    if (name := page_of(body.decode("utf-8", "replace"))) != "":
+        return Foreign(name, {}, f"It offers nothing in a header, either: {ASK_FOR_JSON}.")
     name = "a bill without a way to pay: no x402, no challenge"
     do = "Settle it with the seller: a balance, a subscription or an invoice."
     return Foreign(name, {"says": text} if text else {}, do)
+
+
+PAYWALL = "window.x402"
+"""What the page of the x402 SDKs for browsers sets: its offer."""
+ASK_FOR_JSON = (
+    "ask for JSON, with the header Accept: application/json "
+    "(doctor and pay: -H 'Accept: application/json')"
+)
+
+
+def page_of(text: str) -> str:
+    """Return what a page of HTML is, in words; "" if a text is none."""
+    start = text.lstrip()[:200].lower()
+    if not start.startswith(("<!doctype html", "<html", "<head", "<!--")):
+        return ""
+    if PAYWALL in text:
+        return "the page that the x402 SDK sends to browsers (its paywall)"
+    return "a page of HTML for browsers: a bill, or a paywall"
+
+
+AUTHORIZATION = "authorization"
+_CREDENTIAL = re.compile(r"(?:payment|l402|lsat)\s+\S", re.I)
+
+
+def foreign_header(name: str, value: str) -> Foreign | None:
+    """Return what a header of another protocol carries, or its value alone; None if it is none."""
+    name = name.lower()
+    if name == CHALLENGE:
+        return challenged(value)
+    if name in ("", AUTHORIZATION) and _CREDENTIAL.match(value):
+        scheme, _, text = value.partition(" ")
+        protocol = _PROTOCOLS[scheme.lower()]
+        return Foreign(f"a payment by {protocol}", _facts(text.strip()), is_required=False)
+    if name == "payment-receipt":
+        return Foreign(f"a receipt of {_PAYMENT}", _facts(value), is_required=False)
+    return None
+
+
+def _facts(text: str) -> dict[str, str]:
+    """Return what is in a credential or a receipt: base64url of JSON, or parameters."""
+    body = _json_text(text)
+    fields = None if body is None else decoded(body.encode(), dict[str, Any])
+    found = _parameters(text[:MOST]) if fields is None else fields
+    return {name: str(value)[:400] for name, value in list(found.items())[:12]}
 
 
 def challenged(challenge: str) -> Foreign:
@@ -210,13 +258,16 @@ def _json_text(text: str) -> str | None:
     return None if decoded(body, dict[str, Any]) is None else body.decode("utf-8", "replace")
 
 
-def _message(fields: Mapping[str, Any]) -> str:
+_MORE_WORDS = ("errorReason", "invalidReason", "error_description", "description", "details")
+
+
+def message_in(fields: Mapping[str, Any]) -> str:
     """Return the words of an error, where the usual bodies have them."""
     for each in (fields.get("error"), fields.get("errors"), fields):
         each = each[0] if isinstance(each, list) and each else each
         if isinstance(each, str) and each:
             return each[:400]
-        for name in ("message", "detail", "title", "error_description", "description"):
+        for name in ("message", "errorMessage", "detail", "title", "errorType", *_MORE_WORDS):
             if isinstance(each, dict) and isinstance(each.get(name), str) and each[name]:
                 return str(each[name])[:400]
     return ", ".join(map(str, list(fields)[:8]))[:400]

@@ -511,6 +511,17 @@ def declared_in(extensions: dict[str, Any] | None) -> dict[str, Any] | None:
             return None
 
 
+def why_not_listed(extensions: Any, version: Version | None) -> str:
+    """Return why the extension bazaar of a 402 or a payment lists nothing; "" if it may."""
+    if not isinstance(extensions, dict) or BAZAAR not in extensions:
+        return ""
+    if version == 1:
+        return "in version 1, which has no extensions: no index lists the resource"
+    if declared_in(extensions) is None:
+        return "without an input whose type is known: no index lists the resource"
+    return ""
+
+
 def declaration(method: str, output: Any, body: Any = None) -> dict[str, Any]:
     """Return the extension of a resource over HTTP, with examples of its body and its answer."""
     sent: dict[str, Any] = {"type": "http", "method": method}

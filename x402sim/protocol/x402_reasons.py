@@ -1,10 +1,16 @@
-"""The x402 standard's words for why a payment is not valid or not settled.
+"""The x402 standard's words for why a payment is not valid or not settled, and what each means.
 
-The words of section 9 of its specification come first. Where it has none for a case, version 2
-uses the word that the public libraries share, and version 1, whose words are a closed list there,
-the nearest of its section 9. Decision: 4.1/standard-reasons.
+`meaning_of` says of a word of any facilitator whether something may have been sent: a word that
+`WORDS` does not have means that nobody knows. The words of section 9 of its specification come
+first. Where it has none for a case, version 2 uses the word that the public libraries share, and
+version 1, whose words are a closed list there, the nearest of its section 9.
+Decision: 4.1/standard-reasons.
 """
 
+from collections.abc import Mapping
+from enum import Enum
+
+from x402sim.protocol import cronos
 from x402sim.protocol.rules import InvalidReason
 from x402sim.protocol.x402 import Version
 
@@ -50,3 +56,127 @@ NONCE_USED: dict[Version, str] = {1: STATE, 2: "invalid_exact_evm_nonce_already_
 def invalid_reason(version: Version, why: InvalidReason) -> str:
     """Return the word for an invalid payment."""
     return (_INVALID if version == 1 else _INVALID_V2)[why]
+
+
+# --- what a word means for the money -----------------------------------------------------
+
+
+class Outcome(Enum):
+    """What became of the money of a payment, as a refusal of settle tells it."""
+
+    REFUSED = "refused before anything was sent"
+    UNKNOWN = "not known: the money may have moved, or still may"
+    SETTLED = "the authorization was used before"
+
+
+class Meaning(Enum):
+    """What words of a refusal mean: the outcome of settle, and what to do."""
+
+    WRONG = (
+        Outcome.REFUSED,
+        "Correct what the reason says, and sign anew; the old one can be used until it expires.",
+    )
+    FUNDS = Outcome.REFUSED, "Fund the payer with the token, and send the same payment again."
+    LATE = (
+        Outcome.REFUSED,
+        "It has expired, or soon will: sign a new one, and send it at once. If an earlier answer "
+        "left open whether this one was paid, ask the chain first.",
+    )
+    EARLY = Outcome.REFUSED, "Send it again once its window has begun; compare the clocks."
+    UNSUPPORTED = (
+        Outcome.REFUSED,
+        "The facilitator does not settle this: compare it with what GET /supported answers.",
+    )
+    USED = (
+        Outcome.SETTLED,
+        "Its authorization was used or cancelled before: it may have paid already. Ask the chain "
+        "before you sign another.",
+    )
+    UNCLEAR = (
+        Outcome.UNKNOWN,
+        "It is not known whether it was paid: the money may have moved, or still may. Ask the "
+        "chain for authorizationState(from, nonce), or settle the same payment again. Sign no "
+        "other while this one can be used.",
+    )
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the money."""
+        return self.value[0]
+
+    @property
+    def do(self) -> str:
+        """What to do, in sentences."""
+        return self.value[1]
+
+
+_EVM = "invalid_exact_evm_"
+_MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
+    Meaning.WRONG: (
+        *(INVALID_PAYLOAD, "invalid_payment", INVALID_REQUIREMENTS, SIGNATURE),
+        *(f"{_EVM}signature", f"{_EVM}payload_signature_address", f"{_EVM}insufficient_amount"),
+        *(f"{_EVM}payload_recipient_mismatch", f"{_EVM}recipient_mismatch"),
+        *(f"{_EVM}payload_authorization_value", f"{_EVM}payload_authorization_value_mismatch"),
+        *(f"{_EVM}payload_authorization_value_too_low", f"{_EVM}authorization_value"),
+        *(f"{_EVM}authorization_value_mismatch", f"{_EVM}payload_undeployed_smart_wallet"),
+        *(f"{_EVM}token_name_mismatch", f"{_EVM}token_version_mismatch"),
+        *(f"{_EVM}missing_eip712_domain", "missing_eip712_domain"),
+        *(cronos.SettleError.SIGNATURE.value, f"{_EVM}failed_to_parse_signature"),
+        *("invalid_permit2_spender", "invalid_permit2_recipient_mismatch"),
+        *("permit2_amount_mismatch", "permit2_token_mismatch", "invalid_permit2_signature"),
+    ),
+    Meaning.FUNDS: (
+        *(FUNDS, f"{_EVM}insufficient_balance", f"{_EVM}insufficient_funds"),
+        *("permit2_insufficient_balance", cronos.SettleError.BALANCE.value),
+    ),
+    Meaning.LATE: (
+        *(VALID_BEFORE, f"{_EVM}authorization_valid_before", "payment_expired"),
+        *("permit2_deadline_expired", cronos.SettleError.EXPIRED.value),
+    ),
+    Meaning.EARLY: (
+        *(VALID_AFTER, f"{_EVM}authorization_valid_after", "permit2_not_yet_valid"),
+        cronos.SettleError.EARLY.value,
+    ),
+    Meaning.UNSUPPORTED: (
+        *("unsupported_scheme", "invalid_scheme", f"{_EVM}scheme", NETWORK, "network_mismatch"),
+        *(f"{_EVM}network_mismatch", "unsupported_network", INVALID_VERSION),
+        *("unsupported_payload_type", "unsupported_asset_transfer_method"),
+        *("unsupported_payment_flow", f"{_EVM}eip3009_not_supported"),
+    ),
+    Meaning.USED: (*(NONCE_USED[2], cronos.SettleError.USED.value),),
+    Meaning.UNCLEAR: (
+        *(PENDING, STATE, UNEXPECTED_SETTLE, UNEXPECTED_VERIFY, "duplicate_settlement"),
+        *("settle_exact_node_failure", "settle_exact_failed_onchain", "settlement_failed"),
+        *("settle_exact_evm_transaction_confirmation_timed_out", f"{_EVM}transaction_failed"),
+        *("settle_exact_svm_transaction_confirmation_timed_out", "transaction_failed"),
+        *("settle_exact_svm_block_height_exceeded", f"{_EVM}failed_to_get_receipt"),
+        *(f"{_EVM}failed_to_execute_transfer", "failed_to_execute_transfer"),
+        *(f"{_EVM}transaction_simulation_failed", f"{_EVM}verification_failed"),
+        *("facilitator_unavailable", "unknown_error", "rate_limited"),
+        cronos.SettleError.FAILED.value,
+    ),
+}
+WORDS: Mapping[str, Meaning] = {
+    word: meaning for meaning, words in _MEANINGS.items() for word in words
+}
+"""The known words of the public facilitators, and those of Cronos', with what each means.
+
+A word is in it as refused only if its facilitators find it before they send anything.
+"""
+BEGINNINGS: Mapping[str, Meaning] = {
+    **{each.partition("{}")[0]: Meaning.WRONG for each in cronos.INVALID_REASONS.values()},
+    "No facilitator registered for": Meaning.UNSUPPORTED,
+}
+"""What sentences begin with that end with a value: of Cronos' verify, and of the SDK's."""
+
+
+def meaning_of(reason: str, transaction: object = "") -> Meaning:
+    """Return what a reason means; of one that is not known, or beside a transaction that was sent,
+    that the outcome is not known.
+    """
+    found = WORDS.get(reason)
+    if found is None:
+        found = next((each for begin, each in BEGINNINGS.items() if reason.startswith(begin)), None)
+    if found is None or (transaction and found.outcome is Outcome.REFUSED):
+        return Meaning.UNCLEAR
+    return found

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from x402sim.http import web
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.differences import times
+from x402sim.protocol.differences import too_far
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, SignedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, SettlementRequest
@@ -218,6 +218,13 @@ def _has_same_nonce(request: ValidRequest, attempt: Attempt) -> bool:
 # --- an authorization that was not presented before, and its claim ----------------------
 
 
+def lasts_too_long(service: Service, valid_before: int) -> str:
+    """Return why an authorization lasts too long; "" if it does not (4.1/longest-window)."""
+    now_s, settings = service.clock.now_s(), service.settings
+    most_s = max(settings.longest_window_s, 2 * settings.max_timeout_s)
+    return too_far(valid_before, now_s, most_s) if valid_before - now_s > most_s else ""
+
+
 async def admit(service: Service, request: ValidRequest) -> Attempt:
     """Return the new attempt of an authorization that was not presented before (state `NEW`).
 
@@ -228,11 +235,8 @@ async def admit(service: Service, request: ValidRequest) -> Attempt:
     now_s, expires_s = service.clock.now_s(), request.terms.expires_s
     case = Presented(request.requirements, issued, expires_s=expires_s, now_s=now_s)
     require(service.freshness_rules, case)
-    most_s = max(service.settings.longest_window_s, 2 * service.settings.max_timeout_s)
-    if payment.valid_before - now_s > most_s:
-        too_long = times("validBefore", payment.valid_before, now_s)
-        reason = f"{too_long}; at most {most_s:.0f} s ahead of that are taken"
-        raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
+    if reason := lasts_too_long(service, payment.valid_before):
+        raise SettlementRefused(Refusal.EXPIRED, reason)
     return Attempt(
         payment_id=request.payment_id,
         from_address=checksum(auth.from_) if auth else "",

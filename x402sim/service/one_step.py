@@ -56,7 +56,7 @@ from x402sim.protocol.x402 import (
     requirements_v2,
     to_base64,
 )
-from x402sim.service.claims import key_ends_s, reserve_key
+from x402sim.service.claims import key_ends_s, lasts_too_long, reserve_key
 from x402sim.service.payments import accept, pay
 from x402sim.service.proofs import awaits_confirmations, is_entitled
 from x402sim.service.state import Service
@@ -425,7 +425,9 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     """Return what answers a payment that was not settled."""
     row, code = why.refusal.row, code_of(why.refusal, paid.version)
     is_kept = row.resend or (row.final is Finality.STATED and not why.final)
-    reason = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
+    reason = str(why)
+    if why.refusal is Refusal.EXPIRED and not is_kept:
+        reason = lasts_too_long(service, paid.valid_before) or _late(service, paid)
     is_pending = why.refusal is Refusal.PENDING
     attempt = service.store.payments.get(paid.settlement.payment_id) if is_pending else None
     sent = attempt.tx_hash if attempt else None

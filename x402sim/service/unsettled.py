@@ -59,6 +59,8 @@ def not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> Not
     auth, now_s, reason = request.payment.authorization, service.clock.now_s(), outcome.reason
     if auth is not None and outcome.misses == "validAfter":
         reason += f"; {times(outcome.misses, auth.valid_after, now_s)}"
+        if now_s > auth.valid_after:
+            reason += ", and the chain's is behind it"
     elif auth is not None and outcome.misses == "validBefore":
         reason = times(outcome.misses, auth.valid_before, now_s)
         if now_s < auth.valid_before:

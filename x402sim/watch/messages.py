@@ -19,7 +19,7 @@ from x402sim.events import Part
 from x402sim.payer.diagnosis import examine
 from x402sim.protocol import mcp
 from x402sim.protocol.explain import explain
-from x402sim.protocol.findings import Finding, of_terms
+from x402sim.protocol.findings import Finding, of_settlement, of_terms
 from x402sim.protocol.header import SignedPayment, json_of_header
 from x402sim.protocol.messages import BadMessage, decoded, encode
 from x402sim.protocol.networks import TEST_CHAIN_IDS, Network, chain_id_of
@@ -32,6 +32,7 @@ from x402sim.protocol.x402 import (
     json_in,
     to_base64,
 )
+from x402sim.protocol.x402_reasons import WORDS, Meaning, meaning_of
 from x402sim.watch.proxy import Exchange, Kept, RawHeaders
 
 _PAYMENTS = frozenset(name.lower() for name in PAYMENT_HEADERS.values())
@@ -255,6 +256,13 @@ class Messages:
         )
         return next((each for each in words if isinstance(each, str) and each), None)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer leaves open what became of the money, by its word for a failure."""
+        word, fields = self.refusal or "", self.receipt or {}
+        is_reported = self.receipt is not None or word in WORDS
+        return is_reported and meaning_of(word, fields.get("transaction")) is Meaning.UNCLEAR
+
 
 def messages_of(exchange: Exchange) -> Messages:
     """Return the payment messages of an exchange with a service or a facilitator."""
@@ -385,6 +393,8 @@ def findings_of(
             findings.append(Finding("message", str(wrong)[:300], "a message of a payment", do))
     if found.signed is not None and (way := _paid_way(found.signed, offers)) is not None:
         findings += of_terms(found.signed.authorization, way)
+    if found.to == "facilitator" and found.is_open:
+        findings += of_settlement(found.receipt or {}, known)
     findings += _of_outcome(found)
     return [each for each in dict.fromkeys(findings) if not each.skipped]
 

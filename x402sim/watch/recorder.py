@@ -326,8 +326,8 @@ class Recorder:
             second = Finding("order", seen, wanted, do, stops=False)
             findings += [second] if began_s < until_s else []
         order.nonce = nonce
-        is_known = found.status is not None and found.status < 500 and not found.is_broken
-        if is_known:
+        is_answered = found.status is not None and found.status < 500 and not found.is_broken
+        if is_answered and not found.is_open:
             order.open_until = None
         elif found.signed is not None:
             order.open_until = nonce, found.signed.authorization.valid_before
@@ -586,7 +586,8 @@ def _notes(seen: Seen, known: Mapping[str, Network]) -> list[str]:
     if found.settled:
         notes.append(f"settled, transaction {short(str(found.tx_hash))}")
     elif found.signed is not None and found.refusal:
-        notes.append(f"refused: {found.refusal}")
+        what = "it is not known whether it was paid" if found.is_open else "refused"
+        notes.append(f"{what}: {found.refusal}")
     elif found.to == "facilitator" and found.is_valid:
         notes.append("valid")
     struck = seen.exchange.struck

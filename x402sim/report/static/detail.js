@@ -86,11 +86,11 @@ const rowsOf = ({ required: wanted, signed: got }) => {
 };
 const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
 
-// What to do, by the longest known beginning of the reason or the error.
-export function advice({ error, reason }) {
+// What to do, by the longest known beginning of the reason or the error; "" is of unknown words of settle.
+export function advice({ error, reason, stopped, final }) {
   const fits = (text) => Object.keys(words.advice).filter((begin) => text?.startsWith(begin)).sort((a, b) => b.length - a.length);
-  const found = [...fits(reason), ...fits(error)][0];
-  return found ? words.advice[found] : own(words.refusals, error)?.do;
+  const found = [...fits(reason), ...fits(error)].find(Boolean);
+  return found ? words.advice[found] : own(words.refusals, error)?.do ?? (stopped === "settled" || final === false ? words.advice[""] : undefined);
 }
 
 function refusal(lane) {

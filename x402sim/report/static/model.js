@@ -1,6 +1,6 @@
 // Payments, made of the journal's events and of recorded requests; sessions, blocks, faults.
 
-import { decoded, named, object, parse, text, texts } from "./dom.js";
+import { decoded, named, object, own, parse, text, texts, words } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
 const WATCHED = STAGES.slice(0, -1); // `watch` cannot see a shop's index
@@ -431,8 +431,11 @@ export class Model {
     if (seen.status === 200 && !isAside) { this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
     if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= text(seen.said.transaction ?? seen.said.txHash); }
     const { error: no, reason: why, isNoted } = seen.refused;
-    if (no && !isNoted && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
-      this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, typeof seen.said.final === "boolean" ? seen.said.final : undefined);
+    if (no && !isNoted && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false)) {
+      const isOpen = seen.said.success === false && own(words.advice, no) === undefined; // an unknown word of settle
+      const final = typeof seen.said.final === "boolean" ? seen.said.final : isOpen ? false : undefined;
+      this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, final);
+    }
   }
 }
 

@@ -24,9 +24,11 @@ from x402sim.clock import real_now
 from x402sim.http.limits import MAX_UNLOGGED, MAX_UNLOGGED_BYTES
 from x402sim.journal import Entry
 from x402sim.protocol.header import json_of_header
-from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.protocol.x402 import version_in, why_not_listed
+from x402sim.protocol.x402_reasons import Meaning, meaning_of
 from x402sim.text.console import WIDTH, filled
 from x402sim.text.words import printable, readable
 from x402sim.world.transport.requests import LoggedRequest, Requests, settles
@@ -313,6 +315,8 @@ class _Answer(msgspec.Struct, rename="camel"):
     invalid_message: Any = None
     error_reason: Any = None
     error_message: Any = None
+    event: Any = None
+    """Of Cronos' settle, whose word is in `error`."""
 
 
 _answer = msgspec.json.Decoder(_Answer).decode
@@ -425,6 +429,8 @@ class ServerLog:
         is_paid = bool(request.proofs) and _read_proofs(line, request)
         if (status != 200 or line.payment_id is None) and request.answered[:1] == b"{":
             _read_answer(line, request.answered)
+        if b'"bazaar"' in request.sent:
+            _note_not_listed(line, request.sent)
         if payer is None and (is_paid or settles(path)):
             payer = _signer(request)
         if payer is not None:
@@ -480,6 +486,19 @@ def _read_answer(line: LogLine, answered: bytes) -> None:
     if any(words) or any(reasons):
         line.error = next(filter(None, map(_text_of, words)), None)
         line.reason = next(filter(None, map(_text_of, reasons)), None)
+    word = _text_of(body.error_reason) or (_text_of(body.error) if body.event else None)
+    if word is not None and meaning_of(word) is Meaning.UNCLEAR:
+        line.notes.append(Meaning.UNCLEAR.do)
+
+
+def _note_not_listed(line: LogLine, sent: bytes) -> None:
+    """Note why discovery does not list what a request to a facilitator pays for."""
+    fields = decoded(sent, dict[str, Any]) or {}
+    version = version_in(fields.get("x402Version"))
+    for name in ("paymentPayload", "paymentRequirements"):
+        part = fields.get(name)
+        if isinstance(part, dict) and (why := why_not_listed(part.get("extensions"), version)):
+            line.notes.append(f"extensions.bazaar of {name}: {why}")
 
 
 def _text_of(value: object) -> str | None:
