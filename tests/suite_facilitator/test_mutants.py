@@ -16,6 +16,7 @@ from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
 from x402sim.suite.facilitator.payment import Dialect
+from x402sim.suite.facilitator.room import Room, RoomKind
 from x402sim.suite.facilitator.subject import SECTIONS, Judge, all_cases
 from x402sim.suite.started import App
 
@@ -229,17 +230,23 @@ def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
     """A facilitator that finds the chain's own port can send for anybody there."""
     ids = "facilitator/supported/lists-v2 facilitator/spelling/no-nonce-v2"
 
-    async def main() -> dict[str, CaseResult]:
-        class Steals(Facilitator):
-            def supported(self) -> dict[str, Any]:
-                (room,) = judge._rooms
-                theft = abi.transfer(self.key.address, 10**6)
-                call = Call(room.payers[0].address_bytes, self.network.asset, theft)
-                self.theft = asyncio.ensure_future(room.chain.send(call))
-                return super().supported()
+    opened: list[Room] = []
 
-        steals = App(lambda given: Steals(given.rpc_url, given.private_key, given.network))
-        judge = Judge(subject=steals, dialects=(Dialect.V2,), jobs=1)
+    class Opens(Judge):
+        async def open(self, kind: RoomKind, name: str) -> Room:
+            opened.append(await Judge.open(self, kind, name))
+            return opened[-1]
+
+    class Steals(Facilitator):
+        def supported(self) -> dict[str, Any]:
+            theft, payer = abi.transfer(self.key.address, 10**6), opened[-1].payers[0]
+            call = Call(payer.address_bytes, self.network.asset, theft)
+            self.theft = asyncio.ensure_future(opened[-1].chain.send(call))
+            return super().supported()
+
+    async def main() -> dict[str, CaseResult]:
+        steals: App = App(lambda given: Steals(given.rpc_url, given.private_key, given.network))
+        judge = Opens(subject=steals, dialects=(Dialect.V2,), jobs=1)
         return {case.id: result for case, result in await judge.every(cases(ids))}
 
     found = asyncio.run(main())
