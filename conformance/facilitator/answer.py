@@ -36,7 +36,9 @@ def _settled_form(play: Play, observed: Tried) -> Violation | None:
     fields = observed.settled.fields
     wanted = _network(play)
     if fields.get("network") != wanted:
-        return Violation(expected=f"network {wanted}", actual=observed.settled.how)
+        return Violation(
+            expected="the network of the payment", actual=f"not {wanted}: {observed.settled.how}"
+        )
     if not is_hash(fields.get("transaction"), wanted):
         return Violation(expected="transaction, a hash", actual=observed.settled.how)
     return None
@@ -49,7 +51,7 @@ def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation |
         return None
     if isinstance(payer, str) and payer.lower() == mine.lower():
         return None
-    return Violation(expected=f"payer {mine}", actual=answer.how)
+    return Violation(expected="the payer of the payment", actual=f"not {mine}: {answer.how}")
 
 
 def _names_payer(play: Play, observed: Tried) -> Violation | None:

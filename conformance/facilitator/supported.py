@@ -36,8 +36,8 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     if any(wanted.items() <= each.items() for each in _kinds(observed)):
         return None
     return Violation(
-        expected=f"a kind with {wanted}",
-        actual=observed.how,
+        expected="what it settles, in its list",
+        actual=f"no {wanted} in {observed.how}",
         why="a shop that looks there finds nothing that it settles, and does not sell",
     )
 
@@ -79,8 +79,8 @@ def _names_its_signer(play: Play, observed: tuple[Answer, Address]) -> Violation
     if to_hex(sender) in mine:
         return None
     return Violation(
-        expected=f"{checksum(sender)}, which sends its transactions, among its signers",
-        actual=listed.how,
+        expected="the account that sends its transactions, among its signers",
+        actual=f"{checksum(sender)} sends; {listed.how}",
     )
 
 

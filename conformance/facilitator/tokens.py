@@ -130,7 +130,7 @@ _BURN = (
     _push((MOST_GAS * 3 // 2 // 34).to_bytes(3)) + bytes.fromhex("5b6001900380586006900357" + "50")
 )
 BURNS = _token(_BURN + _VALUE + _EVENT)
-"""The same, which first burns half as much again."""
+"""The same, which first burns half as much again as `MOST_GAS`."""
 BURNING_WALLET = _BURN + _push(abi.VALID_SIGNATURE) + bytes.fromhex("5f5260205ff3")
 """A wallet that takes every signature as its own, and first burns as much (EIP-1271)."""
 

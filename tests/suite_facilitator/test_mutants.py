@@ -15,9 +15,11 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
-from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.room import Room, RoomKind
+from x402sim.suite.facilitator.payment import Answer, Dialect
+from x402sim.suite.facilitator.room import Money, Room, RoomKind
 from x402sim.suite.facilitator.subject import SECTIONS, Judge, all_cases
+from x402sim.suite.facilitator.truth import Observed
+from x402sim.suite.row import result
 from x402sim.suite.started import App
 
 DEFECTS = {
@@ -112,7 +114,8 @@ def caught(defect: str) -> list[str]:
     wanted = cases(DEFECTS[defect])
     found = judged(mutant(defect.split(" + ")), wanted)
     failed = [of_id([case], {case: found[case.id]}, "") for case in wanted]
-    assert len(causes(failed)) == 1, "one defect is one cause"
+    (one,) = causes(failed)  # one defect is one cause
+    assert one.repair
     return [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
 
 
@@ -205,6 +208,14 @@ def test_a_settlement_without_a_limit_of_gas_is_seen_on_anvil(
     (bounded,) = judged(mutant(flags), burns).values()
     assert (without.outcome, bounded.outcome) == (Outcome.FAILED, Outcome.PASSED), without.reason
     assert int(str(without.actual).split()[0]) > 15_000_000
+
+
+def test_what_comes_in_turn_is_advised_no_lock() -> None:
+    (case,) = cases("facilitator/many/after-refusals-v2")
+    no = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json={"success": False})
+    wrong = case.test(None, Observed(pairs=((Any, no),), money=Money(moved=(), sent=())))
+    (one,) = causes([of_id([case], {case: result(case, wrong, "", "", 0)}, "")])
+    assert one.cause == "it settles no payment any more after something was asked"
 
 
 def test_a_jam_within_a_play_is_not_charged_to_what_came_after() -> None:
