@@ -4,6 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
+from x402sim.chain import contract
 from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
@@ -16,9 +19,10 @@ from x402sim.suite.facilitator.case import (
     tried,
     tries,
 )
-from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Dialect
+from x402sim.suite.facilitator.payment import STANDARD, Answer, Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money
+from x402sim.suite.facilitator.truth import used_by_another
 from x402sim.suite.row import Violation
 
 _ONLY_STANDARD = "its answers have another form"
@@ -32,7 +36,9 @@ def _settled_form(play: Play, observed: Tried) -> Violation | None:
     fields = observed.settled.fields
     wanted = _network(play)
     if fields.get("network") != wanted:
-        return Violation(expected=f"network {wanted}", actual=observed.settled.how)
+        return Violation(
+            expected="the network of the payment", actual=f"not {wanted}: {observed.settled.how}"
+        )
     if not is_hash(fields.get("transaction"), wanted):
         return Violation(expected="transaction, a hash", actual=observed.settled.how)
     return None
@@ -45,7 +51,7 @@ def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation |
         return None
     if isinstance(payer, str) and payer.lower() == mine.lower():
         return None
-    return Violation(expected=f"payer {mine}", actual=answer.how)
+    return Violation(expected="the payer of the payment", actual=f"not {mine}: {answer.how}")
 
 
 def _names_payer(play: Play, observed: Tried) -> Violation | None:
@@ -54,21 +60,56 @@ def _names_payer(play: Play, observed: Tried) -> Violation | None:
     )
 
 
+_EVM = "invalid_exact_evm_payload_"
+_SIGNATURE = f"{_EVM}signature"
+_VALUE = f"{_EVM}authorization_value"
+_STATE = "invalid_transaction_state"
+_OFFER = "invalid_payment_requirements"
+WORDS: dict[str, Sequence[str]] = {
+    "another signer": (_SIGNATURE,),
+    "too little": (_VALUE, f"{_VALUE}_mismatch"),
+    "another payee": (f"{_EVM}recipient_mismatch",),
+    "expired": (f"{_EVM}authorization_valid_before",),
+    "early": (f"{_EVM}authorization_valid_after",),
+    "another scheme": ("unsupported_scheme", "invalid_scheme"),
+    "no signature": (_SIGNATURE,),
+    "another network": ("invalid_network",),
+    "another name of the token": (_OFFER, _SIGNATURE, "invalid_exact_evm_token_name_mismatch"),
+    "a used nonce": (_STATE, "invalid_exact_evm_nonce_already_used"),
+    "a wallet that is not deployed": (_SIGNATURE, f"{_EVM}undeployed_smart_wallet"),
+    "no money": ("insufficient_funds",),
+}
+"""The words of section 9 for each thing that is wrong, and where it has none, the one that the
+public libraries share. `GENERAL` words are true of each.
+"""
+GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_settle_error")
+
+
 async def _wrong(play: Play) -> list[Tried]:
     """Ask for payments that are wrong, each in its own way."""
     payer, other = await play.room.payer(), await play.room.payer()
     poor = await play.room.payer(balance_base=0)
-    good = await play.draft(payer)
-    return [
-        await tried(play, good.signed(by=other), "another signer"),
-        await tried(play, good.signed(value=1), "too little"),
-        await tried(play, good.signed(to=play.payee()), "another payee"),
-        await tried(play, good.signed(valid_before=play.wall_s - 100), "expired"),
-        await tried(play, good.signed(valid_after=play.wall_s + 100), "early"),
-        await tried(play, good.demanding("scheme", "upto"), "another scheme"),
-        await tried(play, good.without("signature"), "no signature"),
-        await tried(play, await play.draft(poor), "no money"),
-    ]
+    good, used = await play.draft(payer), await play.draft(payer)
+    named = {"name": "Another Coin", "version": good.network.domain.version}
+    domain = msgspec.structs.replace(good.network.domain, name=named["name"])
+    absent = contract.wallet_address(payer.address_bytes)
+    await play.room.chain.fund(absent, good.auth.value)
+    await used_by_another(play, used)
+    wrong = {
+        "another signer": good.signed(by=other),
+        "too little": good.signed(value=1),
+        "another payee": good.signed(to=play.payee()),
+        "expired": good.signed(valid_before=play.wall_s - 100),
+        "early": good.signed(valid_after=play.wall_s + 100),
+        "another scheme": good.demanding("scheme", "upto"),
+        "no signature": good.without("signature"),
+        "another network": good.demanding("network", "eip155:1"),
+        "another name of the token": good.signed(domain=domain).demanding("extra", named),
+        "a used nonce": used,
+        "a wallet that is not deployed": good.signed(from_=absent),
+        "no money": await play.draft(poor),
+    }
+    return [await tried(play, draft, about) for about, draft in wrong.items()]
 
 
 def _invalid_form(_: Play, observed: Sequence[Tried]) -> Violation | None:
@@ -108,16 +149,16 @@ def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
 
 
 def _words(_: Play, observed: Sequence[Tried]) -> Violation | None:
-    own: dict[str, str] = {}
+    own: dict[str, None] = {}
     for each in observed:
         for answer in (each.verified, each.settled):
-            if answer.reason and answer.reason not in STANDARD_REASONS:
-                own.setdefault(answer.reason, each.about)
+            if answer.reason and answer.reason not in (*WORDS[each.about], *GENERAL):
+                own[f"{each.about}: {answer.reason}"] = None
     if not own:
         return None
     return Violation(
         expected="reasons of section 9",
-        actual="; ".join(f"{about}: {reason}" for reason, about in own.items()),
+        actual="; ".join(own),
         why="a payer acts on the words that it knows: it may sign again where it must not",
     )
 
@@ -125,7 +166,7 @@ def _words(_: Play, observed: Sequence[Tried]) -> Violation | None:
 def _status(_: Play, observed: Sequence[Tried]) -> str:
     found = {
         f"{name} {answer.status}"
-        for each in observed[:-2]
+        for each in observed
         for name, answer in (("verify", each.verified), ("settle", each.settled))
     }
     return ", ".join(sorted(found))
@@ -237,7 +278,7 @@ ROWS = [
                 suffix="reason",
             ),
             Demand(
-                title="Reasons are words of section 9",
+                title="Reasons are words of section 9, each for what it says",
                 ground=texts.ours(
                     texts.CODES,
                     because="they help clients understand why a payment failed, if they know them",

@@ -15,14 +15,13 @@ from x402sim.suite.facilitator.truth import (
     must_not_settle,
     no_server_errors,
     observe,
+    sends_nothing,
     success_is_this_transfer,
     unmined,
     until_sent,
     valid_first,
     wastes_no_gas,
 )
-
-DRAINS = "a payment that nobody can make costs who signs it nothing, and the relayer gas (SR5, SR6)"
 
 
 async def _with(play: Play, balance_base: int) -> Observed:
@@ -67,6 +66,12 @@ async def _back(play: Play) -> str:
     return f"first {'settled' if first.succeeded else 'refused'}; with money it {says}"
 
 
+_UNPAYABLE = (
+    "it is no verified payment: the balance is one of verify's own steps, and who signs it has "
+    "nothing to lose (SR5, SR6)"
+)
+
+
 def _refused(title: str) -> list[Demand]:
     return [
         Demand(
@@ -80,7 +85,7 @@ def _refused(title: str) -> list[Demand]:
             test=is_not_valid,
             suffix="verify",
         ),
-        wastes_no_gas(f"{title} costs no gas", DRAINS),
+        sends_nothing(f"{title} costs no gas", _UNPAYABLE),
         Demand(
             title=f"{title} is answered with a verdict, not a 5xx",
             ground=texts.derived(

@@ -49,12 +49,14 @@ _NO_JSON: dict[str, Made] = {
     "bytes that are no UTF-8": lambda draft: draft.content.replace(b"exact", b"\xff\xfe\xfd"),
     "a NUL": lambda _: b"\0",
 }
+LENIENT = ("more behind it", "twice", "quotes of another kind", "a comma too many")
+"""Bodies in which a lenient reader finds a whole payment: a parser may accept other forms, too
+(RFC 8259, 9).
+"""
 _NO_OBJECT: dict[str, Made] = {
     "null": lambda _: b"null",
     "true": lambda _: b"true",
     "a number": lambda _: b"402",
-    "a huge number": lambda _: b"1" * 5000,
-    "an infinite number": lambda _: b"1e999",
     "a text": lambda _: b'"payment"',
     "a list": lambda _: b"[]",
     "a list of it": lambda draft: b"[" + draft.content + b"]",
@@ -97,6 +99,7 @@ _INNER: dict[str, Made] = {
     for word, value in _VALUES.items()
     if not (name == "requirements.extra" and word in ("null", "an empty object"))
 }
+"""Who knows his own token need not read `extra`: a payment with another one may be good."""
 _ODD: dict[str, Made] = {
     "a lone surrogate": lambda draft: draft.content.replace(b'"exact"', b'"\\ud800"'),
     "a NUL in a text": lambda draft: draft.content.replace(b'"exact"', b'"ex\\u0000act"'),
@@ -113,6 +116,8 @@ _ODD: dict[str, Made] = {
         draft.with_value("requirements.extra", {f"f{n}": n for n in range(1000)}).content
     ),
     "the scheme in another alphabet": lambda draft: draft.demanding("scheme", "\u0435xact").content,
+    "a huge number alone": lambda _: b"1" * 5000,
+    "an infinite number": lambda _: b"1e999",
 }
 
 
@@ -179,17 +184,6 @@ async def _types(play: Play) -> list[Sent]:
     return found
 
 
-async def _methods(play: Play) -> list[Sent]:
-    found = []
-    for method in ("GET", "PUT", "DELETE", "PATCH"):
-        answers = [
-            await play.ask(method, path)
-            for path in (play.dialect.verify_path, play.dialect.settle_path)
-        ]
-        found.append(Sent(method, (answers[0], answers[1])))
-    return found
-
-
 def _no_error(_: Play, observed: Sequence[Sent]) -> Violation | None:
     for each in observed:
         for name, answer in zip(("verify", "settle"), each.answers, strict=True):
@@ -201,6 +195,8 @@ def _no_error(_: Play, observed: Sequence[Sent]) -> Violation | None:
 def _no_success(_: Play, observed: Sequence[Sent]) -> Violation | None:
     for each in observed:
         verified, settled = each.answers
+        if each.about in LENIENT or each.about.startswith("extra is"):
+            continue
         if verified.is_valid or settled.succeeded:
             good = verified if verified.is_valid else settled
             return Violation(
@@ -219,7 +215,24 @@ def _answers_or_closes(play: Play, observed: Sequence[Sent]) -> Violation | None
     return None
 
 
-def _demands(what: str, test: Callable[[Play, Any], Violation | None] = _no_error) -> list[Demand]:
+def _breaks_parsers(
+    what: str, test: Callable[[Play, Any], Violation | None] = _no_error
+) -> list[Demand]:
+    """Return the demand on what no text speaks of; a good payment after it is a MUST."""
+    return [
+        Demand(
+            title=f"{what}: no 5xx",
+            ground=texts.ours(
+                texts.SERVER_ERROR,
+                because="who is told of a server's error asks again; but many frameworks answer so "
+                "where their parser ends",
+            ),
+            test=test,
+        )
+    ]
+
+
+def _demands(what: str) -> list[Demand]:
     return [
         Demand(
             title=f"{what}: no 5xx",
@@ -229,7 +242,7 @@ def _demands(what: str, test: Callable[[Play, Any], Violation | None] = _no_erro
                 so="the text keeps the two apart: who asks wrongly is told so, and who is told of "
                 "a server's error asks again (x402-foundation/x402#3015)",
             ),
-            test=test,
+            test=_no_error,
         ),
         Demand(
             title=f"{what}: neither valid nor settled",
@@ -275,34 +288,27 @@ ROWS = [
         slug="odd",
         play=_posts(_ODD),
         asks_only=True,
-        demands=_demands("Texts and numbers that break parsers")[:1],
+        demands=_breaks_parsers("Texts and numbers that break parsers"),
     ),
     Row(
         section="body",
         slug="deep",
         play=_deep,
         asks_only=True,
-        demands=_demands("JSON of 100,000 levels"),
+        demands=_breaks_parsers("JSON of 100,000 levels"),
     ),
     Row(
         section="body",
         slug="large",
         play=_large,
         asks_only=True,
-        demands=_demands("A body of 4 MB", _answers_or_closes)[:1],
+        demands=_breaks_parsers("A body of 4 MB", _answers_or_closes),
     ),
     Row(
         section="body",
         slug="type",
         play=_types,
         asks_only=True,
-        demands=_demands("A body of another type"),
-    ),
-    Row(
-        section="body",
-        slug="method",
-        play=_methods,
-        asks_only=True,
-        demands=_demands("Another method than POST"),
+        demands=_breaks_parsers("A body of another type"),
     ),
 ]

@@ -94,6 +94,7 @@ ROWS = [
             texts.SIGNATURE,
             so="the token has a name of its own, for which this signature is none: the transfer "
             "must fail (x402-foundation/x402#3102)",
+            only_simulated=True,
         ),
     ),
     Row(

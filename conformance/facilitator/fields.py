@@ -17,6 +17,7 @@ from x402sim.suite.facilitator.case import (
     is_paid,
     must_refuse,
     only,
+    refused,
     tries,
     tries_each,
 )
@@ -54,6 +55,11 @@ def _other_network(draft: Draft) -> Draft:
     return draft.demanding("network", name).signed(domain=domain)
 
 
+def _named_network(draft: Draft) -> Draft:
+    """Ask for a payment on another network, which is signed for this one's chain."""
+    return draft.demanding("network", _another(draft)[0])
+
+
 def _unknown_network(name: str) -> Change:
     return lambda draft: draft.demanding("network", name)
 
@@ -68,6 +74,11 @@ def _method(name: str) -> Change:
 
 def _scheme(name: str) -> Change:
     return lambda draft: draft.demanding("scheme", name)
+
+
+def _only_in(where: str) -> Change:
+    part = "accepted" if where == "the payment" else "requirements"
+    return lambda draft: draft.with_value(f"{part}.scheme", "upto")
 
 
 def _version(value: Any) -> Change:
@@ -126,15 +137,16 @@ ROWS = [
         section="fields",
         slug="amount-zero",
         play=tries(lambda draft: draft.demanding("amount", "0").signed(value=0)),
+        absent=only(STANDARD, "what the public facilitator of Cronos does is not documented"),
         demands=[
             Demand(
-                title="A payment of nothing, where nothing is required: is it taken?",
-                ground=texts.silent(
+                title="A payment of nothing is refused, though nothing is required",
+                ground=texts.ours(
                     texts.SAFETY,
-                    why="it is worth nothing and costs the relayer its gas (SR5), and it is what "
-                    "was asked for",
+                    because="it is worth nothing, anybody can sign it without a token, and the "
+                    "relayer pays for each (SR5); but it is what was asked for",
                 ),
-                test=as_observed,
+                test=refused,
             )
         ],
     ),
@@ -167,7 +179,9 @@ ROWS = [
     Row(
         section="fields",
         slug="network",
-        play=tries(_other_network),
+        play=tries_each(
+            {"signed for its chain": _other_network, "signed for this chain": _named_network}
+        ),
         demands=must_refuse(
             "A payment on a network that it does not serve is refused",
             texts.TOKEN_AND_NETWORK,
@@ -208,12 +222,14 @@ ROWS = [
     Row(
         section="fields",
         slug="scheme-of-payment",
-        play=tries(lambda draft: draft.with_value("accepted.scheme", "upto")),
+        play=tries_each(
+            {f"`upto` in {where}": _only_in(where) for where in ("the payment", "the requirements")}
+        ),
         demands=must_refuse(
             "A payment in another scheme than the requirements' is refused",
             texts.PAIRS,
             texts.PARAMETER_MATCHING,
-            so="the payer has chosen `upto`, and nobody asked for that",
+            so="one of the two has chosen `upto`, and the other has not",
         ),
     ),
     Row(

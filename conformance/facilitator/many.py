@@ -1,7 +1,9 @@
 """Many settlements at once: the relayer's own nonces; one that fails among them; and jams."""
 
 import asyncio
+from dataclasses import replace
 
+from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.payment import Dialect
@@ -76,7 +78,16 @@ async def _after_refusals(play: Play) -> Observed:
 
 def _late_ones(play: Play, observed: Observed) -> Violation | None:
     last = Observed(pairs=observed.pairs[-AFTER:], money=observed.money)
-    return everything_settles(play, last)
+    return _settles_in_turn(play, last)
+
+
+def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
+    fault = everything_settles(play, observed)
+    if fault is None:
+        return None
+    return replace(
+        fault, expected="a good payment that settles afterwards", demand=results.Demand.OTHER
+    )
 
 
 ROWS = [
@@ -170,7 +181,7 @@ ROWS = [
                     so="they are valid; what was refused before is not theirs. A nonce that was "
                     "reserved for a refusal and not given back stops every later one",
                 ),
-                test=everything_settles,
+                test=_settles_in_turn,
             ),
         ],
     ),

@@ -103,7 +103,7 @@ def _bounded(_: Play, observed: Observed) -> Violation | None:
     for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
             return Violation(
-                expected=f"an answer within {BOUND_S:g} s",
+                expected="an answer within a minute",
                 actual=answer.how,
                 why="its caller gives up earlier, and asks again or refuses who has paid",
             )
@@ -118,6 +118,13 @@ _BOUND = Demand(
     ),
     test=_bounded,
 )
+
+
+def _said(_: Play, observed: Observed) -> str:
+    (answer,) = observed.all_answers
+    if answer.succeeded:
+        return "settled: it believes its node"
+    return "pending" if answer.is_pending else f"not settled: {answer.how}"
 
 
 def _late_is_found(_: Play, observed: Observed) -> Violation | None:
@@ -404,18 +411,6 @@ ROWS = [
         _settled(on(*SEND, do=says(_LOST, after=True))),
         "The node takes the transaction, and its answer is lost",
     ),
-    Row(
-        section="node",
-        slug="send-error",
-        play=_settled(on(*SEND, do=fails("internal error", after=True))),
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        demands=[
-            hash_is_named(
-                "The node takes the transaction, and answers with an error: its hash is said"
-            )
-        ],
-    ),
     _row(
         "send-late",
         _settled(on(*SEND, do=late(4.0, after=False))),
@@ -457,13 +452,13 @@ ROWS = [
         waits_s=10,
         demands=[
             Demand(
-                title="A receipt of success that shows no transfer is no proof of one",
-                ground=texts.ours(
+                title="What is said of a receipt of success that shows no transfer?",
+                ground=texts.silent(
                     texts.TRANSFER_IS_CORRECT,
-                    because="a hash that resolves, or a status, says nothing of payee and amount: "
-                    "hosted facilitators were found to believe them (SR4)",
+                    why="a look at the event is wise (SR4), but nobody sees through a node of his "
+                    "own that lies",
                 ),
-                test=truthful,
+                test=_said,
             )
         ],
     ),

@@ -22,6 +22,7 @@ from x402sim.suite.facilitator.truth import (
     must_not_settle,
     no_server_errors,
     observe,
+    sends_nothing,
     settled_once,
     success_is_this_transfer,
     unmined,
@@ -32,6 +33,10 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.verdict import Inconclusive
 
+USED = (
+    "the token has said that the nonce is used: it is no verified payment, and anybody can ask "
+    "again and again, for each of which the relayer pays (SR5, SR6)"
+)
 DRAINS = "anybody can ask again and again, and the relayer pays for each (SR6)"
 AGAIN = "a request that is sent twice is one payment: another transaction can only revert (SR7)"
 
@@ -96,13 +101,13 @@ def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
             title=f"{title} is not settled",
             ground=texts.explicit(texts.CONSUMED),
             test=must_not_settle,
-        ),
-        wastes_no_gas(f"{title} costs no gas", DRAINS),
+        )
     ]
     if not says:
-        return found
+        return [*found, wastes_no_gas(f"{title} costs no gas", DRAINS)]
     return [
         *found,
+        sends_nothing(f"{title} costs no gas", USED),
         Demand(
             title=f"{title} is not valid",
             ground=texts.derived(
@@ -189,10 +194,11 @@ def _observed(_: Play, observed: Observed) -> str:
     return f"the same payment again is answered: {', '.join(sorted(says))}"
 
 
-def _once(title: str) -> list[Demand]:
+def _once(title: str, *, is_settled: bool = False) -> list[Demand]:
+    what = f"{title}: one transaction, which does not revert"
     return [
         success_is_this_transfer(f"{title}: one transfer, and no success by another hash"),
-        wastes_no_gas(f"{title}: one transaction, which does not revert", AGAIN),
+        sends_nothing(what, USED) if is_settled else wastes_no_gas(what, AGAIN),
     ]
 
 
@@ -251,7 +257,7 @@ ROWS = [
         slug="settled",
         play=_again,
         demands=[
-            *_once("The same payment after it has settled"),
+            *_once("The same payment after it has settled", is_settled=True),
             Demand(
                 title="A payment that has settled is not valid again",
                 ground=texts.derived(

@@ -288,6 +288,9 @@ ROWS = [
                     "validAfter", draft.auth.valid_after
                 ).with_value("validBefore", draft.auth.valid_before),
                 "hex": lambda draft: draft.with_value("validBefore", hex(draft.auth.valid_before)),
+                "hex of validAfter": lambda draft: draft.with_value(
+                    "validAfter", hex(draft.auth.valid_after)
+                ),
                 "a point": lambda draft: draft.with_value(
                     "validBefore", f"{draft.auth.valid_before}.0"
                 ),

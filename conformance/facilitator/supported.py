@@ -1,17 +1,20 @@
 """What it says that it settles, by whom, and the resources that it lists."""
 
+import re
 from collections.abc import Sequence
 
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
-from x402sim.suite.facilitator.payment import Answer, Dialect
+from x402sim.suite.facilitator.payment import SHOWN, Answer, Dialect, drafted
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.row import Violation
 from x402sim.suite.verdict import Inconclusive
 
 _LIST = "/discovery/resources"
+MOST_KINDS = 30
+"""How many kinds of a list are tried."""
 
 
 async def _supported(play: Play) -> Answer:
@@ -33,8 +36,8 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     if any(wanted.items() <= each.items() for each in _kinds(observed)):
         return None
     return Violation(
-        expected=f"a kind with {wanted}",
-        actual=observed.how,
+        expected="what it settles, in its list",
+        actual=f"no {wanted} in {observed.how}",
         why="a shop that looks there finds nothing that it settles, and does not sell",
     )
 
@@ -76,19 +79,52 @@ def _names_its_signer(play: Play, observed: tuple[Answer, Address]) -> Violation
     if to_hex(sender) in mine:
         return None
     return Violation(
-        expected=f"{checksum(sender)}, which sends its transactions, among its signers",
-        actual=listed.how,
+        expected="the account that sends its transactions, among its signers",
+        actual=f"{checksum(sender)} sends; {listed.how}",
     )
 
 
-def _lists_nothing_else(play: Play, observed: Answer) -> str:
-    others = [
-        f"{each.get('scheme')} on {each.get('network')} (version {each.get('x402Version')})"
-        for each in _kinds(observed)
-        if each.get("network") != x402.network_name(play.dialect.version, play.room.network)
-        or each.get("scheme") != x402.SCHEME
-    ]
-    return f"beside it: {', '.join(others) or 'nothing'}"
+_NOT_SUPPORTED = re.compile(
+    r"(invalid|unsupported)_(scheme|network|x402_version)"
+    r"|(unsupported|unknown) (scheme|network|version)"
+    r"|(scheme|network|version)\b.{0,60} not (supported|registered)"
+    r"|no (facilitator|scheme)\b.{0,60} registered",
+    re.IGNORECASE,
+)
+"""How a facilitator says that it does not support a kind: words of section 9, and of libraries."""
+
+
+async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
+    """Verify a payment of each kind that it lists: the kind, whether the payment is good, and the
+    answer.
+    """
+    found, ours = [], play.room.network
+    for kind in _kinds(await _supported(play))[:MOST_KINDS]:
+        named, scheme = str(kind.get("network")), str(kind.get("scheme"))
+        version = kind.get("x402Version")
+        dialect = Dialect.V1 if version == 1 else Dialect.V2
+        payer, times = await play.room.payer(), (play.now_s, play.wall_s)
+        draft = drafted(dialect, ours, payer, play.payee(), times, play.draw())
+        draft = draft.demanding("network", named).demanding("scheme", scheme)
+        for part in ("body", "payment"):
+            draft = draft.with_value(f"{part}.x402Version", version)
+        is_good = (scheme, named) == (x402.SCHEME, x402.network_name(dialect.version, ours))
+        about = f"{scheme} on {named}, version {version}"
+        play.say(f"{about}:")
+        found.append((about, is_good, await play.verify(draft)))
+    return found
+
+
+def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) -> Violation | None:
+    for about, is_good, answer in observed:
+        denied = _NOT_SUPPORTED.search(answer.reason or answer.text[:SHOWN])
+        if (is_good and not answer.is_valid) or (denied and not answer.is_valid):
+            return Violation(
+                expected="a kind that it lists is one that it takes",
+                actual=f"{about}: verify: {answer.how}",
+                why="a shop offers it, and refuses each payer who has chosen it",
+            )
+    return None
 
 
 async def _listed(play: Play) -> list[tuple[str, Answer]]:
@@ -106,8 +142,9 @@ async def _listed(play: Play) -> list[tuple[str, Answer]]:
 
 
 def _is_listed(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violation | str | None:
-    if observed[0][1].status == 404:
-        return "it has no /discovery/resources"
+    first = observed[0][1]
+    if first.status // 100 != 2 or "items" not in first.fields:
+        return f"it has no /discovery/resources: {first.status}"
     for query, answer in observed[:4]:
         page = answer.fields.get("pagination")
         items = answer.fields.get("items")
@@ -140,12 +177,19 @@ ROWS = [
                 ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
                 test=_lists_it,
             ),
+        ],
+    ),
+    Row(
+        section="supported",
+        slug="kinds",
+        play=_tried_kinds,
+        absent=only([Dialect.V2], "the list is the same in both versions: each kind is tried"),
+        demands=[
             Demand(
-                title="What else is in its list?",
-                ground=texts.silent(texts.SUPPORTED, why="other networks are not played here"),
-                test=_lists_nothing_else,
-                suffix="else",
-            ),
+                title="Each kind in its list is one that it takes",
+                ground=texts.explicit(texts.SUPPORTED),
+                test=_takes_what_it_lists,
+            )
         ],
     ),
     Row(

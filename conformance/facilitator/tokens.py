@@ -10,8 +10,8 @@ from msgspec.structs import replace as changed
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, keccak256
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row
-from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.case import Demand, Row, gas, only
+from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH, RoomKind
 from x402sim.suite.facilitator.truth import (
@@ -22,6 +22,7 @@ from x402sim.suite.facilitator.truth import (
     valid_first,
     wastes_no_gas,
 )
+from x402sim.suite.row import Violation
 
 ANVIL = RoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""
@@ -96,31 +97,67 @@ def _answers(selector: bytes, word: bytes) -> bytes:
 _RICH = _answers(abi.BALANCE_OF, b"\x01" + bytes(15))
 _ZERO = bytes.fromhex("5f5f5260205ff3")
 """Return a word of zero."""
-_PUT = "35"  # calldataload
 SILENT = _RICH + _ZERO
 """A token in which everybody is rich, and a transfer does nothing: no event, no revert."""
 _EVENT = (
-    # mem[0] = value - 1: what arrives
-    bytes.fromhex("6001604435035f52")
-    + bytes.fromhex("602435600435")
-    + _push(abi.TRANSFER_EVENT)
-    + bytes.fromhex("60205fa3")  # log3(0, 32, Transfer, from, to)
+    # of what mem[0] has: log3(0, 32, Transfer, from, to)
+    bytes.fromhex("602435600435") + _push(abi.TRANSFER_EVENT) + bytes.fromhex("60205fa3")
 )
-TAKES_FEE = (
-    _RICH
-    + _answers(abi.AUTHORIZATION_STATE, bytes(32))
-    # of a call that is as long as a transfer with an authorization
-    + bytes.fromhex("36")
-    + _push(b"\xa0")
-    + bytes.fromhex("10")  # 0xa0 < calldatasize
-    + bytes.fromhex("1558")
-    + _push(bytes([len(_EVENT) + 5]))
-    + bytes.fromhex("0157")
-    + _EVENT
-    + b"\x5b"
-    + _ZERO
-)
+_VALUE, _ONE_LESS = bytes.fromhex("6044355f52"), bytes.fromhex("6001604435035f52")
+"""Put the amount that is signed into mem[0], or one base unit less."""
+
+
+def _if(condition: bytes, body: bytes) -> bytes:
+    """Return code that runs a body if the word on the stack is not zero."""
+    jump = bytes.fromhex("1558") + _push(bytes([len(body) + 5])) + bytes.fromhex("0157")
+    return condition + jump + body + b"\x5b"
+
+
+def _token(transfer: bytes) -> bytes:
+    """Return a token in which everybody is rich, and a transfer with an authorization does this."""
+    is_long = bytes.fromhex("36") + _push(b"\xa0") + bytes.fromhex("10")  # 0xa0 < calldatasize
+    return _RICH + _answers(abi.AUTHORIZATION_STATE, bytes(32)) + _if(is_long, transfer) + _ZERO
+
+
+TAKES_FEE = _token(_ONE_LESS + _EVENT)
 """A token that keeps a base unit of each transfer, and says so in its event."""
+WORTHLESS = _token(_VALUE + _EVENT)
+"""A token of anybody's, which says that it has moved what was signed."""
+MOST_GAS = 10_000_000
+"""A limit, however generous: a hundred times as much as Circle's token takes."""
+_BURN = (
+    # n; jumpdest; n - 1; back to it unless n is 0: 34 gas each
+    _push((MOST_GAS * 3 // 2 // 34).to_bytes(3)) + bytes.fromhex("5b6001900380586006900357" + "50")
+)
+BURNS = _token(_BURN + _VALUE + _EVENT)
+"""The same, which first burns half as much again as `MOST_GAS`."""
+BURNING_WALLET = _BURN + _push(abi.VALID_SIGNATURE) + bytes.fromhex("5f5260205ff3")
+"""A wallet that takes every signature as its own, and first burns as much (EIP-1271)."""
+
+
+def _asks_wallets(own: Address) -> bytes:
+    """Return the code of a token that asks payers that have code, as Circle's does. All else it
+    leaves to its own code, which is at this address.
+    """
+    overloads = abi.TRANSFER_WITH_AUTHORIZATION, abi.TRANSFER_WITH_AUTHORIZATION_BYTES
+    first, second = (_push(each) + b"\x14" for each in overloads)
+    is_of_wallet = (
+        bytes.fromhex("5f3560e01c80")
+        + first
+        + b"\x90"
+        + second
+        + b"\x17"
+        # and extcodesize(from) is not 0
+        + bytes.fromhex("6004353b151516")
+    )
+    asks = bytes.fromhex("5f5f5f5f5f6004355af1")  # call(gas, from, nothing)
+    or_reverts = bytes.fromhex("5860080157" + "5f5ffd" + "5b")
+    transfer = asks + or_reverts + _VALUE + _EVENT + b"\0"
+    delegates = bytes.fromhex("365f5f37" + "5f5f365f") + _push(own) + bytes.fromhex("5af4")
+    returns = bytes.fromhex("3d5f5f3e" + "5860080157" + "3d5ffd" + "5b" + "3d5ff3")
+    return _if(is_of_wallet, transfer) + delegates + returns
+
+
 REVERTS_WHEN_MINED = (
     # gasprice is 0 when it is asked, and not when it is mined
     bytes.fromhex("3a1558") + _push(b"\x08") + bytes.fromhex("01575f5ffd5b") + _RICH + _ZERO
@@ -135,6 +172,51 @@ def _hostile(code: bytes) -> Callable[[Play], Awaitable[Observed]]:
         return await _asked(play, _in_token(play, await play.draft(), token))
 
     return play_it
+
+
+async def _burns(play: Play) -> Observed:
+    """Pay from an account whose code burns gas when the token asks it (EIP-7702: its key signs, as
+    ever), and in a token that burns it.
+    """
+    room, draft = play.room, await play.draft()
+    asset, controls = draft.network.asset, room.controls
+    own, token = (Address(keccak256(play.draw())[12:]) for _ in range(2))
+    code = await room.chain.code(asset)
+    in_token = _in_token(play, await play.draft(), token)
+    await controls.set_code(draft.auth.from_, BURNING_WALLET)
+    await controls.set_code(own, code)
+    await controls.set_code(token, BURNS)
+    await controls.set_code(asset, _asks_wallets(own))
+    pairs = []
+    try:
+        for each in (draft, in_token):
+            await play.verify(each)
+            pairs.append((each, await play.settle(each)))
+    finally:
+        await controls.set_code(asset, code)
+    return await observe(play, *pairs)
+
+
+def _is_bounded(_: Play, observed: Observed) -> Violation | None:
+    for each in observed.money.sent:
+        if each.gas_used > MOST_GAS:
+            return Violation(
+                expected="no settlement that costs more than ten million gas",
+                actual=f"{each.gas_used} gas; {observed.summary}",
+                loss=gas(each.gas_wei, "gas that whoever pays could have burnt without a limit"),
+            )
+    return None
+
+
+async def _named_by_payer(play: Play) -> Observed:
+    """The payer accepts and signs another token; the shop requires the real one."""
+    token, draft = Address(keccak256(play.draw())[12:]), await play.draft()
+    await play.room.controls.set_code(token, WORTHLESS)
+    paid = _in_token(play, draft, token)
+    return await _asked(play, paid.with_value("requirements.asset", checksum(draft.network.asset)))
+
+
+_MATCHES = texts.explicit(texts.TOKEN_AND_NETWORK)
 
 
 def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[Demand]:
@@ -222,5 +304,35 @@ ROWS = [
         demands=_refused(
             "A payment in a token that reverts in a transaction only", says=False, verifies=False
         ),
+    ),
+    Row(
+        section="token",
+        slug="named-by-payer",
+        play=_named_by_payer,
+        kind=ANVIL,
+        absent=only([Dialect.V2], "only version 2 repeats the token in the payment"),
+        demands=[
+            replace(each, ground=_MATCHES)
+            for each in _refused(
+                "A payment in another token than the requirements name", says=False
+            )
+        ],
+    ),
+    Row(
+        section="token",
+        slug="burns",
+        play=_burns,
+        kind=ANVIL,
+        demands=[
+            Demand(
+                title="A settlement has a limit of gas, whatever the payer's wallet or token burns",
+                ground=texts.derived(
+                    texts.SAFETY,
+                    so="the payer chooses the code that runs, and the relayer pays for it: without "
+                    "a limit one payment takes all that a block can (SR6)",
+                ),
+                test=_is_bounded,
+            )
+        ],
     ),
 ]

@@ -186,6 +186,7 @@ ROWS = [
             texts.WINDOW,
             so=_BY_BLOCK,
             by_chain=True,
+            only_simulated=True,
         ),
     ),
     Row(
@@ -199,6 +200,7 @@ ROWS = [
             texts.WINDOW,
             so=_BY_BLOCK,
             by_chain=True,
+            only_simulated=True,
         ),
     ),
     Row(

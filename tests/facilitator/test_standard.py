@@ -215,6 +215,14 @@ def test_verify_simulates_the_call_unless_told_not_to(version: int) -> None:
 
 
 @VERSIONS
+def test_a_payment_of_nothing_is_refused(desk: Desk, version: int) -> None:
+    """Whoever signs it needs no token, and the gas would be the facilitator's."""
+    body = asking(version, authorization(value=0), **asks("0"))
+    assert desk.post(VERIFY, body)["invalidReason"] == "invalid_payment_requirements"
+    assert desk.post(SETTLE, body)["errorReason"] == "invalid_payment_requirements"
+
+
+@VERSIONS
 def test_the_payment_says_its_version_if_the_request_does_not(desk: Desk, version: int) -> None:
     body = asking(version)
     del body["x402Version"]

@@ -100,6 +100,7 @@ READS = {
     "conformance/service/test_section_4_pages.py": "what a target answers",
     "conformance/service/test_section_7_malformed.py": "what a target answers",
     "conformance/server/offer.py": "what a server offers",
+    "conformance/facilitator/supported.py": "what a facilitator answers",
     "conformance/service/test_section_9_versioning.py": "what a target answers",
 }
 """Each file that takes texts apart, and whose: other people's, or data."""

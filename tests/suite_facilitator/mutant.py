@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.protocol import abi, rlp
+from x402sim.protocol import abi, rlp, x402
 from x402sim.protocol.crypto import (
     ORDER,
     UNDEPLOYED,
@@ -210,6 +210,8 @@ class Facilitator:
     def refused(self, name: str, sent: Any, reason: str) -> dict[str, Any]:
         if self.has("words of its own"):
             reason = f"sorry: {reason}"
+        if self.has("one word for all"):
+            reason = "insufficient_funds"
         by = {"payer": payer} if (payer := _payer_in(sent)) else {}
         if name == "verify":
             return {"isValid": False, "invalidReason": reason, **by}
@@ -249,8 +251,11 @@ class Facilitator:
         def no(name: str) -> Any:
             raise Malformed(f"{name} is no JSON")
 
+        reads = json.JSONDecoder(object_pairs_hook=unique, parse_constant=no)
         try:
-            found = json.loads(body, object_pairs_hook=unique, parse_constant=no)
+            text = body.decode()
+            # as Go's decoder does: what comes behind the first value is left alone
+            found = reads.raw_decode(text)[0] if self.has("first value") else reads.decode(text)
         except (ValueError, RecursionError) as wrong:
             raise Malformed(f"no JSON: {wrong!r}") from None
         if not isinstance(found, dict):
@@ -291,6 +296,11 @@ class Facilitator:
         accepted = payment if version == 1 else payment.get("accepted")
         if not isinstance(accepted, dict):
             raise Invalid("invalid_payload")
+        if version == 2 and self.has("the payer's token"):
+            wanted = {**wanted, "asset": accepted.get("asset")}
+            asset = _address(wanted["asset"], bad)
+        if self.has("the payer's scheme"):
+            wanted = {**wanted, "scheme": accepted.get("scheme")}
         for name, right, habit, reason in (
             ("scheme", "exact", "any scheme", "unsupported_scheme"),
             ("network", self.name(version), "any network", "invalid_network"),
@@ -302,12 +312,14 @@ class Facilitator:
             for name in ("amount", "payTo", "asset"):
                 if str(accepted.get(name)).lower() != str(wanted[name]).lower():
                     raise Invalid("invalid_payload")
-        if not isinstance(extra := wanted.get("extra"), dict):
+        extra = {} if self.has("ignores extra") else wanted.get("extra")
+        if not isinstance(extra, dict):
             raise Invalid(bad)
         if extra.get("assetTransferMethod", "eip3009") != "eip3009":
             raise Invalid("unsupported_asset_transfer_method" if version == 2 else bad)
         auth, signature = self.read_payload(payment.get("payload"))
-        domain = self.domain(wanted, asset, bad)
+        own = {} if not self.has("ignores extra") else {"extra": x402.domain_of(self.network)}
+        domain = self.domain({**wanted, **own}, asset, bad)
         if self.has("any asset"):
             asset = self.network.asset
         return Asked(version, auth, signature, amount, pay_to, asset, domain)
@@ -369,7 +381,7 @@ class Facilitator:
 
     def check_amount(self, asked: Asked) -> None:
         value, amount = asked.auth.value, asked.amount
-        if amount == 0:
+        if amount == 0 and not self.has("takes nothing"):
             raise Invalid("invalid_payment_requirements")
         may_exceed = asked.version == 1 and self.has("takes more in version 1")
         may_exceed = may_exceed or self.has("takes more")

@@ -1,36 +1,50 @@
 """Each kind of demand on facilitators has a defect that it catches; honest ones are left alone."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from tests.campaign import at_length
 from tests.evm import find
 from tests.suite_facilitator.judging import cases, judged, mutant
-from tests.suite_facilitator.mutant import LENIENT
+from tests.suite_facilitator.mutant import LENIENT, Facilitator, Invalid
+from x402sim.chain.base import Call
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.report.causes import causes
-from x402sim.report.results import Outcome
+from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
-from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.subject import SECTIONS, all_cases
+from x402sim.suite.facilitator.payment import Answer, Dialect
+from x402sim.suite.facilitator.room import Money, Room, RoomKind
+from x402sim.suite.facilitator.subject import SECTIONS, Judge, all_cases
+from x402sim.suite.facilitator.truth import Observed
+from x402sim.suite.row import result
+from x402sim.suite.started import App
 
 DEFECTS = {
     "any payee": "facilitator/fields/payee-v2",
     "any amount": "facilitator/fields/amount-less-v1",
     "takes more": "facilitator/fields/amount-more-v2",
-    "any network": "facilitator/fields/network-unknown-v2",
+    "any network": "facilitator/fields/network-unknown-v2 facilitator/fields/network-v2",
+    "the payer's scheme": "facilitator/fields/scheme-of-payment-v2",
+    "takes nothing": "kit/fields/amount-zero-v2",
+    "offers what it has not": "facilitator/supported/kinds-v2",
+    "one word for all": "kit/answer/refused-words-v2",
     "any scheme": "facilitator/fields/scheme-v1",
     "any version": "facilitator/fields/version-v2",
     "any asset": "facilitator/fields/asset-demanded-v2",
     "believes the domain + no trial": "facilitator/domain/named-wrongly-v2",
-    "any chain + no trial": "facilitator/domain/chain-v2 kit/domain/chain-gas-v2",
+    "any chain + no trial": "facilitator/domain/chain-v2 facilitator/domain/chain-gas-v2",
     "any contract + no trial": "facilitator/domain/contract-v1",
-    "no look at signatures + no trial": "facilitator/signature/of-others-v2 kit/signature/of-others-gas-v2",
+    "no look at signatures + no trial": "facilitator/signature/of-others-v2 facilitator/signature/of-others-gas-v2",
     "high s + no trial": "facilitator/signature/form-v2",
     "v of 0 and 1 + no trial": "facilitator/signature/form-v1",
     "compact signatures + no trial": "facilitator/signature/form-v2",
     "no validAfter + no trial": "facilitator/window/early-v2",
-    "no validBefore + no trial": "facilitator/window/expired-v1",
+    "no validBefore + no trial": "facilitator/window/expired-v1 facilitator/window/expired-gas-v2",
     "5xx": "facilitator/body/no-json-v2 facilitator/body/no-object-v2",
-    "dies of depth": "facilitator/body/deep-v2",
+    "dies of depth": "facilitator/body/deep-next-v2",
     **dict.fromkeys([*LENIENT][:-1], "kit/spelling/value-v2 kit/spelling/amount-v2"),
     "hides a version": "facilitator/supported/lists-v1",
     "another signer": "facilitator/supported/signers-v2",
@@ -40,11 +54,11 @@ DEFECTS = {
     "verify sends": "facilitator/answer/verify-only-v2",
     "another hash": "facilitator/control/settles-v2",
     "used is a success": "facilitator/nonce/used-elsewhere-v2 facilitator/nonce/cancelled-between-v1",
-    "no look at nonces + no trial": "facilitator/nonce/cancelled-verify-v2 kit/nonce/cancelled-gas-v2",
-    "no look at balances + no trial": "facilitator/balance/none-verify-v2 facilitator/balance/too-little-verify-v1",
+    "no look at nonces + no trial": "facilitator/nonce/cancelled-verify-v2 facilitator/nonce/cancelled-gas-v2",
+    "no look at balances + no trial": "facilitator/balance/none-verify-v2 facilitator/balance/none-gas-v1",
     "no look before sending": "kit/balance/gone-between-gas-v2 kit/nonce/used-between-gas-v1 "
     "kit/token/paused-between-gas-v2 kit/wallet/contract-changes-gas-v2",
-    "replays": "kit/again/settled-gas-v2",
+    "replays": "facilitator/again/settled-gas-v2",
     "two at once": "kit/again/at-once-gas-v2 kit/again/under-way-gas-v1",
     "a new hash each time + answers as before": "facilitator/again/settled-v2",
     "jams": "facilitator/many/after-refusals-v2",
@@ -55,6 +69,7 @@ DEFECTS = {
     "late is a success": "facilitator/chain/not-mined-v1",
     "late is a failure": "facilitator/chain/not-mined-v2 kit/chain/not-mined-pending-v2 "
     "facilitator/node/receipt-fails-v2",
+    "late is a failure + answers 400": "facilitator/chain/not-mined-v2 facilitator/node/receipt-lost-v2",
     "forgets what it sent + no look before sending": "kit/chain/not-mined-gas-v2",
     "an error of the node is a yes + no look at balances": "facilitator/node/verify-down-v2",
     "an error of the node is a success": "facilitator/node/send-refused-v2",
@@ -85,6 +100,8 @@ HONEST: list[frozenset[str]] = [
             "waits for the first",
             "malformed is 200",
             "zeros in front",
+            "ignores extra",
+            "first value",
             "numbers for texts",
         }
     ),
@@ -97,7 +114,8 @@ def caught(defect: str) -> list[str]:
     wanted = cases(DEFECTS[defect])
     found = judged(mutant(defect.split(" + ")), wanted)
     failed = [of_id([case], {case: found[case.id]}, "") for case in wanted]
-    assert len(causes(failed)) == 1, "one defect is one cause"
+    (one,) = causes(failed)  # one defect is one cause
+    assert one.repair
     return [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
 
 
@@ -116,7 +134,7 @@ def test_any_defect_is_caught(defect: str) -> None:
 
 def test_a_settle_without_checks_is_one_cause() -> None:
     wanted = cases(
-        "facilitator/fields/payee-v2 facilitator/wallet/contract-wrapped-v2 kit/domain/name-gas-v2 "
+        "facilitator/fields/payee-v2 facilitator/wallet/contract-wrapped-v2 facilitator/domain/name-gas-v2 "
         "kit/nonce/used-between-gas-v2"
     )
     found = judged(mutant(["settle checks nothing"]), wanted)
@@ -143,6 +161,13 @@ def test_an_honest_one_is_left_alone(habits: frozenset[str]) -> None:
     assert {result.outcome for result in found.values()} == {Outcome.PASSED}
 
 
+def test_who_reads_leniently_or_knows_his_token_is_left_alone() -> None:
+    """RFC 8259 lets a parser accept more, and who has one token needs no name of it."""
+    ids = "facilitator/body/no-json-refused-v2 facilitator/body/inner-refused-v2"
+    found = judged(mutant(habits=["first value", "ignores extra"]), cases(ids))
+    assert {result.outcome for result in found.values()} == {Outcome.PASSED}
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("habits", HONEST, ids=lambda habits: ", ".join(sorted(habits)))
 @pytest.mark.parametrize("dialect", [Dialect.V1, Dialect.V2])
@@ -160,8 +185,82 @@ def test_an_honest_one_passes_everything(habits: frozenset[str], dialect: Dialec
 def test_tokens_that_are_none_are_seen_on_anvil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their code does what they are named for: a facilitator that looks at the status believes it."""
     monkeypatch.setenv(find.VARIABLE, str(find.anvil()))
-    hostile = cases("facilitator/token/silent-v2 facilitator/token/takes-a-fee-v2")
-    believes = judged(mutant(["any asset settles", "status only"]), hostile)
+    hostile = cases(
+        "facilitator/token/silent-v2 facilitator/token/takes-a-fee-v2 "
+        "facilitator/token/named-by-payer-v2"
+    )
+    defects = ["any asset settles", "status only", "the payer's token"]
+    believes = judged(mutant(defects), hostile)
     looks = judged(mutant(["any asset settles"]), hostile)
     assert {each.outcome for each in believes.values()} == {Outcome.FAILED}
     assert {each.outcome for each in looks.values()} == {Outcome.PASSED}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("habit", ["", "asks keys for wallets", "any asset settles"])
+def test_a_settlement_without_a_limit_of_gas_is_seen_on_anvil(
+    habit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wallet burns the gas, or a token where any is settled; who sets a limit is left alone."""
+    monkeypatch.setenv(find.VARIABLE, str(find.anvil()))
+    burns, flags = cases("facilitator/token/burns-v2"), [habit] if habit else []
+    (without,) = judged(mutant([*flags, "no bound of gas"]), burns).values()
+    (bounded,) = judged(mutant(flags), burns).values()
+    assert (without.outcome, bounded.outcome) == (Outcome.FAILED, Outcome.PASSED), without.reason
+    assert int(str(without.actual).split()[0]) > 15_000_000
+
+
+def test_what_comes_in_turn_is_advised_no_lock() -> None:
+    (case,) = cases("facilitator/many/after-refusals-v2")
+    no = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json={"success": False})
+    wrong = case.test(None, Observed(pairs=((Any, no),), money=Money(moved=(), sent=())))
+    (one,) = causes([of_id([case], {case: result(case, wrong, "", "", 0)}, "")])
+    assert one.cause == "it settles no payment any more after something was asked"
+
+
+def test_a_jam_within_a_play_is_not_charged_to_what_came_after() -> None:
+    """Of several payments of a play one jams the facilitator: the next ones are not to blame."""
+
+    class Jams(Facilitator):
+        async def settle(self, sent: Any) -> dict[str, Any]:
+            to = sent["paymentPayload"]["payload"]["authorization"]["to"]
+            self.is_jammed = getattr(self, "is_jammed", False) or to != checksum(parse_address(to))
+            if self.is_jammed:
+                raise Invalid("unexpected_settle_error")
+            return await super().settle(sent)
+
+    jams = App(lambda given: Jams(given.rpc_url, given.private_key, given.network))
+    found = judged(jams, cases("facilitator/spelling/capital-letters-agrees-v2"))
+    (result,) = found.values()
+    wanted = "a good payment that settles afterwards"
+    assert (result.outcome, result.expected) == (Outcome.FAILED, wanted)
+    assert "capitals" not in str(result.actual)
+
+
+def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
+    """A facilitator that finds the chain's own port can send for anybody there."""
+    ids = "facilitator/supported/lists-v2 facilitator/spelling/no-nonce-v2"
+
+    opened: list[Room] = []
+
+    class Opens(Judge):
+        async def open(self, kind: RoomKind, name: str) -> Room:
+            opened.append(await Judge.open(self, kind, name))
+            return opened[-1]
+
+    class Steals(Facilitator):
+        def supported(self) -> dict[str, Any]:
+            theft, payer = abi.transfer(self.key.address, 10**6), opened[-1].payers[0]
+            call = Call(payer.address_bytes, self.network.asset, theft)
+            self.theft = asyncio.ensure_future(opened[-1].chain.send(call))
+            return super().supported()
+
+    async def main() -> dict[str, CaseResult]:
+        steals: App = App(lambda given: Steals(given.rpc_url, given.private_key, given.network))
+        judge = Opens(subject=steals, dialects=(Dialect.V2,), jobs=1)
+        return {case.id: result for case, result in await judge.every(cases(ids))}
+
+    found = asyncio.run(main())
+    lists, nonce = (found[each] for each in ids.split())
+    assert (lists.outcome, nonce.outcome) == (Outcome.FAILED, Outcome.PASSED)
+    assert "1 transfer of 1000000 base units" in str(lists.actual)

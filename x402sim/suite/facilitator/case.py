@@ -10,15 +10,15 @@ from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN, Money, RoomKind
+from x402sim.suite.facilitator.room import PLAIN, Money, Room, RoomKind
 from x402sim.suite.row import Demand as Demand, Violation, only as only
 
 
-def tokens(play: Play, base: int, why: str) -> Loss | None:
+def tokens(room: Room, base: int, why: str) -> Loss | None:
     """Return a loss of so many base units of the token; None of none."""
     if not base:
         return None
-    network = play.room.network
+    network = room.network
     return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
 
 
@@ -132,13 +132,23 @@ def tries(change: Change = lambda draft: draft) -> Callable[[Play], Awaitable[Tr
 
 
 def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Tried]]]:
-    """Return the play of several good payments of one payer, each with one change."""
+    """Return the play of several good payments of one payer, each with one change.
+
+    It ends where no good payment settles any more: an earlier change has jammed the facilitator,
+    and the last one is not to blame.
+    """
 
     async def play(it: Play) -> list[Tried]:
         payer, found = await it.room.payer(), []
         for about, change in changes.items():
-            found.append(await tried(it, change(await it.draft(payer)), about))
-            if it.is_silent:  # the rest would wait, too
+            last = await tried(it, change(await it.draft(payer)), about)
+            is_silent = it.is_silent
+            if is_silent or (last.verified.is_valid and not last.settled.succeeded):
+                it.say("a good payment:")
+                if is_paid(it, await tried(it, await it.draft())):
+                    break
+            found.append(last)
+            if is_silent:  # the rest would wait, too
                 break
         return found
 
@@ -166,14 +176,14 @@ def _refused(play: Play, observed: Tried) -> Violation | None:
         return Violation(
             expected="no transfer",
             actual=f"settle: {observed.settled.how}; {observed.money.summary}",
-            loss=tokens(play, base, "moved against the payment's or the shop's will"),
+            loss=tokens(play.room, base, "moved against the payment's or the shop's will"),
             demand=observed.verified.demand_on_settle,
         )
     if observed.settled.succeeded:
         return Violation(
             expected="no success of settle",
             actual=f"settle: {observed.settled.how}; {observed.money.summary}",
-            loss=tokens(play, observed.draft.auth.value, "served for nothing: nothing moved"),
+            loss=tokens(play.room, observed.draft.auth.value, "served for nothing: nothing moved"),
             demand=observed.verified.demand_on_settle,
         )
     if observed.verified.is_valid:
@@ -234,21 +244,31 @@ def no_server_error(answer: Answer, name: str = "") -> Violation | None:
     )
 
 
-def must_refuse(title: str, *sentences: Any, so: str = "", by_chain: bool = False) -> list[Demand]:
+def must_refuse(
+    title: str,
+    *sentences: Any,
+    so: str = "",
+    by_chain: bool = False,
+    only_simulated: bool = False,
+) -> list[Demand]:
     """Return the demands on a payment that must be refused: it is, without gas, and without a 5xx.
 
     For a play that returns a `Tried`, or several. `by_chain`: only the chain or the time makes it
-    wrong, and in the dialect of Cronos verify looks at neither.
+    wrong, and in the dialect of Cronos verify looks at neither. `only_simulated`: only a simulation
+    shows that it cannot settle; verify makes one, and no text says that settle repeats it.
     """
     ground = texts.derived(*sentences, so=so) if so else texts.explicit(*sentences)
+    drains = "anybody can sign what must fail, and the relayer pays for each"
+    gas_ground = (
+        texts.ours(texts.SIMULATE, because=f"{drains} (SR6)")
+        if only_simulated
+        else texts.derived(texts.EXECUTES, texts.SAFETY, so=f"it is no verified payment; {drains}")
+    )
     return [
         Demand(title=title, ground=ground, test=unsettled if by_chain else refused),
         Demand(
             title=f"{title}: it costs no gas",
-            ground=texts.ours(
-                texts.SIMULATE,
-                because="anybody can sign what must fail, and the relayer pays for each (SR6)",
-            ),
+            ground=gas_ground,
             test=costs_no_gas,
             suffix="gas",
         ),

@@ -252,6 +252,7 @@ class SentTx:
     to: Address
     nonce: int
     ok: bool | None = None
+    gas_used: int = 0
     gas_wei: int = 0
     why: str = ""
     """Why it was reverted."""
@@ -308,6 +309,8 @@ class Room(rooms.Room):
     relayer: Wallet
     payers: list[Wallet]
     """Those that nobody has paid with yet."""
+    own: set[str] = field(default_factory=set)
+    """The hashes of what the judge itself has sent."""
     _drawn: int = 0
 
     # --- the facilitator --------------------------------------------------------------------
@@ -361,7 +364,17 @@ class Room(rooms.Room):
         """Send a transaction of any account but the relayer's; return its receipt, if it is mined
         at once. Raises `ChainError`.
         """
-        return await self.chain.receipt(await self.chain.send(Call(sender, to, data)))
+        tx_hash = await self.chain.send(Call(sender, to, data))
+        self.own.add(to_hex(tx_hash))
+        return await self.chain.receipt(tx_hash)
+
+    async def strays(self, since: int) -> tuple[Moved, ...]:
+        """Return what moved after a block in transactions that neither the judge has sent nor the
+        node was given: who makes them has found another way to the chain.
+        """
+        known = {*self.own, *self.node.sent}
+        moved = (await self.money(since, len(self.node.sent))).moved
+        return tuple(each for each in moved if each.tx_hash not in known)
 
     async def money(self, since: int, sent_before: int) -> Money:
         """Return what moved after a block, and what the relayer sent beyond so many."""
@@ -394,6 +407,7 @@ class Room(rooms.Room):
             to=to,
             nonce=nonce,
             ok=receipt.succeeded,
+            gas_used=receipt.gas_used,
             gas_wei=receipt.gas_used * receipt.gas_price,
             why=receipt.revert_reason or "",
         )

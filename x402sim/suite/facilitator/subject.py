@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
 from x402sim.suite import rooms
-from x402sim.suite.facilitator.case import is_paid, tried
+from x402sim.suite.facilitator.case import is_paid, tokens, tried
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import (
@@ -72,6 +72,8 @@ class Judge(rooms.Judge[Room, Play]):
 
     is_blind: bool = False
     """Whether its node is another's, so that no payment of ours can be good."""
+    thefts: dict[str, Violation] = field(default_factory=dict)
+    """By play, what moved without a payment."""
     control_s: float = 0
     """How long a good payment took, verified and settled."""
 
@@ -83,10 +85,28 @@ class Judge(rooms.Judge[Room, Play]):
             self.subject, kind, self.network, self.seed, name, self.patience_s, self.port
         )
         dialects = self.dialects[:1]
-        if kind.chain == "anvil" and (wrong := await self.try_good_payment(room, dialects)):
+        wrong = await self.try_good_payment(room, dialects) if kind.chain == "anvil" else ""
+        if wrong and not await room.strays(0):  # strays are a failure of its plays
             await room.close()
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
+
+    async def played(self, group: Sequence[RoomCase], room: Room) -> rooms.Played:
+        """Play a play; what moves past the node fails a MUST of it, however often it is played."""
+        played, name = await rooms.Judge.played(self, group, room), group[0].played_as
+        if strays := await room.strays(played.play.since):
+            base = sum(each.amount_base for each in strays)
+            self.thefts[name] = Violation(
+                expected="no transfer",
+                actual=f"{counted(len(strays), 'transfer')} of {base} base units, in transactions "
+                "that its node was never given",
+                loss=tokens(room, base, "moved without a payment"),
+            )
+        musts = [case for case in group if case.level == "MUST"]
+        if name not in self.thefts or not musts:
+            return played
+        found = {**played.found, musts[0]: self.thefts[name]}
+        return replace(played, found=found, unclear="", skipped="")
 
     def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""

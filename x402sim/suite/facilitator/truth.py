@@ -92,9 +92,17 @@ def is_of(moved: Moved, draft: Draft) -> bool:
     return (moved.sender, moved.to, moved.amount_base) == (auth.from_, auth.to, auth.value)
 
 
+ASK_AGAIN = (408, 409, 425, 429)
+"""Statuses of requests that the caller can repeat: they say nothing of the payment."""
+
+
 def is_final_no(answer: Answer) -> bool:
-    """Tell whether an answer says that a payment has failed, and will not be settled."""
-    if answer.status // 100 != 2 or answer.is_pending:
+    """Tell whether an answer says that a payment has failed: in its body, or by a 4xx."""
+    if answer.is_pending:
+        return False
+    if answer.status // 100 == 4:
+        return answer.status not in ASK_AGAIN
+    if answer.status // 100 != 2:
         return False
     if answer.dialect is Dialect.CRONOS:
         return answer.fields.get("event") == "payment.failed"
@@ -127,7 +135,9 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
                 return Violation(
                     expected="success only if this payment is on the chain",
                     actual=f"settle: {answer.how}; {then.summary}",
-                    loss=tokens(play, draft.auth.value, "served for nothing: nothing had moved"),
+                    loss=tokens(
+                        play.room, draft.auth.value, "served for nothing: nothing had moved"
+                    ),
                 )
             if answer.transaction not in hashes:
                 return Violation(
@@ -141,7 +151,7 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
             return Violation(
                 expected="no failure without a hash of a payment that it has settled",
                 actual=observed.summary,
-                loss=tokens(play, draft.auth.value, "paid, and told that it failed"),
+                loss=tokens(play.room, draft.auth.value, "paid, and told that it failed"),
             )
     return None
 
@@ -217,6 +227,16 @@ def wastes_no_gas(title: str, because: str) -> Demand:
     )
 
 
+def sends_nothing(title: str, so: str) -> Demand:
+    """Return the demand that settle sends no transaction for what it can see is not payable."""
+    return Demand(
+        title=title,
+        ground=texts.derived(texts.EXECUTES, texts.SAFETY, so=so),
+        test=wastes_nothing,
+        suffix="gas",
+    )
+
+
 def everything_settles(play: Play, observed: Observed) -> Violation | None:
     """Tell whether each payment moved once, and an answer reported it, or that it is pending."""
     bad = [
@@ -246,7 +266,7 @@ def must_not_settle(play: Play, observed: Observed) -> Violation | None:
                 actual=observed.summary,
                 loss=None
                 if observed.moved(draft)
-                else tokens(play, draft.auth.value, "served for nothing: nothing moved"),
+                else tokens(play.room, draft.auth.value, "served for nothing: nothing moved"),
                 why="one payment buys twice" if observed.moved(draft) else "",
             )
     return None
