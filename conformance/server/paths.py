@@ -11,6 +11,8 @@ from x402sim.suite.server.raw import Answer
 from x402sim.text.words import counted, often
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
+DIGITS = 8
+"""By how much the lengths of two goods may differ, by the numbers in them."""
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
 REWRITES = ("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri", "X-Forwarded-Path")
 
@@ -183,8 +185,11 @@ def _head_tells_nothing(play: Play, observed: Tries) -> Found:
     length = answer.headers.get("content-length", "none")
     if not answer.is_2xx or play.item.method != "GET":
         return None
-    if length in ("none", "", "0") and not observed.made:
-        return None
+    size = int(length) if length.isdecimal() else -1
+    is_its_length = abs(size - len(observed.goods.body)) <= DIGITS
+    if not is_its_length and not observed.made:
+        told = "nothing counts whether it runs what is sold: see --counter"
+        return told if observed.made is None else None
     made = (
         "not counted: no number of it counts that"
         if observed.made is None

@@ -116,7 +116,25 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     in_part = f" ({part} judged in part)" if part else ""
     held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped{in_part}"
     new = "new " if known else ""
-    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{known_note}"
+    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{known_note}{_untold(counting)}"
+
+
+NAMED = 4
+"""How many ids a verdict names of those that could not be told."""
+
+
+def _untold(counting: Results) -> str:
+    """Return in a line what was played and could not be told, and why; empty if nothing."""
+    reasons: dict[str, list[str]] = {}
+    for each in counting:
+        if each.outcome is Outcome.SKIPPED and any(case.is_untold for case in each.cases):
+            reasons.setdefault(each.reason, []).append(each.id)
+    lines = [
+        f" Could not be judged: {', '.join(ids[:NAMED])}"
+        f"{f' and {len(ids) - NAMED} more' if len(ids) > NAMED else ''}, since {reason}."
+        for reason, ids in reasons.items()
+    ]
+    return "".join(lines)
 
 
 def headline(result: Result) -> str:

@@ -102,12 +102,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the target offers what the case is about."""
     lacks: bool = False
     """Whether it was skipped because a need is not met."""
+    is_untold: bool = False
+    """Whether it was played, and nothing showed what it looks for."""
     evidence: Evidence | None = None
     loss: Loss | None = None
     """What this failure costs, if money was counted."""
 
 
-OF_CASES = ("has_begun", "applies", "lacks")
+OF_CASES = ("has_begun", "applies", "lacks", "is_untold")
 """Fields of cases that no report has; no report has `evidence` either."""
 
 

@@ -42,7 +42,7 @@ from x402sim.suite.row import (
 )
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
 from x402sim.suite.subject import Chosen, Plan
-from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Skipped
+from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Skipped, Untold
 from x402sim.text.words import counted
 
 MOST_LINES = 60
@@ -217,6 +217,7 @@ class Played:
     skipped: str = ""
     """Why it was not played: it does not apply, or a need `lacks`."""
     lacks: bool = False
+    is_untold: bool = False
     seconds: float = 0
     log: str = ""
     jams: bool = False
@@ -237,7 +238,7 @@ class Played:
         if case in self.found:
             return result(case, self.found[case], self.play.report, self.log, self.seconds)
         if self.skipped:
-            return skipped(case, self.skipped, lacks=self.lacks)
+            return skipped(case, self.skipped, lacks=self.lacks, is_untold=self.is_untold)
         return unclear(case, self.unclear or "it ended before it was looked at")
 
 
@@ -371,8 +372,14 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         except Inconclusive as why:
             return Played(play=play, found={}, unclear=str(why), seconds=elapsed())
         except Skipped as why:
-            lacks = isinstance(why, Lacking)
-            return Played(play=play, found={}, skipped=str(why), lacks=lacks, seconds=elapsed())
+            return Played(
+                play=play,
+                found={},
+                skipped=str(why),
+                lacks=isinstance(why, Lacking),
+                is_untold=isinstance(why, Untold),
+                seconds=elapsed(),
+            )
         finally:
             await room.tidy()
         log = last_line(room.running.log()) if room.running else ""
@@ -594,16 +601,17 @@ async def in_rooms(
 
     `control` returns why a good payment fails, "" if it does not. `left_out` returns the result of
     a case that is not in the plan, and `plan` the plan; both get the reason for each dialect in
-    which the control fails. If it fails in every dialect, raises `NotReady` with the text that
-    `invalid` makes of the reasons.
+    which the control fails. If it fails in every dialect, and the plan has nothing that can be
+    judged without it, raises `NotReady` with the text that `invalid` makes of the reasons.
     """
     try:
         room = await judge.room()
         controls = [(dialect, await control(room, dialect)) for dialect in wanted]
         broken = {dialect: why for dialect, why in controls if why}
-        if len(broken) == len(wanted):
-            raise NotReady(f"{options.shown} {invalid(why_each(broken))}")
         judge.dialects = tuple(dialect for dialect in wanted if dialect not in broken)
+        planned = plan(broken)
+        if len(broken) == len(wanted) and not planned.ids:
+            raise NotReady(f"{options.shown} {invalid(why_each(broken))}")
         await judge.leave(room, keep=True)
         yield PlayedJudging(
             judge=judge,
@@ -611,7 +619,7 @@ async def in_rooms(
             rerun=options.rerun,
             left_out=lambda case: left_out(case, broken),
             count=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
-            plan=plan(broken),
+            plan=planned,
         )
     except OSError as wrong:
         raise NotReady(f"{options.shown}: {wrong}") from wrong

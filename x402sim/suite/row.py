@@ -172,8 +172,13 @@ def unclear(case: PlayedCase, why: str) -> CaseResult:
     )
 
 
-def skipped(case: PlayedCase, why: str, *, lacks: bool = True) -> CaseResult:
-    """Return the result of a case that was not judged: a need `lacks`, or it does not apply."""
+def skipped(
+    case: PlayedCase, why: str, *, lacks: bool = True, is_untold: bool = False
+) -> CaseResult:
+    """Return the result of a case that was not judged: a need `lacks`, or it does not apply.
+
+    If it `is_untold`, it was played, and nothing showed what it looks for.
+    """
     return CaseResult(
         title=case.title,
         ground=case.ground,
@@ -181,6 +186,7 @@ def skipped(case: PlayedCase, why: str, *, lacks: bool = True) -> CaseResult:
         reason=why,
         applies=lacks,
         lacks=lacks,
+        is_untold=is_untold,
     )
 
 

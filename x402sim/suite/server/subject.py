@@ -42,7 +42,7 @@ from x402sim.suite.row import (
     unclear,
 )
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
-from x402sim.suite.server.play import Item, Play
+from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import (
     PLAIN,
@@ -78,7 +78,7 @@ class Judge(rooms.Judge[Room, Play]):
 
     items: Sequence[Item]
     handlers: Mapping[str, Item] = field(default_factory=dict)
-    """Paid requests whose handler is not like others, by the option that names them."""
+    """Requests with a purpose of their own, by the option that names them."""
 
     restart: bool | None = None
     """Whether it is killed and started again; None leaves it to how long a start takes."""
@@ -152,8 +152,8 @@ SECTIONS = {
     "sign-in": "Signing in instead of paying again, where the 402 offers it",
     "discovery": "What the 402 and a catalogue say of what is sold",
 }
-HANDLERS = ("failing", "slow", "streaming", "redirecting")
-"""The options that name a request whose handler is not like others."""
+HANDLERS = ("failing", "slow", "streaming", "redirecting", COUNTER)
+"""The options that name a request with a purpose of its own."""
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
 
@@ -225,7 +225,7 @@ TOOL = "MCP"
 
 
 def _handler_flag(meaning: str) -> Any:
-    """Declare a paid request whose handler is not like others."""
+    """Declare a request with a purpose of its own."""
     return flag(meaning, metavar="ITEM", read=item_in)
 
 
@@ -264,6 +264,10 @@ class ServerOptions:
         "A paid request that is answered piece by piece for a second or longer."
     )
     redirecting: Item | None = _handler_flag("A paid request whose handler answers 3xx.")
+    counter: Item | None = _handler_flag(
+        "A free request that is answered how often paid handlers have run, as a number: it tells a "
+        "stored answer from a new one where goods are alike."
+    )
     facilitator: int | None = flag(
         "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
         "judge serves one there.",
@@ -300,7 +304,7 @@ class ServerOptions:
 
     @property
     def handlers(self) -> Mapping[str, Item]:
-        """The items whose handler is not like others, by the option that names them."""
+        """The items with a purpose of their own, by the option that names them."""
         found = {name: getattr(self, name) for name in HANDLERS}
         return {name: item for name, item in found.items() if item is not None}
 
@@ -394,7 +398,12 @@ async def begin(
     if options.facilitator:
         tell(f"the facilitator is at http://127.0.0.1:{options.facilitator}")
 
-    meant = set[Dialect]()
+    meant, wrong = set[Dialect](), set[Dialect]()
+
+    def planned(broken: Mapping[Dialect, str]) -> Plan:
+        if not judge.dialects:  # nothing can be bought: it is judged if a wrong offer is why
+            meant.intersection_update(wrong)
+        return _plan(judge, options, cases, broken, meant)
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
         if options.versions is not None and case.dialect in options.versions:
@@ -408,9 +417,9 @@ async def begin(
         options,
         cases,
         options.versions or offered(options.items),
-        control=lambda room, dialect: _control(judge, room, dialect, meant),
+        control=lambda room, dialect: _control(judge, room, dialect, meant, wrong),
         left_out=left_out,
-        plan=lambda broken: _plan(judge, options, cases, broken, meant),
+        plan=planned,
         invalid=lambda why: (
             f"sells nothing at {options.items[0].shown}, so nothing can be said of "
             f"it. {why}. The guide, `Judge your server`, says what it gets"
@@ -419,11 +428,13 @@ async def begin(
         yield judging
 
 
-async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect]) -> str:
+async def _control(
+    judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect], wrong: set[Dialect]
+) -> str:
     """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server.
 
     A version that it offers to the payers of the judge is `meant`: its offer is judged, although
-    nothing can be bought.
+    nothing can be bought. It is `wrong` if the offer breaks a MUST.
     """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
@@ -433,6 +444,9 @@ async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialec
         return f"it does not offer version {dialect.version}"
     if is_meant(dialect, answer, room.network):
         meant.add(dialect)
+        of_offer = [each for each in all_cases() if each.played_as == f"offer/whole-{dialect}"]
+        found = [each.test(play, answer) for each in of_offer if each.level == "MUST"]
+        wrong |= {dialect for each in found if isinstance(each, Violation)}
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
         return (
@@ -441,10 +455,10 @@ async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialec
         )
     control = next(case for case in all_cases() if case.is_control and case.dialect is dialect)
     try:
-        found = control.test(play, await control.play(play))
+        bought = control.test(play, await control.play(play))
     except Inconclusive as why_not:
         return f"a good payment fails: {why_not}"
-    return f"a good payment fails: {found.actual}" if isinstance(found, Violation) else ""
+    return f"a good payment fails: {bought.actual}" if isinstance(bought, Violation) else ""
 
 
 def _why_not(answer: Answer) -> str:
