@@ -101,7 +101,8 @@ def _changed(value: Any) -> Any:
             return [_changed(each) for each in value]
         case dict():
             return {name: _changed(each) for name, each in value.items()}
-    return value
+        case _:
+            return value
 
 
 async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:

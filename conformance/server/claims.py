@@ -137,8 +137,8 @@ def _each_its_own(play: Play, observed: Several) -> Found:
         named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
         if answer.is_2xx and named not in mine:
             return Violation(
-                expected=f"{play.dialect.response_place} that names the payment's own transaction",
-                actual=observed.summary,
+                expected="a receipt that names the payment's own transaction",
+                actual=f"{play.dialect.response_place}: {observed.summary}",
                 why="the payer's proof is of somebody else's payment",
             )
     return None

@@ -17,7 +17,7 @@ from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 CATALOGUES = ("/discovery/resources", "/.well-known/x402", "/.well-known/x402.json")
-"""Where a server lists what it sells: the first is the standard's, the others are read by indexers."""
+"""Where a server lists what it sells: the first is the standard's, indexers read the others."""
 TEMPLATE = re.compile(r"[{}:*<>\[\]]")
 """Stands in a path that is a pattern of paths."""
 NOT_THERE = frozenset({404, 410})
@@ -217,8 +217,7 @@ async def _catalogue(play: Play) -> list[Listed]:
         known = next((it for it in play.items if it.path == parts.path), None)
         if each.get("type") == "mcp":
             continue
-        method = each.get("method") if each.get("method") in ("GET", "POST", "PUT") else "GET"
-        answer = await play.ask(known or Item(method, target))
+        answer = await play.ask(known or Item("GET", target))
         if known is None and answer.status in NOT_SO:
             posted = await play.ask(Item("POST", target, "{}"))
             answer = answer if posted.status in NOT_THERE else posted

@@ -159,7 +159,7 @@ def _is_proven(play: Play, observed: Streamed) -> Found:
     ):
         return None
     return Violation(
-        expected=f"{play.dialect.response_header} before the stream, with the transaction",
+        expected="a receipt before the stream, with the transaction",
         actual=observed.trade.summary,
         why="the payer has no proof that it has paid",
     )

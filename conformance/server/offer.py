@@ -4,7 +4,6 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
@@ -31,6 +30,7 @@ PROXY = [
     ("X-Forwarded-For", "203.0.113.7"),
 ]
 """What a proxy adds that ends TLS."""
+CANNOT = "an agent that asks as browsers do cannot pay"
 
 
 async def _asked(play: Play) -> Answer:
@@ -111,7 +111,9 @@ def _same_in_body(play: Play, answer: Answer) -> Found:
     """Tell whether the body offers what the header does not; of version 1, `_same` tells it."""
     body = answer.json if isinstance(answer.json, dict) else {}
     offers = body.get("accepts")
-    written = [each for each in offers if isinstance(each, dict)] if isinstance(offers, list) else []
+    written = (
+        [each for each in offers if isinstance(each, dict)] if isinstance(offers, list) else []
+    )
     names = ("scheme", "network", "amount", "asset", "payTo")
     said, meant = (
         [tuple(str(each.get(name)).lower() for name in names) for each in of]
@@ -134,7 +136,8 @@ def _names_the_token(play: Play, answer: Answer) -> Found:
     network = play.room.network
     wanted = (network.token_name, network.token_version)
     for offer in payables(play.dialect, answer, network):
-        extra = offer.get("extra") if isinstance(offer.get("extra"), dict) else {}
+        given = offer.get("extra")
+        extra = given if isinstance(given, dict) else {}
         named = (extra.get("name"), extra.get("version"))
         # version 1 leaves `extra` to the scheme: what is not said is not wrong there
         is_left_out = play.dialect is Dialect.V1 and named == (None, None)
@@ -182,12 +185,12 @@ def _visited(headers: Headers) -> Callable[[Play], Awaitable[Visit]]:
 def _still_payable(play: Play, observed: Visit) -> Found:
     answer = observed.unpaid
     if answer.status != 402:
-        return Violation(expected="402 for a browser, too", actual=answer.how)
+        return Violation(expected="402 for a browser, too", actual=answer.how, why=CANNOT)
     if play.dialect.version == 2 and payable(play.dialect, answer, play.room.network) is None:
         return Violation(
             expected="PAYMENT-REQUIRED beside a page, too",
             actual=answer.how,
-            why="an agent that asks as browsers do cannot pay",
+            why=CANNOT,
         )
     return None
 

@@ -36,7 +36,8 @@ class Bench:
                 "slow": item_in("/forecast?city=slow"),
                 "streaming": item_in("/stream"),
                 "redirecting": item_in("/forecast?city=moved"),
-            } | ({"counter": item_in("/count")} if self.counts else {}),
+            }
+            | ({"counter": item_in("/count")} if self.counts else {}),
             shares=True,
             jobs=1,
             patience_s=self.patience_s,

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -202,6 +203,68 @@ def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> Non
     its = ["head is free", "sells the same each time"]
     (head,) = judged("server/path/head-v2", its).values()
     assert "not counted" in str(head.actual)
+
+
+def asked(
+    words: str, monkeypatch: pytest.MonkeyPatch, *options: str, item: str = "/weather"
+) -> tuple[int, str]:
+    """Judge a shop that is a command; return the exit code and what was printed."""
+    monkeypatch.chdir(ROOT)
+    start = f"{sys.executable} -m tests.suite_server.shop {words}"
+    given = ["conformance", "server", item, "--start", start, "--jobs", "1", *options]
+    done = CliRunner().invoke(app, given, env={"COLUMNS": "300"})
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_tells_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = "'sells the same each time' 'serves again'"
+    only = ("--only", "server/many/again,server/handler/unpaid,server/many/two", "--versions", "v2")
+    code, told = asked(words, monkeypatch, *only)
+    assert code == 0
+    verdict = told[told.index("No MUST clause failed: 1 held, 8 skipped.") :]
+    assert "Could not be judged: server/many/again-v2, since what it sells is the same" in verdict
+    assert "Could not be judged: server/handler/unpaid-v2, since nothing shows how often" in verdict
+    code, told = asked(words, monkeypatch, *only, "--counter", "/count")
+    assert code == 1
+    assert "handlers ran 3 times" in told
+    assert "Could not be judged" not in told
+
+
+def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code, told = asked("'another name of the token'", monkeypatch, "--only", "server/offer/whole")
+    assert code == 1, told
+    assert "failed server/offer/whole-token-v1 MUST" in told
+    assert "server/offer/whole-token-v2 MUST, failed" in told
+    assert "'USD Coin of nobody'" in told
+
+
+def test_the_numbers_of_a_body_are_changed_too_and_an_empty_one_is_told() -> None:
+    its = ["forgets what it was for", "serves again", "does not compare"]
+    bodies = ('{"n": 1}', '{"a": [true, {"b": 2.5}]}', "{}")
+    one, two, none = (
+        judged("server/binding/body-v2", its, items=[item_in(f"POST /report {each}")])
+        for each in bodies
+    )
+    assert [it.outcome for it in (*one.values(), *two.values())] == [Outcome.FAILED] * 2
+    (left,) = none.values()
+    assert (left.outcome, left.is_untold) == (Outcome.SKIPPED, True)
+    assert "no value stands in the body {}" in left.reason
+
+
+def test_each_cause_is_worded_as_the_cases_expect_it_and_each_must_has_one() -> None:
+    """The keys of causes.toml are what cases expect, word for word."""
+    folder = ROOT / "conformance" / "server"
+    keys = tomllib.loads((folder / "causes.toml").read_text(encoding="utf-8"))
+    source = "".join(each.read_text(encoding="utf-8") for each in folder.glob("*.py"))
+    source += (ROOT / "x402sim/suite/server/case.py").read_text(encoding="utf-8")
+    flat = re.sub(r'"\s+f?"', "", source)
+    assert [key for key in keys if json.dumps(key)[1:-1] not in flat and key not in flat] == []
+    expected = re.findall(r'expected=(f?)"((?:[^"\\]|\\.)*)"', flat)
+    assert {text for _, text in expected if text.replace('\\"', '"') not in keys} == set()
 
 
 def test_a_command_is_killed_and_started_again(

@@ -203,7 +203,9 @@ async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | N
 
     one, two, three = [await bought() for _ in range(3)]
     steps = {name: two[name] - one[name] for name in one if name in two}
-    steps = {n: by for n, by in steps.items() if 0 < by <= MOST_STEP and three.get(n) == two[n] + by}
+    steps = {
+        n: by for n, by in steps.items() if 0 < by <= MOST_STEP and three.get(n) == two[n] + by
+    }
     if steps:
         for _ in range(2):
             await play.ask(NOTHING if not play.item.tool else replace(play.item, tool="nothing"))
@@ -219,8 +221,8 @@ async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | N
 def uncounted() -> Untold:
     """Return why it is not told how often what is sold was made."""
     return Untold(
-        "no number in what it sells counts how often its handler runs: put one in, or name a path "
-        "that tells it (--counter)"
+        "nothing shows how often its handler runs: put a counter into what it sells, or name a "
+        "path that counts (--counter)"
     )
 
 
@@ -382,9 +384,8 @@ def of_no_settlement(what: str) -> list[Demand]:
 
 
 ALIKE = (
-    "what it sells is the same for every payment, so an answer that is kept is not told from one "
-    "that is served anew: put a number that goes up into it, or name a path that tells how often "
-    "its handlers have run (--counter)"
+    "what it sells is the same for every payment, so that a stored answer looks like a new one: "
+    "put a counter into it, or name a path that counts (--counter)"
 )
 
 

@@ -1,8 +1,8 @@
 """The facilitator of a room: it settles as ours does, unless a case has it hang, lie or fail.
 
-A payment that it has settled, settled again for the same requirements, is answered as before: settle
-may be called more than once for one payment. Another payment with its nonce goes to our facilitator.
-A case about races makes it `strict`: then a payer's used nonce is refused.
+A payment that it has settled, settled again for the same requirements, is answered as before:
+settle may be called more than once for one payment. Another one with its nonce is another's: it
+goes to our facilitator. A case about races makes it `strict`: then a payer's used nonce is refused.
 """
 
 import asyncio

@@ -281,7 +281,7 @@ class Play(rooms.Play[Room, Answer]):
         return body[0]
 
     async def ran(self) -> int | None:
-        """Return how often handlers have run since the last payment was drafted; None if unknown."""
+        """Return how often handlers have run since the last draft of a payment; None if unknown."""
         now = await self.count()
         return None if now is None or self.counted is None else now - self.counted
 
