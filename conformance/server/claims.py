@@ -15,7 +15,6 @@ from x402sim.suite.server.case import (
     buys_one_repeated,
     distinguished,
     sent_again,
-    used,
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
@@ -87,7 +86,7 @@ async def _for_other_requests(play: Play) -> Uses:
     begin = "&" if "?" in item.target else "?"
     others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
     answers = await _held(play, VERIFY, [(payment, each) for each in (item, *others)])
-    return await used(play, payment, answers)
+    return await distinguished(play, payment, answers)
 
 
 async def _two_receipts(play: Play) -> Several:

@@ -209,6 +209,14 @@ def _served(title: str) -> Demand:
     return Demand(title=title, ground=texts.explicit(texts.SUCCESS), test=_is_served, suffix="paid")
 
 
+NOT_SHARED = "it shares nothing with scripts of other origins, so that no browser's script buys"
+
+
+def is_shared(answer: Answer) -> bool:
+    """Tell whether an answer is shared with scripts of other origins."""
+    return "access-control-allow-origin" in answer.headers
+
+
 async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
     unpaid = await play.ask(headers=[ORIGIN])
     payment = await play.draft()
@@ -216,6 +224,8 @@ async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
 
 
 def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
+    if not is_shared(observed[0]):
+        return NOT_SHARED
     names = [x402.REQUIRED_HEADER] if play.dialect.version == 2 else []
     for answer, wanted in ((observed[0], names), (observed[1], [play.dialect.response_header])):
         shown = answer.headers.get("access-control-expose-headers", "").lower()
@@ -255,8 +265,8 @@ async def _preflight(play: Play) -> Preflight:
 def _is_free(play: Play, observed: Preflight) -> Found:
     if observed.answer.status != 402:
         return None
-    if "access-control-allow-origin" not in observed.unpaid.headers:
-        return "a preflight is asked to pay, and nothing is shared with scripts of other origins"
+    if not is_shared(observed.unpaid):
+        return NOT_SHARED
     return Violation(
         expected="a preflight that is not asked to pay",
         actual=f"{observed.unpaid.showing('Access-Control-Allow-Origin')}; the preflight: "
@@ -267,6 +277,8 @@ def _is_free(play: Play, observed: Preflight) -> Found:
 
 def _allows(play: Play, observed: Preflight) -> Found:
     answer = observed.answer
+    if not is_shared(observed.unpaid):
+        return NOT_SHARED
     allowed = answer.headers.get("access-control-allow-headers", "").lower()
     listed = [each.strip() for each in allowed.split(",")]
     if answer.is_2xx and ("*" in listed or play.dialect.payment_header.lower() in listed):
@@ -403,7 +415,7 @@ ROWS = [
         play=_from_a_browser,
         demands=[
             Demand(
-                title="A script in a browser can read offer and receipt",
+                title="A script that may read its answers can read offer and receipt",
                 ground=texts.ours(
                     texts.REQUIRED,
                     because="browsers hide headers that are not exposed (xpaysh/awesome-x402#414)",
@@ -423,7 +435,7 @@ ROWS = [
                 test=_is_free,
             ),
             Demand(
-                title="A preflight allows the payment's header",
+                title="A preflight of what is shared allows the payment's header",
                 ground=texts.ours(
                     texts.REQUIRED, because="else no script in a browser can send a payment"
                 ),

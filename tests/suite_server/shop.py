@@ -208,7 +208,8 @@ class Shop:
             del told["content-length"]
         if not self.has("no cors"):
             told["access-control-allow-origin"] = "*"
-            told["access-control-expose-headers"] = EXPOSED
+            if not self.has("exposes nothing"):
+                told["access-control-expose-headers"] = EXPOSED
         told["cache-control"] = (
             "public, max-age=60"
             if self.has("cacheable") or self.has("cacheable goods")
