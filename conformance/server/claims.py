@@ -14,6 +14,8 @@ from x402sim.suite.server.case import (
     Uses,
     buys_one_repeated,
     distinguished,
+    is_blamed,
+    is_honest,
     sent_again,
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
@@ -143,16 +145,16 @@ def _each_its_own(play: Play, observed: Several) -> Found:
     return None
 
 
-def _second_is_bought(play: Play, observed: Several) -> Found:
-    if observed.answers[-1].is_sale and observed.moved:
+def _second_is_its_own(play: Play, observed: Several) -> Found:
+    last, value = observed.answers[-1], observed.payments[1].auth.value
+    if last.is_sale == bool(observed.moved) or (observed.moved and is_honest(play, last)):
         return None
-    value = observed.payments[1].auth.value
-    is_free = observed.answers[-1].is_sale
     return Violation(
-        expected="another payer's payment with the same nonce is served, and moves its money",
+        expected="another payer's payment with the same nonce is served if it moves its own money",
         actual=f"the second payer: {observed.summary}",
-        loss=play.tokens(value, "served for nothing, on the nonce of another") if is_free else None,
-        why="who has seen a nonce can block its payment",
+        loss=play.tokens(
+            value, "served on the transfer of another" if last.is_sale else "charged and not served"
+        ),
     )
 
 
@@ -176,9 +178,11 @@ def _last_is_refused(play: Play, observed: Several) -> Found:
     )
 
 
-def _no_error(_: Play, observed: Several) -> Found:
+def _no_error(play: Play, observed: Several) -> Found:
     answer = observed.answers[0]
     if answer.status and not answer.is_server_error:
+        return None
+    if is_blamed(answer, play.double.calls[-1:]):
         return None
     return Violation(
         expected="a window without end: it is served, or 400 or 402",
@@ -229,14 +233,25 @@ ROWS = [
         play=_same_nonce,
         demands=[
             Demand(
-                title="Another payer's payment with the same nonce is served",
+                title="Another payer's payment with the same nonce is served if it moves its money",
                 ground=texts.derived(
                     texts.AUTHORIZER,
                     texts.SUCCESS,
-                    so="of two payers, the same nonce is in two payments",
+                    so="of two payers, the same nonce is in two payments, and the transfer of one "
+                    "settles nothing of the other",
                 ),
-                test=_second_is_bought,
-            )
+                test=_second_is_its_own,
+            ),
+            Demand(
+                title="Another payer's payment with the same nonce is served",
+                ground=texts.ours(
+                    texts.AUTHORIZER,
+                    because="who has seen a nonce that waits can block its payment; as nonces are "
+                    "random, a server that keeps them alone is right in every other case",
+                ),
+                test=_last_is_served,
+                suffix="served",
+            ),
         ],
     ),
     Row(

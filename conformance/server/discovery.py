@@ -52,7 +52,8 @@ def unlike(schema: Any, value: Any, where: str = "info") -> str:
         return ""
     known = schema.get("properties")
     known = known if isinstance(known, dict) else {}
-    missing = [each for each in schema.get("required", []) if each not in value]
+    required = schema.get("required")
+    missing = [it for it in (required if isinstance(required, list) else ()) if it not in value]
     extra = [each for each in value if each not in known]
     if missing:
         return f"{where} has no {missing[0]}"

@@ -12,7 +12,7 @@ from x402sim.protocol.crypto import PrivateKey, checksum
 from x402sim.protocol.eip3009 import Domain
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, Row
+from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, Row, is_blamed
 from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
@@ -63,11 +63,9 @@ class Refusal:
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a 5xx or no answer; a gateway's 5xx for its facilitator's error is none."""
-        is_gateway = self.answer.status in (502, 503, 504)
-        refused = any(each.reply and each.reply.status // 100 != 2 for each in self.asked)
-        is_blamed = is_gateway and refused
-        return not self.answer.status or (self.answer.is_server_error and not is_blamed)
+        """Whether it is a 5xx or no answer, and does not tell of its facilitator's error."""
+        is_5xx = self.answer.is_server_error and not is_blamed(self.answer, self.asked)
+        return not self.answer.status or is_5xx
 
 
 Changes = Callable[[Play, Payment], Mapping[str, Payment]]
@@ -109,10 +107,16 @@ async def _headers(play: Play) -> list[Refusal]:
 
 
 def not_served(play: Play, observed: list[Refusal]) -> Found:
-    """Tell whether any of them was served."""
+    """Tell whether any of them was served, but for one that has paid the price to the shop.
+
+    Who goes by what was signed alone may read no more of a payment.
+    """
     for each in observed:
         if each.answer.is_sale:
-            price = int((each.payment.offer if each.payment else {}).get(play.dialect.amount, 0))
+            offer = each.payment.offer if each.payment else {}
+            price, to = int(offer.get(play.dialect.amount, 0)), str(offer.get("payTo")).lower()
+            if [(moved.amount_base, moved.to) for moved in each.moved] == [(price, to)]:
+                continue
             return Violation(
                 expected="a payment that is wrong in one thing buys nothing",
                 actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",

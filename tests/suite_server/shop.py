@@ -623,6 +623,9 @@ class Shop:
             "paymentPayload": order.payment,
             "paymentRequirements": wanted,
         }
+        if self.has("goes by what was signed"):
+            named = {"accepted": wanted, "scheme": "exact", "network": wanted["network"]}
+            asked["paymentPayload"] = {**order.payment, **named, "x402Version": order.version}
         is_lax = self.has("truthy")
         if self.has("works before it verifies"):
             self.content(order)
@@ -720,6 +723,11 @@ class Shop:
             first = kept.setdefault(nonce, path)
             if first != path and PRICES["GET", first] == PRICES.get(("GET", path)):
                 return Reply(200, self.content(order))
+        if (
+            self.has("serves on the nonce of another")
+            and kept.setdefault(nonce, auth["from"]) != auth["from"]
+        ):
+            return Reply(200, self.content(order))
         if self.has("keeps what was refused") and nonce in kept:
             return self.ask(path, "this payment was refused")
         if self.has("breaks at endless windows") and int(auth["validBefore"]) > 2**64:

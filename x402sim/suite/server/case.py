@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
 from x402sim.suite.row import Demand as Demand, Found, RoomCase, RoomKind, Violation
-from x402sim.suite.server.double import SETTLE, VERIFY, Twist, is_answered
+from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
@@ -165,7 +165,7 @@ async def sent_again(
     """Send a payment again until it is served; `answers` are those that it has got already."""
     got = list(answers)
     for _ in range(again):
-        if got[-1].is_2xx:
+        if got[-1].is_sale:
             break
         await play.wait(PAUSE_S)
         got.append(await play.pay(payment, item, **how))
@@ -224,6 +224,15 @@ def uncounted() -> Untold:
         "nothing shows how often its handler runs: put a counter into what it sells, or name a "
         "path that counts (--counter)"
     )
+
+
+def is_blamed(answer: Answer, calls: Sequence[Call]) -> bool:
+    """Tell whether an answer is a gateway's 5xx, while the facilitator answered no 2xx to a call.
+
+    Facilitators refuse what they cannot read with 400, which a server may take for a failure.
+    """
+    refused = any(each.reply is not None and each.reply.status // 100 != 2 for each in calls)
+    return answer.status in (502, 503, 504) and refused
 
 
 def is_honest(play: Play, answer: Answer) -> bool:
