@@ -1,6 +1,5 @@
 """What the 402 (extension `bazaar`) and a catalogue say of what is sold is what is sold."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,8 @@ from x402sim.suite.verdict import NotApplicable
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 CATALOGUES = ("/discovery/resources", "/.well-known/x402", "/.well-known/x402.json")
 """Where a server lists what it sells: the first is the standard's, indexers read the others."""
-TEMPLATE = re.compile(r"[{}:*<>\[\]]")
-"""Stands in a path that is a pattern of paths."""
+TEMPLATE = frozenset("{}:*<>[]")
+"""A path that has one of them is a pattern of paths."""
 NOT_THERE = frozenset({404, 410})
 NOT_SO = NOT_THERE | {400, 405, 415, 422, 501}
 """How a request is answered that is not what the path wants."""
@@ -198,7 +197,7 @@ async def _entries(play: Play) -> list[Mapping[str, Any]]:
         for each in items if isinstance(items, list) else ():
             entry = {"resource": each} if isinstance(each, str) else _object(each)
             url = entry.get("resource", entry.get("url"))
-            if isinstance(url, str) and not TEMPLATE.search(urlsplit(url).path):
+            if isinstance(url, str) and not TEMPLATE & set(urlsplit(url).path):
                 found.append({**entry, "resource": url})
     if not found:
         raise NotApplicable(f"it has no catalogue at {', '.join(CATALOGUES)}")

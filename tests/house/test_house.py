@@ -75,6 +75,7 @@ READS = {
     "service/environment.py": "URLs",
     "spec/ground.py": "the specification, a table of sentences",
     "suite/started.py": "names and values of the environment",
+    "suite/server/raw.py": "numbers in what a server sells",
     "suite/service/answers.py": "what a target answers",
     "suite/service/control_api.py": "hashes",
     "suite/service/background.py": "the names of a target's fields",

@@ -227,7 +227,7 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
     verdict = told[told.index("No MUST clause failed: 2 held") :]
     assert "Could not be judged: server/many/again-v2, since what it sells is the same" in verdict
     assert (
-        "Could not be judged: server/handler/unpaid-v2, server/path/head-v2, since nothing shows how often"
+        "Could not be judged: server/path/head-v2, server/handler/unpaid-v2, since nothing shows how often"
         in verdict
     )
     code, told = asked(words, monkeypatch, *only, "--counter", "/count")

@@ -94,6 +94,11 @@ class Answer:
         return self.is_2xx and self.status != 202
 
     @property
+    def undated(self) -> bytes:
+        """The body without its digits, which are other ones in each answer."""
+        return re.sub(rb"\d+", b"", self.body)
+
+    @property
     def numbers(self) -> Mapping[str, int]:
         """Every whole number in what it sold and in its headers that may count, by its place."""
         found = dict(_numbers(self.sold if self.rpc or self.json is not None else self._text))
