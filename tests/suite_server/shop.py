@@ -614,6 +614,8 @@ class Shop:
         if self.has("refuses what was served"):
             return Reply(409, {"error": "served already"})
         assert isinstance(answer, Reply)
+        if self.has("says that it was served before"):
+            return replace(answer, body={**answer.body, "is_kept": True})
         return answer
 
     async def settled(self, order: Order, wanted: Any, *, is_verified: bool = False) -> Reply:

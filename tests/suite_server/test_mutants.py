@@ -135,6 +135,7 @@ HONEST = {
     "believes 200 alone": "server/payment server/header server/order",
     "goes by what was signed, does not compare": "server/payment",
     "one nonce for all payers": "server/many",
+    "says that it was served before": "server/many kit/many server/binding",
     "counts requests": "server/handler/unpaid server/path/head",
     "names the inner scheme": "server/offer kit/offer",
     "names the inner address": "server/offer kit/offer",

@@ -416,12 +416,12 @@ class Uses:
     @property
     def served(self) -> list[Answer]:
         """The answers that are different goods."""
-        return list({each.body: each for each in self.successes}.values())
+        return list({each.goods: each for each in self.successes}.values())
 
     @property
     def sold(self) -> int:
-        """How many things were sold: different ones, or, of ones that are alike, those made."""
-        return max(len(self.served), min(len(self.successes), self.runs or 0))
+        """How many things were sold: those that were made for it, or else different ones."""
+        return min(len(self.successes), self.runs) if self.runs else len(self.served)
 
     @property
     def summary(self) -> str:
@@ -440,8 +440,8 @@ async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: P
 async def needs_numbers(play: Play) -> None:
     """Buy twice, unless a path counts; raises `Untold` if the goods are alike."""
     if await play.count() is None:
-        bodies = {(await play.pay(await play.draft())).body for _ in range(2)}
-        if len(bodies) < 2:
+        goods = {(await play.pay(await play.draft())).goods for _ in range(2)}
+        if len(goods) < 2:
             raise Untold(ALIKE)
 
 
@@ -453,10 +453,10 @@ async def distinguished(
     Raises `Untold` if it had several successes with the goods that other payments get.
     """
     uses = await used(play, payment, answers)
-    bodies = [each.body for each in uses.successes]
-    if uses.runs is None and len(set(bodies)) < len(bodies):
+    goods = [each.goods for each in uses.successes]
+    if uses.runs is None and len(set(goods)) < len(goods):
         now = await play.pay(await play.draft(other), other)  # the time in goods may be in seconds
-        if now.body in bodies:
+        if now.goods in goods:
             raise Untold(ALIKE)
     return uses
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
-from x402sim.protocol.messages import decoded
+from x402sim.protocol.messages import decoded, encode
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.started import CLOCK, free_port, served
@@ -92,6 +92,14 @@ class Answer:
     def is_sale(self) -> bool:
         """Whether it is goods: a success that does not ask to wait."""
         return self.is_2xx and self.status != 202
+
+    @property
+    def goods(self) -> bytes:
+        """What it sold, but for yes and no: a stored answer may say that it is one."""
+        sold = self.sold
+        if not isinstance(sold, dict):
+            return self.body
+        return encode({name: each for name, each in sold.items() if not isinstance(each, bool)})
 
     @property
     def undated(self) -> bytes:
