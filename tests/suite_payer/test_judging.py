@@ -21,7 +21,7 @@ from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Function, Task
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import ONE_THING, PAYER, Judge, all_cases, rows, seconds_of
-from x402sim.suite.started import inherited
+from x402sim.text.environment import passing
 
 pytest_plugins = ["pytester"]
 BUYS = """
@@ -176,18 +176,15 @@ def test_what_an_interrupted_run_left_is_repeated_by_its_line(words: list[str]) 
     assert "v1" in own
 
 
-def test_keys_and_nodes_are_not_inherited() -> None:
-    key = "0x" + "ab" * 32
-    names = {
-        "PATH": "/bin",
-        "EVM_PRIVATE_KEY": key,
-        "MNEMONIC": "a b",
-        "BASE_RPC_URL": "http://x",
-        "ODD": key,
-    }
-    assert set(inherited(names | {"OPENAI_API_KEY": "sk"})) == {
-        "PATH", "OPENAI_API_KEY", "NO_PROXY", "PYTHONUNBUFFERED",
-    }  # fmt: skip
+def test_what_is_not_listed_is_not_inherited() -> None:
+    names = "EVM_PRIVATE_KEY MNEMONIC BASE_RPC_URL SOLANA_KEYPAIR WEB3_PROVIDER_URI GITHUB_TOKEN"
+    listed = ["PATH", "LC_ALL", "PYTHONPATH", "OPENAI_API_KEY"]
+    environment = dict.fromkeys([*names.split(), *listed, "ODD"], "x")
+    assert [*passing(environment)] == listed
+    assert [*passing(environment, ["ODD"])] == [*listed, "ODD"]
+    wrong = run(["true"], "--env", "X402SIM_IS_NOT_SET")
+    assert wrong.exit_code == 2
+    assert "--env: X402SIM_IS_NOT_SET is not set" in " ".join(wrong.output.split())
 
 
 def test_a_door_is_judged_too() -> None:

@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import httpx
@@ -58,7 +57,6 @@ class Room(ABC):
     subject: Startable[Any]
     rng: Rng
     http: httpx.AsyncClient
-    folder: Path
     running: Running | None = None
     start_s: float = 0
     """How long its last start took."""
@@ -76,11 +74,9 @@ class Room(ABC):
 
     async def start(self) -> None:
         """Start the subject, or start it again after it was stopped; raises `NotReady`."""
-        elapsed, folder = stopwatch(), self.folder / str(self.starts)
-        folder.mkdir()
+        elapsed = stopwatch()
         self.starts += 1
-        starting = self.subject.start(self.given(), folder)
-        self.running = await self._subject.enter_async_context(starting)
+        self.running = await self._subject.enter_async_context(self.subject.start(self.given()))
         self.start_s = elapsed()
 
     async def started(self) -> Self:

@@ -36,6 +36,7 @@ from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
     command_like,
+    env_flag,
     flag,
     given,
     jobs_flag,
@@ -184,6 +185,7 @@ class FacilitatorOptions:
         f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
         f"{WAIT_S:g}]."
     )
+    env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a facilitator; by default one for each core."
     )
@@ -224,7 +226,11 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
     if command:
         wait_s = chosen.get("wait", START_S)
         facilitator = Command(
-            command, url or DEFAULT_URL, shown=keyless(flags["start"]), wait_s=wait_s
+            command,
+            url or DEFAULT_URL,
+            shown=keyless(flags["start"]),
+            wait_s=wait_s,
+            also=chosen["env"],
         )
     return FacilitatorOptions(
         facilitator=facilitator,

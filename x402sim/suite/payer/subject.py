@@ -22,6 +22,7 @@ from x402sim.suite.case import doubted
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
+    env_flag,
     flag,
     given,
     jobs_flag,
@@ -119,7 +120,6 @@ class Judge:
     async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[PaymentFlow, str]:
         """Play the control of each flow; return why one is broken."""
         controls = {case.flow: case for case in cases if case.is_control}
-        before_s = _cpu_of_commands_s()
         played = dict(
             zip(
                 controls,
@@ -129,8 +129,8 @@ class Judge:
         )
         done = [each.starts[-1].seconds for each in played.values() if each.is_served]
         self.start_s = max(done, default=self.start_s)
-        starts = sum(len(each.starts) for each in played.values())
-        self.start_cpu_s = (_cpu_of_commands_s() - before_s) / max(1, starts)
+        took_s = [ended.cpu_s for each in played.values() for ended in each.starts]
+        self.start_cpu_s = sum(took_s) / max(1, len(took_s))
         self.patience_s = max(self.patience_s, TIMES * self.start_s)
         broken = {}
         for flow, each in played.items():
@@ -176,12 +176,6 @@ class Judge:
             else:
                 results.append((case, _result(case, wrong, first)))
         return results
-
-
-def _cpu_of_commands_s() -> float:
-    """Return the CPU that the processes have taken that were started and have ended."""
-    took = os.times()
-    return took.children_user + took.children_system
 
 
 def _result(case: PayerCase, found: Found, played: Played) -> CaseResult:
@@ -248,6 +242,7 @@ class PayerOptions:
     wait: float | None = wait_flag(
         "With --url: wait until somebody answers there, so many seconds at most."
     )
+    env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag("Plays side by side; by default two for each core.")
 
     @property
@@ -278,7 +273,7 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
         return PayerOptions(payer=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
-        payer=HttpPayer(url) if url else Command(tuple(words)),
+        payer=HttpPayer(url) if url else Command(tuple(words), chosen["env"]),
         rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )

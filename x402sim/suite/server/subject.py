@@ -19,6 +19,7 @@ from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
     command_like,
+    env_flag,
     flag,
     given,
     jobs_flag,
@@ -294,6 +295,7 @@ class ServerOptions:
         f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
         f"{WAIT_S:g}]."
     )
+    env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a server; by default one for each core."
     )
@@ -332,11 +334,16 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
             raise ValueError(f"{STDIO}: the judge must start it: --start COMMAND")
         if "wait" in chosen:
             raise ValueError(f"--wait: {STDIO} is asked at once, and has {START_S:g} s to answer")
-        server: Server = Spoken(command, shown=keyless(flags["start"]))
+        server: Server = Spoken(command, shown=keyless(flags["start"]), also=chosen["env"])
     elif command:
         wait_s = chosen.get("wait", START_S)
         server = Command(
-            command, port, shown=keyless(flags["start"]), look=item.path, wait_s=wait_s
+            command,
+            port,
+            shown=keyless(flags["start"]),
+            look=item.path,
+            wait_s=wait_s,
+            also=chosen["env"],
         )
         if chosen.get("facilitator"):
             raise ValueError(
