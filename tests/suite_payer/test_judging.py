@@ -16,7 +16,7 @@ from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
-from x402sim.suite.case import interrupted
+from x402sim.suite.case import unfinished
 from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Function, Task
 from x402sim.suite.payer.shop import PaymentFlow
@@ -168,7 +168,7 @@ def test_what_is_no_command_is_refused_with_the_right_one(words: list[str]) -> N
 def test_what_an_interrupted_run_left_is_repeated_by_its_line(words: list[str]) -> None:
     flags = {"flows": "v1"} if words else {"flows": "v1", "url": "http://127.0.0.1:9/buy"}
     case = all_cases()[0]
-    (left,) = interrupted([], [case], PAYER.read(words, flags).rerun)
+    (left,) = unfinished([], [case], PAYER.read(words, flags).rerun, "")
     said = shlex.split(left.rerun)
     own = said[: said.index("--")] if words else said
     assert said[len(own) + 1 :] == words

@@ -27,6 +27,8 @@ class Outcome(StrEnum):
 
 
 NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
+INTERRUPTED = "the run was interrupted before this was certain"
+"""The reason of what is inconclusive since Ctrl-C or SIGTERM ended the run."""
 
 
 class Demand(StrEnum):
@@ -39,6 +41,7 @@ class Demand(StrEnum):
     STATUS = "the status of an error"
     ERROR_TEXT = "the text of an error"
     GOES_ON = "goes on answering"
+    GOES_ON_RUNNING = "goes on running"
     CONTENT = "the content"
     WITHHELD = "no content"
     UNPAID_2XX = "no 2xx without payment"

@@ -20,9 +20,9 @@ from rich.markup import escape
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
 from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import Outcome, Result, failures
+from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result, failures
 from x402sim.suite import printing
-from x402sim.suite.case import in_order, interrupted
+from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.subject import Chosen, Judging, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
@@ -216,12 +216,16 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             done = f"{done} in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
-            if file := asked.files.get("annotations"):
-                _write(file, unready(subject.name, str(error)))
+            about = About(subject.name, options.shown, started, subject.sections)
+            results = unfinished(found, cases, options.rerun, str(error))
+            for kind, file in asked.files.items():
+                is_short = kind == "annotations"  # a line for each id would say the same
+                short = unready(subject.name, str(error)) if is_short else ""
+                _write(file, short or written(kind, about, results, strict=asked.strict))
             return NO_VERDICT
         except (KeyboardInterrupt, asyncio.CancelledError):
             was_interrupted = True
-            results = interrupted(found, cases, options.rerun)
+            results = unfinished(found, cases, options.rerun, WAS_INTERRUPTED)
             done = (
                 f"interrupted after {elapsed():.1f} s: {len(found)} of "
                 f"{counted(len(results), 'id')} certain"

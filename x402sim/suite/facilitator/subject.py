@@ -48,7 +48,7 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, in_rooms
+from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, Tried, in_rooms
 from x402sim.suite.row import RoomCase, Violation, beginnings, cases_of, rows_of, skipped, unclear
 from x402sim.suite.started import START_S, WAIT_S, App
 from x402sim.suite.subject import Plan, Subject, Tell
@@ -263,17 +263,27 @@ async def begin(
 
     payments_s: list[float] = []
 
-    async def control(room: Room, dialect: Dialect) -> str:
+    async def control(room: Room, dialect: Dialect) -> Tried:
         play = await judge.begun(room, dialect, "supported")
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
-            return f"GET {dialect.supported_path}: {supported.how}"
-        wrong = await judge.try_good_payment(room, [dialect])  # the first payment has all to begin
-        if not wrong:
-            elapsed = stopwatch()
-            wrong = await judge.try_good_payment(room, [dialect] * MEASURED)
-            payments_s.append(elapsed() / MEASURED)
-        return wrong
+            return Tried(why=f"GET {dialect.supported_path}: {supported.how}")
+        if judge.is_blind:
+            return Tried()
+        mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
+        played = await judge.played(mine, room)  # the first payment has all to begin
+        for wrong in played.found.values():
+            if isinstance(wrong, Violation):
+                its = played.play
+                assert isinstance(its, Play)
+                says_so = any(answer.succeeded for answer in its.answers)
+                is_broken = says_so or bool((await its.money()).moved)
+                why = f"a good payment ({dialect}): {wrong.actual}"
+                return Tried(why=why, played=played, is_broken=is_broken)
+        elapsed = stopwatch()
+        why = await judge.try_good_payment(room, [dialect] * MEASURED)
+        payments_s.append(elapsed() / MEASURED)
+        return Tried(why=why or played.unclear, played=played)
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
         if options.is_blind and case.needs:

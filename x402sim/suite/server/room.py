@@ -307,7 +307,8 @@ async def opened(
         network=network, has_service=False, unlocked=False, accounts=ACCOUNTS, seed=own_seed
     )
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(LocalServer(options))
+        token = rng.secret(f"control of {name}").hex()  # the server may not change its own world
+        world = await stack.enter_async_context(LocalServer(options, control_token=token))
         http = httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=60)
         await stack.enter_async_context(http)
         double = Double(world.facilitator_url, http)

@@ -31,7 +31,7 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import PATIENCE_S, Outcomes, PlayedJudging, in_rooms
+from x402sim.suite.rooms import PATIENCE_S, Outcomes, PlayedJudging, Tried, in_rooms
 from x402sim.suite.row import (
     RoomCase,
     RoomKind,
@@ -426,7 +426,7 @@ async def begin(
         yield judging
 
 
-async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect]) -> str:
+async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect]) -> Tried:
     """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server.
 
     A version that it offers to the payers of the judge is `meant`: its offer is judged, although
@@ -437,21 +437,27 @@ async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialec
     if why := _why_not(answer):
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
     if required_in(dialect, answer) is None:
-        return f"it does not offer version {dialect.version}"
+        return Tried(why=f"it does not offer version {dialect.version}")
     if is_meant(dialect, answer, room.network):
         meant.add(dialect)
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
-        return (
-            f"none of its offers is {room.network.name}, exact, for the token of the judge "
+        return Tried(
+            why=f"none of its offers is {room.network.name}, exact, for the token of the judge "
             f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
         )
-    control = next(case for case in all_cases() if case.is_control and case.dialect is dialect)
-    try:
-        found = control.test(play, await control.play(play))
-    except Inconclusive as why_not:
-        return f"a good payment fails: {why_not}"
-    return f"a good payment fails: {found.actual}" if isinstance(found, Violation) else ""
+    mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
+    played = await judge.played(mine, room)
+    if played.unclear:
+        return Tried(why=f"a good payment fails: {played.unclear}", played=played)
+    for wrong in played.found.values():
+        if isinstance(wrong, Violation):
+            its = played.play
+            assert isinstance(its, Play)
+            is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
+            why = f"a good payment fails: {wrong.actual}"
+            return Tried(why=why, played=played, is_broken=is_broken)
+    return Tried()
 
 
 def _why_not(answer: Answer) -> str:
