@@ -535,7 +535,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         It becomes the failure of a case that has held until now: of a MUST, or else of a SHOULD. If
         a MUST of the play has failed already, no other case gets it.
         """
-        fault = replace(self.after, actual=f"after this, {broken}")
+        afterwards, said = Demand.SERVES_AFTERWARDS, f"after this, {broken}"
+        fault = replace(self.after, actual=said, demand=afterwards)
         if played.ended:
             fault = replace(ENDS, actual=f"after this, {played.ended}")
         found = dict(played.found)
@@ -675,7 +676,8 @@ async def in_rooms(
             if tried[dialect].is_broken
             for case in played[dialect].found
         }
-        is_invalid = not judge.dialects and not failed
+        planned = plan(broken)
+        is_invalid = not (judge.dialects or failed or planned.ids)
         nothing = f"{options.shown} {invalid(why_each(broken))}"
         if is_invalid and not played:
             raise NotReady(nothing)
@@ -695,7 +697,7 @@ async def in_rooms(
             rerun=options.rerun,
             left_out=unplayed,
             count=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
-            plan=Plan(ids=(), lines=(nothing,)) if is_invalid else plan(broken),
+            plan=Plan(ids=(), lines=(nothing,)) if is_invalid else planned,
         )
     except OSError as wrong:
         raise NotReady(f"{options.shown}: {wrong}") from wrong

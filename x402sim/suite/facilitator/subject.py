@@ -3,6 +3,7 @@
 What a good payment is, verified and settled; its flags and plan; and its plays as tests.
 """
 
+import math
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -100,7 +101,7 @@ class Judge(rooms.Judge[Room, Play]):
         for dialect in dialects or self.dialects:
             elapsed, most_s = stopwatch(), self.patience_s
             if self.control_s:
-                most_s = min(most_s, max(LEAST_S, TIMES * self.control_s))
+                most_s = min(most_s, max(LEAST_S, math.ceil(TIMES * self.control_s)))
             most_s += room.kind.block_s or 0
             play = await self.begun(room, dialect, "control", most_s)
             wrong = is_paid(play, await tried(play, await play.draft()))

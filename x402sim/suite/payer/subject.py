@@ -6,6 +6,7 @@ played again, and is reported only if it fails twice.
 """
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -131,7 +132,7 @@ class Judge:
         self.start_s = max(done, default=self.start_s)
         took_s = [ended.cpu_s for each in played.values() for ended in each.starts]
         self.start_cpu_s = sum(took_s) / max(1, len(took_s))
-        self.patience_s = max(self.patience_s, TIMES * self.start_s)
+        self.patience_s = max(self.patience_s, math.ceil(TIMES * self.start_s))
         broken = {}
         for flow, each in played.items():
             wrong = controls[flow].test(each)
