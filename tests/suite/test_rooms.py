@@ -3,19 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+
+import pytest
 
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.causes import cause
 from x402sim.report.results import CaseResult, Demand, Outcome
 from x402sim.rng import Rng
 from x402sim.spec.ground import Ground, GroundType
-from x402sim.suite import rooms
+from x402sim.suite import rooms, subject
 from x402sim.suite.case import of_id
 from x402sim.suite.kept import Written
 from x402sim.suite.row import RoomCase, RoomKind, Violation
 from x402sim.suite.started import Running
+from x402sim.suite.subject import once
 
 SHARED = RoomKind(name="shared", is_shared=True)
 GROUND = Ground(GroundType.OURS, (), "a test")
@@ -128,3 +131,20 @@ def test_one_that_ends_by_itself_at_any_time_is_told_so_once_and_not_of_what_was
     assert [*failed] == ["control"]
     assert str(failed["control"].actual).startswith("4 times: it ended by itself, exit code 3,")
     assert all(each.outcome is Outcome.PASSED for name, each in found.items() if name != "control")
+
+
+def test_one_that_hangs_is_told_at_once_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "LONG_S", 0.5)
+    told: list[str] = []
+
+    async def hangs(its: Any) -> None:
+        for _ in range(3):  # these come in time
+            its.answers.append("an answer")
+            await asyncio.sleep(0.01)
+        assert told == []
+        for _ in range(1000):
+            await asyncio.sleep(0.01 * (not told))
+
+    judge = Judge(subject=Mortal(), jobs=1, tell=once(told.append))
+    assert len(asyncio.run(judge.every([replace(case("a"), play=hangs)]))) == 1
+    assert told == ["server/a/a: it does not answer, and has 15 s for each answer: 0.5 s until now"]

@@ -16,6 +16,7 @@ from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
+from x402sim.suite import subject
 from x402sim.suite.case import unfinished
 from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Function, Task
@@ -174,6 +175,22 @@ def test_what_an_interrupted_run_left_is_repeated_by_its_line(words: list[str]) 
     assert said[len(own) + 1 :] == words
     assert own[-2:] == ["--only", case.id]
     assert "v1" in own
+
+
+def test_a_payer_that_hangs_is_told_while_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "LONG_S", 0.2)
+    told: list[str] = []
+
+    async def main() -> None:
+        async def hangs(task: Task) -> None:
+            while not told:
+                await asyncio.sleep(0.01)
+
+        judge = Judge(payer=Function(hangs), tell=subject.once(told.append))
+        await judge.play(next(case for case in all_cases() if case.is_control))
+
+    asyncio.run(main())
+    assert told == ["payer/control/buys-v1: a start does not end, and has 60 s: 0.2 s until now"]
 
 
 def test_what_is_not_listed_is_not_inherited() -> None:

@@ -41,7 +41,7 @@ from x402sim.suite.row import (
     unclear,
 )
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
-from x402sim.suite.subject import Chosen, Plan
+from x402sim.suite.subject import Chosen, Plan, Tell, patiently
 from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Skipped
 from x402sim.text.words import counted
 
@@ -280,6 +280,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     """The play in which the subject has ended by itself twice."""
     ends: list[str] = field(default_factory=list)
     """How it has ended by itself, after plays in which it did not do so again."""
+    tell: Tell = lambda text: None
+    """Tells the user that the subject does not answer; `once` is one of these."""
     lost: str = ""
     """Why a subject that its user has started cannot be judged any further; empty if it can."""
     opened: int = 0
@@ -337,7 +339,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             while len(self._rooms) >= most:  # rooms of other kinds have every place
                 await self.leave(self._rooms[0], keep=False)
         self.opened += 1
-        room = await self.open(kind, f"{kind.name} {self.opened}")
+        with patiently(self.tell, f"{self.subject.shown} is started, and does not answer"):
+            room = await self.open(kind, f"{kind.name} {self.opened}")
         self._rooms.append(room)
         self.starts += room.starts
         self.start_s = max(self.start_s, room.start_s)
@@ -376,8 +379,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         """Play the play of some cases in a room, and test each."""
         elapsed, first = stopwatch(), group[0]
         play = await self.begun(room, first.dialect, first.played_as)
+        hangs = f"{first.id}: it does not answer, and has {play.patience_s:g} s for each answer"
         try:
-            observed = await first.play(play)
+            with patiently(self.tell, hangs, first.waits_s, lambda: len(play.answers)):
+                observed = await first.play(play)
             found = {case: case.test(play, observed) for case in group}
         except Inconclusive as why:
             return Played(play=play, found={}, unclear=str(why), seconds=elapsed())

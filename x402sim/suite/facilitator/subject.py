@@ -52,7 +52,7 @@ from x402sim.suite.options import (
 from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, Tried, in_rooms
 from x402sim.suite.row import RoomCase, Violation, beginnings, cases_of, rows_of, skipped, unclear
 from x402sim.suite.started import START_S, WAIT_S, App
-from x402sim.suite.subject import Plan, Subject, Tell
+from x402sim.suite.subject import Plan, Subject, Tell, once
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 
@@ -256,6 +256,7 @@ async def begin(
         port=options.rpc or 0,
         is_blind=options.is_blind,
         jobs=options.jobs or 0,
+        tell=once(tell),
     )
     if options.rpc:
         tell(f"the chain is at http://127.0.0.1:{options.rpc}")

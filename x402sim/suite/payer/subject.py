@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -35,7 +36,17 @@ from x402sim.suite.options import (
     wait_flag,
 )
 from x402sim.suite.payer.case import PayerCase
-from x402sim.suite.payer.play import Buy, Command, Function, HttpPayer, Payer, Played, play
+from x402sim.suite.payer.play import (
+    Buy,
+    Command,
+    Ended,
+    Function,
+    HttpPayer,
+    Payer,
+    Played,
+    Task,
+    play,
+)
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.rooms import PlayedJudging, why_each
 from x402sim.suite.row import (
@@ -51,7 +62,15 @@ from x402sim.suite.row import (
     unclear,
 )
 from x402sim.suite.started import last_line
-from x402sim.suite.subject import Plan, Subject, Tell, in_vain, until_url_answers
+from x402sim.suite.subject import (
+    Plan,
+    Subject,
+    Tell,
+    in_vain,
+    once,
+    patiently,
+    until_url_answers,
+)
 from x402sim.suite.verdict import NotReady
 from x402sim.text.words import counted
 
@@ -73,6 +92,26 @@ class OtherWallet(Exception):
     """Another wallet than the case's has signed: no run goes on after that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The payer in a case, of which is told when a start does not end."""
+
+    payer: Payer
+    tell: Tell
+    case: PayerCase
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+        return self.payer.shown
+
+    async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
+        """Start it once; it has `patience_s` seconds."""
+        text = f"{self.case.id}: a start does not end, and has {patience_s:g} s"
+        with patiently(self.tell, text, self.case.waits_s):
+            return await self.payer.start(task, folder, patience_s)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Judge:
     """One judgement of one payer."""
@@ -82,6 +121,8 @@ class Judge:
     seed: int = 0
     patience_s: float = PATIENCE_S
     jobs: int = field(default_factory=lambda: 2 * (os.cpu_count() or 2))
+    tell: Tell = lambda text: None
+    """Tells the user that a start does not end; `once` is one of these."""
     starts: int = 0
     """How often the payer was started."""
     start_s: float = 0
@@ -100,7 +141,7 @@ class Judge:
         """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
         async with self._worlds:
             played = await play(
-                self.payer,
+                Patient(self.payer, self.tell, case),
                 case.flow,
                 case.story,
                 name=f"{case.played_as}{again}",
@@ -342,6 +383,7 @@ async def begin(
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
+        tell=once(tell),
     )
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)

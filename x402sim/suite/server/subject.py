@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
@@ -58,7 +59,7 @@ from x402sim.suite.server.room import (
 )
 from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import START_S, WAIT_S, App
-from x402sim.suite.subject import Plan, Subject, Tell, instead
+from x402sim.suite.subject import Plan, Subject, Tell, instead, once
 from x402sim.suite.verdict import Inconclusive, Lacking, NotReady
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, counted, often
@@ -81,6 +82,8 @@ class Judge(rooms.Judge[Room, Play]):
     handlers: Mapping[str, Item] = field(default_factory=dict)
     """Paid requests whose handler is not like others, by the option that names them."""
 
+    purchase_s: float = 0
+    """How long a good payment took, the second one."""
     restart: bool | None = None
     """Whether it is killed and started again; None leaves it to how long a start takes."""
     shares: bool = False
@@ -133,8 +136,9 @@ class Judge(rooms.Judge[Room, Play]):
 
 RESTART = "restart"
 """The section of plays that kill it."""
-PLAY_S = 0.2
-"""How long a play takes on one core, with its share of good payments."""
+PLAY_S, PURCHASES = 0.2, 2
+"""How long a play takes on one core, with its share of good payments; and as how many purchases
+more, as measured."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
@@ -397,6 +401,7 @@ async def begin(
         shares=options.shared_store,
         port=options.facilitator or 0,
         jobs=options.jobs or 0,
+        tell=once(tell),
     )
     if options.facilitator:
         tell(f"the facilitator is at http://127.0.0.1:{options.facilitator}")
@@ -457,7 +462,10 @@ async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialec
             is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
             why = f"a good payment fails: {wrong.actual}"
             return Tried(why=why, played=played, is_broken=is_broken)
-    return Tried()
+    elapsed = stopwatch()
+    why = await judge.try_good_payment(room, [dialect])
+    judge.purchase_s = max(judge.purchase_s, elapsed())
+    return Tried(why=why, played=played)
 
 
 def _why_not(answer: Answer) -> str:
@@ -493,7 +501,8 @@ def _plan(
     restarts = sum(case.section == RESTART for case in plays.values()) * judge.restarts
     waits_s = sum(case.waits_s for case in plays.values()) / beside
     longest_s = 2 * max((case.waits_s for case in plays.values()), default=0)
-    works_s = (PLAY_S * len(plays) + judge.start_s * (restarts + beside)) / judge.jobs
+    play_s = PLAY_S + PURCHASES * judge.purchase_s
+    works_s = (play_s * len(plays) + judge.start_s * (restarts + beside)) / judge.jobs
     seconds = max(works_s, longest_s) + (waits_s if is_alone else 0)
     sold = ", ".join(each.shown for each in options.items)
     at_once = "in turn" if is_alone else f"{judge.jobs} at once"
