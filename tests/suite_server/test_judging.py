@@ -9,7 +9,9 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -330,6 +332,70 @@ def test_what_sells_nothing_is_not_judged(
     done = CliRunner().invoke(app, ["conformance", "server", path, "--start", command])
     assert done.exit_code == 2
     assert why in " ".join(done.output.split())
+
+
+BELIEVES = """
+import json, os, runpy, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Yes(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.dumps({"isValid": True, "success": True, "transaction": "0x" + "ab" * 32}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+yes = HTTPServer(("127.0.0.1", 0), Yes)
+threading.Thread(target=yes.serve_forever, daemon=True).start()
+os.environ["FACILITATOR_URL"] = f"http://127.0.0.1:{yes.server_port}"
+runpy.run_module("tests.suite_server.shop", run_name="__main__")
+"""
+
+
+def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file, report = tmp_path / "shop.py", tmp_path / "report.json"
+    file.write_text(BELIEVES)
+    words = ["conformance", "server", "/weather", "--start", f"{sys.executable} {file}"]
+    more = ["--versions", "v2", "--only", "server/payment", "--json-file", str(report)]
+    done = CliRunner().invoke(app, [*words, *more], env={"PYTHONPATH": str(ROOT)})
+    assert done.exit_code == 1, done.output
+    control, *others = json.loads(report.read_text())["results"]
+    assert (control["id"], control["outcome"]) == ("server/control/sells-v2", "failed")
+    assert "GET /weather" in control["exchange"]
+    v2 = {each["outcome"] for each in others if each["id"].endswith("-v2")}
+    assert v2 == {"inconclusive"}
+
+
+def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
+    """It resets the world, moves its time and stops mining, or tries to, with each request."""
+    refused = []
+
+    def make(given: Given) -> Any:
+        toy = shop(given, [])
+
+        def meddle() -> None:
+            with httpx.Client(trust_env=False) as http:
+                for method, *params in (("evm_increaseTime", 900), ("evm_setAutomine", False)):
+                    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    refused.append("error" in http.post(given.rpc_url, json=call).json())
+                reset = http.post(given.rpc_url.replace("/rpc", "/_sim/reset"))
+                refused.append(reset.status_code == 401)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await asyncio.to_thread(meddle)
+            await toy(scope, receive, send)
+
+        return app
+
+    async def run() -> list[Outcome]:
+        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
+        mine = cases("server/control/sells-v2 server/order/settled-lost-v2")
+        return [found.outcome for case, found in await judge.every(mine)]
+
+    assert set(asyncio.run(run())) == {Outcome.PASSED}
+    assert all(refused)
 
 
 def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_given(
