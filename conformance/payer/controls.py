@@ -8,6 +8,7 @@ from x402sim.suite import texts
 from x402sim.suite.payer.case import Demand, Row, Violation, committed_at_most, only, served
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
+from x402sim.suite.verdict import as_json
 
 DAY_S = 86_400
 SLACK_S = 600
@@ -82,7 +83,7 @@ def _accepted(played: Played) -> Violation | None:
         if wrong:
             return Violation(
                 expected="accepted is the offer that is paid",
-                actual=f"{wrong}, offered {wanted}",
+                actual=f"{as_json(wrong)}, offered {as_json(wanted)}",
                 why="a server that compares them refuses the payment",
             )
     return None

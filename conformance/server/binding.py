@@ -2,10 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
+from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
+    BEGINS_S,
     Demand,
     Row,
     Uses,
@@ -13,11 +16,12 @@ from x402sim.suite.server.case import (
     buys_one_repeated,
     distinguished,
     times_made,
+    uncounted,
     used,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
 from x402sim.suite.server.play import Play
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import NotApplicable, Untold
 
 MANY, HELD_S = 5, 0.6
 """How many requests carry one payment, and how long the facilitator holds the first."""
@@ -31,11 +35,21 @@ async def _again(play: Play) -> Uses:
 
 
 async def _elsewhere(play: Play) -> Uses:
-    """Buy, and send the same payment for something else."""
+    """Buy, and send the same payment for all else, what has the same price first.
+
+    What a payment gets that is bound to its price alone is at another path of that price.
+    """
     other = play.other
+    others = {each.place: each for each in play.items if each.place != play.item.place}
+    price = (await play.draft()).auth.value
+    far = {each: abs((await play.draft(each)).auth.value - price) for each in [*others.values()]}
     payment = await play.draft()
-    answers = [await play.pay(payment), await play.pay(payment, other)]
-    return await used(play, payment, answers)
+    answers = [await play.pay(payment)]
+    for other in sorted(far, key=lambda each: far[each]):
+        answers.append(await play.pay(payment, other))
+        if answers[-1].is_sale:
+            break
+    return await distinguished(play, payment, answers, other)
 
 
 async def _dearer(play: Play) -> Uses:
@@ -56,9 +70,8 @@ async def _another_query(play: Play) -> Uses:
     name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
     other = replace(item, target=f"{item.path}?{name}={value}-other")
     payment = await play.draft(item)
-    return await used(
-        play, payment, [await play.pay(payment, item), await play.pay(payment, other)]
-    )
+    answers = [await play.pay(payment, item), await play.pay(payment, other)]
+    return await distinguished(play, payment, answers, other)
 
 
 async def _another_body(play: Play) -> Uses:
@@ -66,21 +79,30 @@ async def _another_body(play: Play) -> Uses:
     item = next((each for each in play.items if each.body), None)
     if item is None:
         raise NotApplicable("nothing that it sells has a body: give one with --also")
-    other = replace(item, body=_changed(item.body))
+    value = decoded(item.body.encode())
+    if (changed := _changed(value)) == value:
+        raise Untold(f"no value stands in the body {item.body} that could be another: give one")
+    other = replace(item, body=encode(changed).decode())
     payment = await play.draft(item)
-    return await used(
-        play, payment, [await play.pay(payment, item), await play.pay(payment, other)]
-    )
+    answers = [await play.pay(payment, item), await play.pay(payment, other)]
+    return await distinguished(play, payment, answers, other)
 
 
-def _changed(body: str) -> str:
-    """Return a JSON body with another text in it."""
-    from x402sim.protocol.messages import decoded, encode
-
-    value = decoded(body.encode())
-    if isinstance(value, dict):
-        value = {k: f"{v}-other" if isinstance(v, str) else v for k, v in value.items()}
-    return encode(value).decode()
+def _changed(value: Any) -> Any:
+    """Return a JSON value with another one in the place of each text, number and boolean."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return f"{value}-other"
+        case list():
+            return [_changed(each) for each in value]
+        case dict():
+            return {name: _changed(each) for name, each in value.items()}
+        case _:
+            return value
 
 
 async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
@@ -110,11 +132,11 @@ async def _at_once_repeated(play: Play) -> Uses:
 async def _runs(play: Play) -> int:
     """Return how often what is sold was made for one payment at once, by a number that counts it.
 
-    Raises `NotApplicable` for goods in which nothing counts.
+    Raises `Untold` for goods in which nothing counts.
     """
     made = await times_made(play, lambda: _at_once(play, SETTLE, strict=True))
     if made is None:
-        raise NotApplicable("no number of what it sells counts how often it was made")
+        raise uncounted()
     return made
 
 
@@ -123,14 +145,16 @@ def _how_often(_: Play, runs: int) -> Found:
 
 
 async def _two_payers(play: Play) -> Uses:
-    """Buy twice at once with two payments: both are served."""
+    """Buy twice at once with two payments: both are served, and settled by then or soon after."""
     payments = [await play.draft(), await play.draft()]
     answers = await play.at_once(payments)
+    for each in payments:
+        await play.double.until(SETTLE, each.nonce, BEGINS_S, is_answered)
     return await used(play, payments[0], answers, *payments[1:])
 
 
 def _not_for_less(play: Play, observed: Uses) -> Found:
-    if not observed.served:
+    if not observed.successes:
         return None
     return Violation(
         expected="no success for a payment of another price",
@@ -140,7 +164,7 @@ def _not_for_less(play: Play, observed: Uses) -> Found:
 
 
 def _not_charged(play: Play, observed: Uses) -> Found:
-    if len(observed.moved) <= len(observed.served):
+    if len(observed.moved) <= len(observed.successes):
         return None
     base = sum(each.amount_base for each in observed.moved)
     return Violation(

@@ -3,6 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from starlette.datastructures import Headers
+
+from x402sim.report.results import Loss
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
@@ -11,7 +14,7 @@ from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer, behind_cache
 from x402sim.suite.verdict import NotApplicable
-from x402sim.world.transport.cache import SharedCache
+from x402sim.world.transport.cache import SharedCache, directives, storable_s, varying
 
 THROUGH = "through the cache, "
 
@@ -20,6 +23,7 @@ THROUGH = "through the cache, "
 class Shared:
     """Requests through a cache: a payment, its answer, and what was got without one afterwards."""
 
+    offer: Answer
     payment: Payment
     paid: Answer
     unpaid: Answer
@@ -38,15 +42,44 @@ def _through(default_s: float) -> Callable[[Play], Awaitable[Shared]]:
         goods, cache = await it.goods(item), SharedCache(default_s=default_s)
         async with behind_cache(cache, it.room.port, it.patience_s) as port:
             payment = await it.draft(item, port=port, about=THROUGH)
+            offer = it.answers[-1]
             paid = await it.pay(payment, item, port=port, about=THROUGH)
             unpaid = await it.ask(item, port=port, about=THROUGH)
         has_reached = bool(await it.moved(payment) or it.double.count(VERIFY, payment.nonce))
-        return Shared(payment, paid, unpaid, goods, has_reached)
+        return Shared(offer, payment, paid, unpaid, goods, has_reached)
 
     return play
 
 
+def _is_permitted(answer: Answer) -> bool:
+    """Tell whether an answer permits shared caches in so many words to keep it (RFC 9111)."""
+    headers = Headers(answer.headers)
+    words = {"public", "max-age", "s-maxage"} & directives(headers).keys()
+    is_explicit = bool(words) or "expires" in headers
+    return is_explicit and storable_s(SharedCache(), Headers(), answer.status, headers) > 0
+
+
+def _is_kept_apart(play: Play, answer: Answer) -> bool:
+    return play.dialect.payment_header.lower() in varying(Headers(answer.headers))
+
+
+_NOT_PERMITTED = "no paid answer and no 402 that permits shared caches to keep it"
+
+
+def _permits(answer: Answer, what: str, loss: Loss | None = None) -> Violation:
+    return Violation(
+        expected=_NOT_PERMITTED,
+        actual=f"{what}: {answer.showing('Cache-Control', 'Expires', 'Vary')}",
+        loss=loss,
+        why="a cache gives it to whoever asks next",
+    )
+
+
 def _is_not_given_away(play: Play, observed: Shared) -> Found:
+    price = observed.payment.auth.value
+    if _is_permitted(observed.paid) and not _is_kept_apart(play, observed.paid):
+        loss = play.tokens(price, "served out of a cache for nothing")
+        return _permits(observed.paid, "the paid answer", loss)
     if not play.is_goods(observed.unpaid, observed.goods):
         return None
     kept = observed.paid.headers.get("cache-control")
@@ -55,11 +88,20 @@ def _is_not_given_away(play: Play, observed: Shared) -> Found:
         actual=f"{THROUGH}without a payment: {observed.unpaid.how}; the paid answer had "
         f"{f'Cache-Control: {kept}' if kept else 'no Cache-Control'}, and no Vary that names "
         f"{play.dialect.payment_header}",
-        loss=play.tokens(observed.payment.auth.value, "served out of the cache for nothing"),
+        loss=play.tokens(price, "served out of the cache for nothing"),
     )
 
 
+def _is_forbidden(play: Play, observed: Shared) -> Found:
+    for what, answer in (("the paid answer", observed.paid), ("the 402", observed.offer)):
+        if _is_permitted(answer):
+            return _permits(answer, what)
+    return _is_not_given_away(play, observed)
+
+
 def _is_not_stale(play: Play, observed: Shared) -> Found:
+    if _is_permitted(observed.offer) and not _is_kept_apart(play, observed.offer):
+        return _permits(observed.offer, "the 402")
     if observed.has_reached or observed.paid.status != 402:
         return None
     return Violation(
@@ -81,6 +123,7 @@ ROWS = [
                 ground=texts.derived(
                     texts.NO_VALID_PAYMENT,
                     texts.NOMINATED,
+                    texts.PUBLIC,
                     so="who gets a paid answer out of a cache has attached no payment; a cache "
                     "tells them apart only by a header that Vary names, or is not to keep it",
                 ),
@@ -91,6 +134,7 @@ ROWS = [
                 ground=texts.derived(
                     texts.SIGNAL,
                     texts.NOMINATED,
+                    texts.PUBLIC,
                     so="a 402 that a cache may keep, without Vary, answers requests that pay, too",
                 ),
                 test=_is_not_stale,
@@ -104,13 +148,13 @@ ROWS = [
         play=_through(60),
         demands=[
             Demand(
-                title="The paid answer forbids caches to keep it, or its Vary names the payment",
+                title="No shared cache may keep the 402 or the paid answer, whatever Vary names",
                 ground=texts.ours(
                     texts.HEURISTIC,
                     because="x402-foundation/x402 issues 2955 and 2990: caches kept paid answers "
-                    "that said nothing",
+                    "that said nothing; and some CDNs heed no Vary",
                 ),
-                test=_is_not_given_away,
+                test=_is_forbidden,
             )
         ],
     ),

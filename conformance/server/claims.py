@@ -14,14 +14,15 @@ from x402sim.suite.server.case import (
     Uses,
     buys_one_repeated,
     distinguished,
-    used,
+    is_blamed,
+    is_honest,
+    sent_again,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, breaks, on, waits
+from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
-from x402sim.suite.wire import How
 from x402sim.text.words import counted
 
 HELD_S = 0.6
@@ -87,7 +88,7 @@ async def _for_other_requests(play: Play) -> Uses:
     begin = "&" if "?" in item.target else "?"
     others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
     answers = await _held(play, VERIFY, [(payment, each) for each in (item, *others)])
-    return await used(play, payment, answers)
+    return await distinguished(play, payment, answers)
 
 
 async def _two_receipts(play: Play) -> Several:
@@ -102,18 +103,18 @@ async def _same_nonce(play: Play) -> Several:
     payment, its = await play.draft(), await play.draft()
     other = replace(its, wallet=play.room.world.wallets[1])
     own = other.signed(from_=other.wallet.address_bytes, nonce=payment.auth.nonce)
-    return await _sent(play, [payment, own])
+    answers = [await play.pay(payment)]
+    second = await sent_again(play, own, [await play.pay(own)])
+    return Several(
+        payments=[payment, own],
+        answers=[*answers, *second.answers],
+        moved=[each for each in second.moved if each.sender == other.wallet.address.lower()],
+    )
 
 
 async def _refused_before(play: Play) -> Several:
-    """Send payments with a false signature, and then the good one with the same nonce.
-
-    Of the first, nobody learns whether it is valid: the answer of verify is lost.
-    """
+    """Send a payment that was changed after it was signed, and then the good one."""
     payment = await play.draft()
-    half = payment.with_value("payload.signature", payment.body["payload"]["signature"][:66])
-    with play.double.twisted(on(VERIFY, breaks(How.LOST))):
-        await play.pay(half)
     false = payment.with_value("payload.authorization.value", "1")
     return await _sent(play, [false, payment])
 
@@ -137,15 +138,28 @@ def _each_its_own(play: Play, observed: Several) -> Found:
         named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
         if answer.is_2xx and named not in mine:
             return Violation(
-                expected=f"{play.dialect.response_place} that names the payment's own transaction",
-                actual=observed.summary,
+                expected="a receipt that names the payment's own transaction",
+                actual=f"{play.dialect.response_place}: {observed.summary}",
                 why="the payer's proof is of somebody else's payment",
             )
     return None
 
 
+def _second_is_its_own(play: Play, observed: Several) -> Found:
+    last, value = observed.answers[-1], observed.payments[1].auth.value
+    if last.is_sale == bool(observed.moved) or (observed.moved and is_honest(play, last)):
+        return None
+    return Violation(
+        expected="another payer's payment with the same nonce is served if it moves its own money",
+        actual=f"the second payer: {observed.summary}",
+        loss=play.tokens(
+            value, "served on the transfer of another" if last.is_sale else "charged and not served"
+        ),
+    )
+
+
 def _last_is_served(play: Play, observed: Several) -> Found:
-    if observed.answers[-1].is_2xx:
+    if observed.answers[-1].is_sale:
         return None
     return Violation(
         expected="a good payment is served, whatever was sent before it",
@@ -155,7 +169,7 @@ def _last_is_served(play: Play, observed: Several) -> Found:
 
 
 def _last_is_refused(play: Play, observed: Several) -> Found:
-    if not observed.answers[-1].is_2xx:
+    if not observed.answers[-1].is_sale:
         return None
     return Violation(
         expected="a payment that is not signed by its payer buys nothing",
@@ -164,9 +178,11 @@ def _last_is_refused(play: Play, observed: Several) -> Found:
     )
 
 
-def _no_error(_: Play, observed: Several) -> Found:
+def _no_error(play: Play, observed: Several) -> Found:
     answer = observed.answers[0]
     if answer.status and not answer.is_server_error:
+        return None
+    if is_blamed(answer, play.double.calls[-1:]):
         return None
     return Violation(
         expected="a window without end: it is served, or 400 or 402",
@@ -217,14 +233,25 @@ ROWS = [
         play=_same_nonce,
         demands=[
             Demand(
-                title="Another payer's payment with the same nonce is served",
+                title="Another payer's payment with the same nonce is served if it moves its money",
                 ground=texts.derived(
                     texts.AUTHORIZER,
                     texts.SUCCESS,
-                    so="of two payers, the same nonce is in two payments",
+                    so="of two payers, the same nonce is in two payments, and the transfer of one "
+                    "settles nothing of the other",
+                ),
+                test=_second_is_its_own,
+            ),
+            Demand(
+                title="Another payer's payment with the same nonce is served",
+                ground=texts.ours(
+                    texts.AUTHORIZER,
+                    because="who has seen a nonce that waits can block its payment; as nonces are "
+                    "random, a server that keeps them alone is right in every other case",
                 ),
                 test=_last_is_served,
-            )
+                suffix="served",
+            ),
         ],
     ),
     Row(
@@ -253,8 +280,8 @@ ROWS = [
                 title="A payment is good after another with its nonce was refused",
                 ground=texts.ours(
                     texts.SUCCESS,
-                    because="what was refused has used nothing; else a payment that was refused "
-                    "for a moment, or a false one of somebody who saw its nonce, ends it",
+                    because="what was refused has used nothing; else a false one of somebody who "
+                    "has seen its nonce ends it",
                 ),
                 test=_last_is_served,
             )

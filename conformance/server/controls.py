@@ -18,8 +18,8 @@ def _sells(play: Play, observed: Trade) -> Found:
     if observed.is_served and moved == [wanted]:
         return None
     return Violation(
-        expected=f"200, and one transfer of {wanted[1]} base units to {wanted[0]}",
-        actual=observed.summary,
+        expected="200, and one transfer of the price to the shop",
+        actual=f"{observed.summary}; the price is {wanted[1]} base units, to {wanted[0]}",
     )
 
 
@@ -30,8 +30,8 @@ def _receipt(play: Play, observed: Trade) -> Found:
     if receipt.get("success") is True and name in hashes:
         return None
     return Violation(
-        expected=f"{play.dialect.response_place} with success and the hash of the transfer",
-        actual=answer.how,
+        expected="a receipt with success and the hash of the transfer",
+        actual=f"{play.dialect.response_place}: {answer.how}",
         why="the payer has no proof that it has paid",
     )
 

@@ -15,7 +15,13 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
-CATALOGUE = "/discovery/resources"
+CATALOGUES = ("/discovery/resources", "/.well-known/x402", "/.well-known/x402.json")
+"""Where a server lists what it sells: the first is the standard's, indexers read the others."""
+TEMPLATE = frozenset("{}:*<>[]")
+"""A path that has one of them is a pattern of paths."""
+NOT_THERE = frozenset({404, 410})
+NOT_SO = NOT_THERE | {400, 405, 415, 422, 501}
+"""How a request is answered that is not what the path wants."""
 _TERMS = ("scheme", "network", "amount", "asset", "payTo")
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "object": dict,
@@ -45,7 +51,8 @@ def unlike(schema: Any, value: Any, where: str = "info") -> str:
         return ""
     known = schema.get("properties")
     known = known if isinstance(known, dict) else {}
-    missing = [each for each in schema.get("required", []) if each not in value]
+    required = schema.get("required")
+    missing = [it for it in (required if isinstance(required, list) else ()) if it not in value]
     extra = [each for each in value if each not in known]
     if missing:
         return f"{where} has no {missing[0]}"
@@ -180,45 +187,65 @@ class Listed:
     """Whether nobody said how it is asked for: a GET of it may be no request that it knows."""
 
 
+async def _entries(play: Play) -> list[Mapping[str, Any]]:
+    """Return the entries of its own catalogues; a bare URL is an entry without offers."""
+    found: list[Mapping[str, Any]] = []
+    for path in CATALOGUES:
+        answer = await play.ask(Item("GET", path))
+        said = _object(answer.json) if answer.is_2xx else {}
+        items = said.get("items", said.get("resources"))
+        for each in items if isinstance(items, list) else ():
+            entry = {"resource": each} if isinstance(each, str) else _object(each)
+            url = entry.get("resource", entry.get("url"))
+            if isinstance(url, str) and not TEMPLATE & set(urlsplit(url).path):
+                found.append({**entry, "resource": url})
+    if not found:
+        raise NotApplicable(f"it has no catalogue at {', '.join(CATALOGUES)}")
+    return found
+
+
 async def _catalogue(play: Play) -> list[Listed]:
-    """Ask for the catalogue that the server has itself, and for each thing in it."""
-    answer = await play.ask(Item("GET", CATALOGUE))
-    items = answer.json.get("items") if isinstance(answer.json, dict) else None
-    if not answer.is_2xx or not isinstance(items, list):
-        raise NotApplicable(f"it has no catalogue at {CATALOGUE}")
+    """Ask for the catalogues that the server has itself, and for each thing in them.
+
+    What is not there (404) for a GET may be there for a POST.
+    """
     found = []
-    for each in map(_object, items):
-        parts = urlsplit(str(each.get("resource")))
-        accepts = [offer for offer in each.get("accepts") or [] if isinstance(offer, dict)]
+    for each in await _entries(play):
+        parts, accepts = urlsplit(each["resource"]), each.get("accepts")
+        offers = [it for it in accepts if isinstance(it, dict)] if isinstance(accepts, list) else []
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         known = next((it for it in play.items if it.path == parts.path), None)
-        dialect = Dialect.V1 if accepts and "maxAmountRequired" in accepts[0] else Dialect.V2
-        if each.get("type") != "mcp":
-            found.append(
-                Listed(
-                    resource=str(each.get("resource")),
-                    offers=accepts,
-                    answer=await play.ask(known or Item("GET", target)),
-                    dialect=dialect,
-                    is_guessed=known is None,
-                )
+        if each.get("type") == "mcp":
+            continue
+        answer = await play.ask(known or Item("GET", target))
+        if known is None and answer.status in NOT_SO:
+            posted = await play.ask(Item("POST", target, "{}"))
+            answer = answer if posted.status in NOT_THERE else posted
+        found.append(
+            Listed(
+                resource=each["resource"],
+                offers=offers,
+                answer=answer,
+                dialect=Dialect.V1 if offers and "maxAmountRequired" in offers[0] else Dialect.V2,
+                is_guessed=known is None,
             )
+        )
     return found
 
 
 def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
     for each in observed:
-        if each.is_guessed and each.answer.status in (400, 404, 405, 501):
+        if each.is_guessed and each.answer.status in NOT_SO - NOT_THERE:
             continue
         names = [each.dialect.amount if name == "amount" else name for name in _TERMS]
         listed, offered = (
             sorted(tuple(str(offer.get(name)).lower() for name in names) for offer in offers)
             for offers in (each.offers, offers_in(each.dialect, each.answer))
         )
-        if each.answer.status != 402 or listed != offered:
+        if each.answer.status != 402 or (listed and listed != offered):
             return Violation(
                 expected="what a catalogue lists is sold, at the listed price",
-                actual=f"{each.resource}: listed {listed}; {each.answer.how}",
+                actual=f"{each.resource}: listed {listed or 'without a price'}; {each.answer.how}",
                 why="a payer that has chosen by the list pays something else, or cannot pay",
             )
     return None
@@ -267,7 +294,7 @@ ROWS = [
         absent={Dialect.V1: "a catalogue is one: it is judged with version 2"},
         demands=[
             Demand(
-                title="What its own catalogue lists is sold, at the listed price",
+                title="What its own catalogues list is sold, at the listed price",
                 ground=texts.ours(
                     texts.LISTED, because="a payer has chosen by the price that is listed"
                 ),

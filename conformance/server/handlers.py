@@ -18,6 +18,7 @@ from x402sim.suite.server.case import (
     sent_again,
     served_only_if_settled,
     times_made,
+    uncounted,
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
 from x402sim.suite.server.payment import BEFORE_S, receipt_in
@@ -87,7 +88,7 @@ async def _unpaid(play: Play) -> int:
 
     made = await times_made(play, ask)
     if made is None:
-        raise NotApplicable("no number of what it sells counts how often it was made")
+        raise uncounted()
     return made
 
 
@@ -158,7 +159,7 @@ def _is_proven(play: Play, observed: Streamed) -> Found:
     ):
         return None
     return Violation(
-        expected=f"{play.dialect.response_header} before the stream, with the transaction",
+        expected="a receipt before the stream, with the transaction",
         actual=observed.trade.summary,
         why="the payer has no proof that it has paid",
     )

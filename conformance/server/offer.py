@@ -4,14 +4,13 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row, Trade, sent_again
-from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
+from x402sim.suite.server.payment import Dialect, offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import NotApplicable
@@ -31,6 +30,7 @@ PROXY = [
     ("X-Forwarded-For", "203.0.113.7"),
 ]
 """What a proxy adds that ends TLS."""
+CANNOT = "an agent that asks as browsers do cannot pay"
 
 
 async def _asked(play: Play) -> Answer:
@@ -107,6 +107,50 @@ def _same(play: Play, answer: Answer) -> Found:
     )
 
 
+def _same_in_body(play: Play, answer: Answer) -> Found:
+    """Tell whether the body offers what the header does not; of version 1, `_same` tells it."""
+    body = answer.json if isinstance(answer.json, dict) else {}
+    offers = body.get("accepts")
+    written = (
+        [each for each in offers if isinstance(each, dict)] if isinstance(offers, list) else []
+    )
+    names = ("scheme", "network", "amount", "asset", "payTo")
+    said, meant = (
+        [tuple(str(each.get(name)).lower() for name in names) for each in of]
+        for of in (
+            [each for each in written if "amount" in each and "payTo" in each],
+            offers_in(play.dialect, answer),
+        )
+    )
+    if other := [each for each in said if each not in meant]:
+        return Violation(
+            expected="one offer in the body and in PAYMENT-REQUIRED",
+            actual=f"the body: {', '.join(other[0])}; PAYMENT-REQUIRED: "
+            f"{'; '.join(', '.join(each) for each in meant[:3])}",
+            why="who reads the body pays what is not asked for",
+        )
+    return None
+
+
+def _names_the_token(play: Play, answer: Answer) -> Found:
+    network = play.room.network
+    wanted = (network.token_name, network.token_version)
+    for offer in payables(play.dialect, answer, network):
+        given = offer.get("extra")
+        extra = given if isinstance(given, dict) else {}
+        named = (extra.get("name"), extra.get("version"))
+        # version 1 leaves `extra` to the scheme: what is not said is not wrong there
+        is_left_out = play.dialect is Dialect.V1 and named == (None, None)
+        if named != wanted and not is_left_out:
+            return Violation(
+                expected="extra.name and extra.version are those of the token",
+                actual=f"{named[0]!r} and {named[1]!r}; the token at {offer['asset']} is "
+                f"{wanted[0]!r} and {wanted[1]!r}",
+                why="who signs by them signs what the token does not take, and cannot pay",
+            )
+    return None
+
+
 async def _twice(play: Play) -> tuple[Any, Any]:
     first, second = await play.ask(), await play.ask()
     return tuple(payable(play.dialect, each, play.room.network) for each in (first, second))  # type: ignore[return-value]
@@ -141,12 +185,12 @@ def _visited(headers: Headers) -> Callable[[Play], Awaitable[Visit]]:
 def _still_payable(play: Play, observed: Visit) -> Found:
     answer = observed.unpaid
     if answer.status != 402:
-        return Violation(expected="402 for a browser, too", actual=answer.how)
+        return Violation(expected="402 for a browser, too", actual=answer.how, why=CANNOT)
     if play.dialect.version == 2 and payable(play.dialect, answer, play.room.network) is None:
         return Violation(
             expected="PAYMENT-REQUIRED beside a page, too",
             actual=answer.how,
-            why="an agent that asks as browsers do cannot pay",
+            why=CANNOT,
         )
     return None
 
@@ -165,6 +209,14 @@ def _served(title: str) -> Demand:
     return Demand(title=title, ground=texts.explicit(texts.SUCCESS), test=_is_served, suffix="paid")
 
 
+NOT_SHARED = "it shares nothing with scripts of other origins, so that no browser's script buys"
+
+
+def is_shared(answer: Answer) -> bool:
+    """Tell whether an answer is shared with scripts of other origins."""
+    return "access-control-allow-origin" in answer.headers
+
+
 async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
     unpaid = await play.ask(headers=[ORIGIN])
     payment = await play.draft()
@@ -172,6 +224,8 @@ async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
 
 
 def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
+    if not is_shared(observed[0]):
+        return NOT_SHARED
     names = [x402.REQUIRED_HEADER] if play.dialect.version == 2 else []
     for answer, wanted in ((observed[0], names), (observed[1], [play.dialect.response_header])):
         shown = answer.headers.get("access-control-expose-headers", "").lower()
@@ -188,26 +242,43 @@ def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
     return None
 
 
-async def _preflight(play: Play) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """A 402 that a script of another origin asked for, and the preflight of its payment."""
+
+    unpaid: Answer
+    answer: Answer
+
+
+async def _preflight(play: Play) -> Preflight:
+    unpaid = await play.ask(headers=[ORIGIN])
     wanted = [
         ORIGIN,
         ("Access-Control-Request-Method", play.item.method),
         ("Access-Control-Request-Headers", play.dialect.payment_header.lower()),
     ]
-    return await play.ask(headers=wanted, method="OPTIONS")
+    return Preflight(
+        unpaid=unpaid, answer=await play.ask(headers=wanted, method="OPTIONS", about="preflight: ")
+    )
 
 
-def _is_free(play: Play, answer: Answer) -> Found:
-    if answer.status != 402:
+def _is_free(play: Play, observed: Preflight) -> Found:
+    if observed.answer.status != 402:
         return None
+    if not is_shared(observed.unpaid):
+        return NOT_SHARED
     return Violation(
         expected="a preflight that is not asked to pay",
-        actual=answer.how,
+        actual=f"{observed.unpaid.showing('Access-Control-Allow-Origin')}; the preflight: "
+        f"{observed.answer.how}",
         why="a browser sends no payment with a preflight, so it never gets further",
     )
 
 
-def _allows(play: Play, answer: Answer) -> Found:
+def _allows(play: Play, observed: Preflight) -> Found:
+    answer = observed.answer
+    if not is_shared(observed.unpaid):
+        return NOT_SHARED
     allowed = answer.headers.get("access-control-allow-headers", "").lower()
     listed = [each.strip() for each in allowed.split(",")]
     if answer.is_2xx and ("*" in listed or play.dialect.payment_header.lower() in listed):
@@ -220,19 +291,20 @@ def _allows(play: Play, answer: Answer) -> Found:
     )
 
 
-def _is_outside(play: Play, observed: Visit) -> Found:
+async def _behind_a_proxy(play: Play) -> Visit:
+    """Buy as through a proxy that ends TLS; one that serves other names only is not judged."""
+    unpaid = await play.ask(headers=PROXY)
+    if unpaid.status != 402 or payable(play.dialect, unpaid, play.room.network) is None:
+        raise NotApplicable(f"asked for by another name, it makes no offer: {unpaid.how}")
+    payment = await play.draft(headers=PROXY)
+    return Visit(unpaid=unpaid, paid=await play.pay(payment, headers=PROXY))
+
+
+def _calls_itself(play: Play, observed: Visit) -> str:
     required = required_in(play.dialect, observed.unpaid) or {}
     where = required.get("resource") or next(iter(offers_in(play.dialect, observed.unpaid)), {})
     url = where.get("url") or where.get("resource") if isinstance(where, dict) else where
-    parts = urlsplit(str(url))
-    is_inside = parts.hostname in ("127.0.0.1", "localhost", "0.0.0.0")  # noqa: S104 - compared
-    if not is_inside and (parts.scheme, parts.hostname) != ("http", OUTSIDE):
-        return None
-    return Violation(
-        expected="its own URL is as its client knows it",
-        actual=f"asked for at https://{OUTSIDE}, it calls itself {url}",
-        why="payers that compare it with what they asked for refuse to pay",
-    )
+    return f"asked for at https://{OUTSIDE}, it calls itself {url}"
 
 
 async def _each(play: Play) -> list[Trade]:
@@ -280,13 +352,35 @@ ROWS = [
                 suffix="reason",
             ),
             Demand(
-                title="Header and body offer the same",
+                title="The versions of one answer offer the same",
                 ground=texts.ours(
                     texts.ACCEPTS,
                     because="a payer of the other version pays another price for the same thing",
                 ),
                 test=_same,
                 suffix="same",
+                absent=dict.fromkeys((Dialect.V2, Dialect.MCP), "it is judged with version 1"),
+            ),
+            Demand(
+                title="The body offers nothing that PAYMENT-REQUIRED does not",
+                ground=texts.derived(
+                    texts.ACCEPTS,
+                    texts.REQUIRED_AMOUNT,
+                    so="what is acceptable for one request is one list: an offer that stands in "
+                    "one place only is acceptable or not, and one of both places is wrong",
+                ),
+                test=_same_in_body,
+                suffix="same",
+                absent={
+                    Dialect.V1: "its offer is the body",
+                    Dialect.MCP: "server/tool/offer-both demands it",
+                },
+            ),
+            Demand(
+                title="The offer names the token as the token's own domain does",
+                ground=texts.explicit(texts.TOKEN_NAME, texts.TOKEN_VERSION),
+                test=_names_the_token,
+                suffix="token",
             ),
         ],
     ),
@@ -321,7 +415,7 @@ ROWS = [
         play=_from_a_browser,
         demands=[
             Demand(
-                title="A script in a browser can read offer and receipt",
+                title="A script that may read its answers can read offer and receipt",
                 ground=texts.ours(
                     texts.REQUIRED,
                     because="browsers hide headers that are not exposed (xpaysh/awesome-x402#414)",
@@ -336,15 +430,12 @@ ROWS = [
         play=_preflight,
         demands=[
             Demand(
-                title="A preflight is not asked to pay",
-                ground=texts.ours(
-                    texts.SIGNAL,
-                    because="a browser sends no payment with it (xpaysh/awesome-x402#414)",
-                ),
+                title="A preflight of what is shared with other origins is not asked to pay",
+                ground=texts.explicit(texts.PREFLIGHT),
                 test=_is_free,
             ),
             Demand(
-                title="A preflight allows the payment's header",
+                title="A preflight of what is shared allows the payment's header",
                 ground=texts.ours(
                     texts.REQUIRED, because="else no script in a browser can send a payment"
                 ),
@@ -356,16 +447,16 @@ ROWS = [
     Row(
         section="offer",
         slug="proxy",
-        play=_visited(PROXY),
+        play=_behind_a_proxy,
         demands=[
             Demand(
-                title="Behind a proxy, its own URL is the one that was asked for",
-                ground=texts.ours(
+                title="What it calls itself behind a proxy",
+                ground=texts.silent(
                     texts.RESOURCE,
-                    because="payers that compare URLs refuse (x402-foundation/x402 issues 636 and "
-                    "924)",
+                    why="headers of a proxy are anybody's, and a server that trusts none is right; "
+                    "payers that compare URLs refuse (x402-foundation/x402 issues 636 and 924)",
                 ),
-                test=_is_outside,
+                test=_calls_itself,
             ),
             _served("Paid for through a proxy, it is served"),
         ],

@@ -26,8 +26,9 @@ from x402sim.suite.server.double import (
     pending,
     twice,
 )
-from x402sim.suite.server.payment import Dialect, reason_in, receipt_in
+from x402sim.suite.server.payment import Dialect, reason_in, receipt_in, required_in
 from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import How, Reply, as_json, late, says
 from x402sim.text.words import often
@@ -122,17 +123,39 @@ def _no() -> Twist:
     return says(as_json(REFUSED))
 
 
+def _told(play: Play, answer: Answer) -> set[str]:
+    """Return what a refusal says in words: in its receipt, in its offer and in its body."""
+    offer, body = required_in(play.dialect, answer) or {}, answer.json
+    said = [reason_in(play.dialect, answer), offer.get("error")]
+    said += body.values() if isinstance(body, dict) else [answer.body.decode("latin-1")]
+    return {each for each in said if isinstance(each, str) and each}
+
+
 def _reason(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
         return None
-    reason, unpaid = (reason_in(play.dialect, each) for each in (answer, play.answers[0]))
-    if reason not in ("", unpaid) and receipt_in(play.dialect, answer).get("success") is not True:
+    is_yes = receipt_in(play.dialect, answer).get("success") is True
+    if not is_yes and _told(play, answer) - _told(play, play.answers[0]):
         return None
     return Violation(
-        expected=f"{play.dialect.response_place} that says success false and why",
+        expected="a refused settlement is told, with its reason",
         actual=answer.how,
-        why="rejected looks like unpaid, and the payer signs for ever",
+        why="it looks like a request that did not pay, and the payer signs for ever",
+    )
+
+
+def _receipt(play: Play, observed: Trade) -> Found:
+    answer = observed.answers[0]
+    if not observed.settled or answer.is_2xx or answer.is_server_error:
+        return None
+    receipt = receipt_in(play.dialect, answer)
+    if receipt.get("success") is False and receipt.get("errorReason"):
+        return None
+    return Violation(
+        expected="PAYMENT-RESPONSE that says success false and why",
+        actual=answer.how,
+        why="clients that read results there take it for a request that did not pay",
     )
 
 
@@ -229,17 +252,31 @@ def _as_declared(play: Play, observed: Trade) -> Found:
     )
 
 
-_REFUSAL = Demand(
-    title="A settlement that was refused is told with its reason",
-    ground=texts.derived(
-        texts.RESPONSE,
-        texts.ERROR_REASON,
-        texts.ERROR_V1,
-        so="a settlement that failed is a result, too, and its reason is what a payer can act on",
+_REFUSAL = [
+    Demand(
+        title="A settlement that was refused is told, with its reason",
+        ground=texts.derived(
+            texts.RESPONSE,
+            texts.ERROR_REASON,
+            texts.ERROR_V1,
+            so="a settlement that failed is a result, too, which an answer that says no more than "
+            "to a request without a payment does not communicate",
+        ),
+        test=_reason,
+        suffix="reason",
     ),
-    test=_reason,
-    suffix="reason",
-)
+    Demand(
+        title="A settlement that was refused is told in PAYMENT-RESPONSE",
+        ground=texts.ours(
+            texts.RESPONSE,
+            because="the text's example of a failure has it there, and clients read it there; no "
+            "MUST stands in it, and `error` of the offer is in a header of the text, too",
+        ),
+        test=_receipt,
+        suffix="receipt",
+        absent=dict.fromkeys((Dialect.V1, Dialect.MCP), "the text's example has it in the offer"),
+    ),
+]
 
 ROWS = [
     *(
@@ -330,7 +367,7 @@ ROWS = [
             play=with_facilitator(_always(SETTLE, do)),
             demands=[
                 *of_no_settlement(what[0].upper() + what[1:]),
-                *([_REFUSAL] if slug == "refused" else []),
+                *(_REFUSAL if slug == "refused" else []),
             ],
         )
         for slug, (what, do) in _SETTLE_NO.items()

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from x402sim.protocol.crypto import PrivateKey, checksum
 from x402sim.protocol.eip3009 import Domain
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, Row
+from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, Row, is_blamed
+from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
@@ -57,6 +58,14 @@ class Refusal:
     payment: Payment | None
     answer: Answer
     moved: tuple[Moved, ...]
+    asked: Sequence[Call] = ()
+    """The calls of the facilitator."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is a 5xx or no answer, and does not tell of its facilitator's error."""
+        is_5xx = self.answer.is_server_error and not is_blamed(self.answer, self.asked)
+        return not self.answer.status or is_5xx
 
 
 Changes = Callable[[Play, Payment], Mapping[str, Payment]]
@@ -70,9 +79,12 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
         for about in names:  # each is a new payment: a nonce is kept with the first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
+            calls = len(it.double.calls)
             answer = await it.pay(payment)
-            moved = tuple(await it.moved(payment))
-            found.append(Refusal(about=about, payment=payment, answer=answer, moved=moved))
+            moved, asked = tuple(await it.moved(payment)), it.double.calls[calls:]
+            found.append(
+                Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)
+            )
             if it.is_silent:
                 break
         return found
@@ -85,21 +97,29 @@ async def _headers(play: Play) -> list[Refusal]:
     for what, text in HEADERS.items():
         about = f"a header that {what}"
         sent = [(play.dialect.payment_header, text)]
+        calls = len(play.double.calls)
         answer = await play.ask(headers=sent, about=f"{about}: ")
-        found.append(Refusal(about=about, payment=None, answer=answer, moved=()))
+        asked = play.double.calls[calls:]
+        found.append(Refusal(about=about, payment=None, answer=answer, moved=(), asked=asked))
         if play.is_silent:
             break
     return found
 
 
 def not_served(play: Play, observed: list[Refusal]) -> Found:
-    """Tell whether any of them was served."""
+    """Tell whether any of them was served, but for one that has paid the price to the shop.
+
+    Who goes by what was signed alone may read no more of a payment.
+    """
     for each in observed:
-        if each.answer.is_2xx:
-            price = int((each.payment.offer if each.payment else {}).get(play.dialect.amount, 0))
+        if each.answer.is_sale:
+            offer = each.payment.offer if each.payment else {}
+            price, to = int(offer.get(play.dialect.amount, 0)), str(offer.get("payTo")).lower()
+            if [(moved.amount_base, moved.to) for moved in each.moved] == [(price, to)]:
+                continue
             return Violation(
-                expected=f"{each.about}: no success",
-                actual=f"{each.answer.how}; {counted(len(each.moved), 'transfer')}",
+                expected="a payment that is wrong in one thing buys nothing",
+                actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(price, "served for less than the price") if price else None,
                 why="served for nothing",
             )
@@ -112,8 +132,8 @@ def not_charged(play: Play, observed: list[Refusal]) -> Found:
         if each.moved and not each.answer.is_2xx:
             base = sum(moved.amount_base for moved in each.moved)
             return Violation(
-                expected=f"{each.about}: no transfer",
-                actual=f"{each.answer.how}; {counted(len(each.moved), 'transfer')}",
+                expected="a payment that is refused moves nothing",
+                actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(base, "charged for a payment that was refused"),
             )
     return None
@@ -123,7 +143,7 @@ def is_answer(_: Play, observed: list[Refusal]) -> Found:
     """Tell whether each answer is one to a payment: 4xx, and no 5xx or silence."""
     failed: dict[str, list[str]] = {}
     for each in observed:
-        if not each.answer.status or each.answer.is_server_error:
+        if each.is_error:
             failed.setdefault(each.answer.how, []).append(each.about)
     if not failed:
         return None
@@ -331,9 +351,11 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
     """Send a payment of this version in the header of the other one."""
     payment = await play.draft()
     other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
+    calls = len(play.double.calls)
     answer = await play.ask(headers=[(other, payment.text)])
-    moved = tuple(await play.moved())
-    return [Refusal(about=f"in {other}", payment=payment, answer=answer, moved=moved)]
+    moved, asked = tuple(await play.moved()), play.double.calls[calls:]
+    about = f"in {other}"
+    return [Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)]
 
 
 def _as_the_other(play: Play, payment: Payment) -> Mapping[str, Payment]:

@@ -117,9 +117,11 @@ def _between(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
         it.needs_restarts()
         await needs_numbers(it)
         payment = await it.draft()
-        first = await it.pay(payment)
+        first, ran = await it.pay(payment), await it.ran()
         await it.room.kill()
         await it.start_again()
+        if ran is not None:  # what counts may begin anew with it
+            it.counted = (await it.count() or 0) - ran
         it.double.strict = strict
         return await used(it, payment, [first, await it.pay(payment), await it.pay(payment)])
 

@@ -12,10 +12,13 @@ import pytest
 from tests.independent.implementation import world
 from tests.independent.matrix import Trial, kept as independent, try_one
 from tests.mutants import matrix
-from x402sim.report.causes import by_cause, causes
+from x402sim.report.causes import by_cause, cause, causes
 from x402sim.report.results import Demand, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
+from x402sim.suite.case import of_id
+from x402sim.suite.payer.subject import all_cases as payers
+from x402sim.suite.row import Violation, result
 
 NAMES, *ROWS = matrix.kept()
 IDS = NAMES[len(matrix.FIRST) :]
@@ -92,6 +95,35 @@ def test_what_follows_from_what_has_failed_is_no_cause_of_its_own() -> None:
     assert one.cause == "settle does not check what verify checks"
     assert (one.id, one.loss, len(one.follows)) == ("moved", "payers", 3)
     assert len(causes([reverts, gas, moved, failed("valid", "MUST", about=VALID)])) == 2
+
+
+LEAKS = "what pays goes to the hosts of the task only"
+
+
+def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
+    """Who shows a payment elsewhere follows a redirect only where there is one."""
+    cases = {case.id: case for case in payers()}
+
+    def cause_at(check_id: str, expected: str) -> str:
+        wrong = Violation(expected=expected, actual="it sent a payment to localhost")
+        case = cases[check_id]
+        return cause(of_id([case], {case: result(case, wrong, "", "", 0)}, ""))
+
+    redirected = "it follows a redirect, and pays there or shows its payment"
+    assert cause_at("payer/send/proof-redirected-steps", LEAKS) == redirected
+    assert cause_at("payer/send/redirect-to-user-v2", LEAKS) == redirected
+    twice = cause_at(
+        "payer/send/paid-and-redirected-307-v2", "payments of one price leave the wallet, or can"
+    )
+    assert twice == "it signs another authorization while the first can still be used"
+    elsewhere = cause_at("payer/send/resource-elsewhere-v2", LEAKS)
+    assert elsewhere == "it sends a payment, or its proof, to a host that its task does not name"
+
+
+def test_each_place_of_a_cause_is_one_of_a_case() -> None:
+    places = {case.place for case in payers()}
+    words = tomllib.loads((folder("payer") / "causes.toml").read_text("utf-8")).values()
+    assert {each.partition(":")[0] for word in words for each in word.get("at", ())} <= places
 
 
 @pytest.mark.parametrize("subject", ["service", "payer", "facilitator", "server"])

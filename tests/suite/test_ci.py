@@ -8,10 +8,12 @@ which lines of a log become annotations, and the shell and the files of a step.
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ from tests.suite_payer.test_judging import command as payer
 from x402sim.report import conformance as report
 from x402sim.report.conformance import About, unready, written
 from x402sim.report.results import Loss, Outcome, Result
-from x402sim.suite.started import end_group, free_port
+from x402sim.suite.started import free_port
 from x402sim.suite.subject import SUBJECTS, subject as subject_of
 
 
@@ -103,7 +105,8 @@ class Runner:
     def close(self) -> None:
         """End what the steps have left in the background, as the end of a job does."""
         for group in self.groups:
-            end_group(group)
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
     def action(
         self, file: Path, given: dict[str, str], environment: dict[str, str] | None = None

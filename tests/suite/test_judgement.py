@@ -158,6 +158,24 @@ def test_any_subject_is_judged_planned_and_reported(
     assert "loss" not in told["results"][1]
 
 
+def test_a_failure_is_told_when_it_is_certain_and_progress_counts_what_is(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """What begins out of order, or turns out not to apply, moves nothing back."""
+    absent = Bread(id="kit/crumb/none", ends=ends("skipped", reason="it has none"))
+    last = Bread(id="kit/salt/some", ends=ends("passed"))
+    cases = [absent, FAILS, HOLDS, last]
+    assert play(oven(*cases), OvenOptions(), cases, Asked()) == FOUND_SOMETHING
+    said = capfd.readouterr().err.splitlines()
+    steps = [line for line in said if " certain  section " in line or line.startswith("failed ")]
+    assert steps == [
+        "0 of 4 certain  section crumb",
+        "0 of 3 certain  section bread",
+        f"failed {FAILS.id} MUST: not so: {FAILS.title}",
+        "2 of 3 certain  section salt",
+    ]
+
+
 def test_what_cannot_be_judged_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     subject = oven(HOLDS, problem="the oven is cold")
     assert play(subject, OvenOptions(), [HOLDS], Asked()) == NO_VERDICT
@@ -204,17 +222,17 @@ def test_a_subject_is_named_first_and_a_service_need_not_be() -> None:
 # --- controls -----------------------------------------------------------------------------
 
 
-def test_a_subject_that_fails_its_control_is_invalid_and_not_safe(tmp_path: Path) -> None:
+def test_a_control_fails_as_any_other_demand(tmp_path: Path) -> None:
     control = Bread(id="kit/bread/warm", ends=ends("failed", expected="1", actual="0"),
                     is_control=True)  # fmt: skip
     for cases in ([control, HOLDS], [control, HOLDS, FAILS]):
         code, told = judged(tmp_path, *cases)
-        assert code == NO_VERDICT
+        assert code == FOUND_SOMETHING
         assert told["results"][0]["is_control"] is True
         results = [of_id([case], {case: case.ends}, "") for case in cases]
         outcome, why = report.verdict(results)
-        assert (outcome, why[:8]) == (Outcome.INCONCLUSIVE, "Invalid.")
-        assert "kit/bread/warm" in why
+        assert outcome is Outcome.FAILED
+        assert why == f"Failed MUST clauses: {len(cases) - 1}."
 
 
 def test_what_holds_without_its_control_proves_nothing() -> None:

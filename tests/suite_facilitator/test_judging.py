@@ -75,18 +75,40 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     assert set(found.values()) == {"passed"}
 
 
-def test_a_facilitator_that_settles_nothing_is_invalid(tmp_path: Path) -> None:
-    file = tmp_path / "refuses.py"
-    file.write_text(REFUSES)
-    done = conformance("--start", f"{sys.executable} {file}")
-    assert done.exit_code == 2
-    assert "settles no good payment, so nothing can be said of it" in words(done)
+@pytest.mark.parametrize(
+    ("success", "code", "outcome", "said"),
+    [
+        ("False", 2, "inconclusive", "settles no good payment, so nothing can be said of it"),
+        ("True", 1, "failed", "Failed MUST clauses: 1."),
+    ],
+    ids=["settles nothing", "invents success"],
+)
+def test_a_control_that_breaks_something_has_failed_and_is_reported(
+    success: str, code: int, outcome: str, said: str, tmp_path: Path
+) -> None:
+    file, report = tmp_path / "answers.py", tmp_path / "report.json"
+    file.write_text(REFUSES.replace('"success": False', f'"success": {success}'))
+    only = ("--dialects", "v2", "--only", "facilitator/fields/payee-v2")
+    done = conformance("--start", f"{sys.executable} {file}", *only, "--json-file", str(report))
+    assert done.exit_code == code, done.output
+    assert said in words(done)
+    found = {each["id"]: each for each in json.loads(report.read_text())["results"]}
+    assert found["facilitator/fields/payee-v2"]["outcome"] == "inconclusive"
+    if success == "True":
+        control = found["facilitator/control/settles-v2"]
+        assert control["outcome"] == outcome
+        assert "POST /settle" in control["exchange"]
+        assert "on the chain: 0 transfers" in control["exchange"]
 
 
-def test_a_command_that_ends_is_told_with_its_last_line() -> None:
+def test_a_command_that_ends_is_told_with_its_last_line(tmp_path: Path) -> None:
     ends = f"{sys.executable} -c \"import sys; sys.exit('no port today')\""
-    done = conformance("--start", ends)
+    report = tmp_path / "report.json"
+    done = conformance("--start", ends, "--json-file", str(report))
     assert done.exit_code == 2
+    told = json.loads(report.read_text())["results"]
+    assert {each["outcome"] for each in told} == {"inconclusive"}, "what was asked for is written"
+    assert "it wrote: no port today" in told[0]["reason"]
     assert "it ended by itself, exit code 1 (a payer, which ends, is judged by" in words(done)
     assert "it wrote: no port today" in words(done)
 

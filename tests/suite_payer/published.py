@@ -22,7 +22,7 @@ from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome
-from x402sim.suite.payer.play import Task, inherited
+from x402sim.suite.payer.play import Task
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 from x402sim.version import VERSION
@@ -63,7 +63,7 @@ class Program:
     def opened(self) -> Iterator[dict[str, Any]]:
         """Run it behind HTTP; yield what `judge` is given."""
         with subprocess.Popen(
-            self.words, stdout=subprocess.PIPE, text=True, env=inherited({})
+            self.words, stdout=subprocess.PIPE, text=True, env={"PYTHONUNBUFFERED": "1"}
         ) as process:
             try:
                 assert process.stdout is not None

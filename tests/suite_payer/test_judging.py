@@ -16,12 +16,13 @@ from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
-from x402sim.suite.case import interrupted
+from x402sim.suite import subject
+from x402sim.suite.case import unfinished
 from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Function, Task
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import ONE_THING, PAYER, Judge, all_cases, rows, seconds_of
-from x402sim.suite.started import inherited
+from x402sim.text.environment import passing
 
 pytest_plugins = ["pytester"]
 BUYS = """
@@ -168,7 +169,7 @@ def test_what_is_no_command_is_refused_with_the_right_one(words: list[str]) -> N
 def test_what_an_interrupted_run_left_is_repeated_by_its_line(words: list[str]) -> None:
     flags = {"flows": "v1"} if words else {"flows": "v1", "url": "http://127.0.0.1:9/buy"}
     case = all_cases()[0]
-    (left,) = interrupted([], [case], PAYER.read(words, flags).rerun)
+    (left,) = unfinished([], [case], PAYER.read(words, flags).rerun, "")
     said = shlex.split(left.rerun)
     own = said[: said.index("--")] if words else said
     assert said[len(own) + 1 :] == words
@@ -176,18 +177,31 @@ def test_what_an_interrupted_run_left_is_repeated_by_its_line(words: list[str]) 
     assert "v1" in own
 
 
-def test_keys_and_nodes_are_not_inherited() -> None:
-    key = "0x" + "ab" * 32
-    names = {
-        "PATH": "/bin",
-        "EVM_PRIVATE_KEY": key,
-        "MNEMONIC": "a b",
-        "BASE_RPC_URL": "http://x",
-        "ODD": key,
-    }
-    assert set(inherited(names | {"OPENAI_API_KEY": "sk"})) == {
-        "PATH", "OPENAI_API_KEY", "NO_PROXY", "PYTHONUNBUFFERED",
-    }  # fmt: skip
+def test_a_payer_that_hangs_is_told_while_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "LONG_S", 0.2)
+    told: list[str] = []
+
+    async def main() -> None:
+        async def hangs(task: Task) -> None:
+            while not told:
+                await asyncio.sleep(0.01)
+
+        judge = Judge(payer=Function(hangs), tell=subject.once(told.append))
+        await judge.play(next(case for case in all_cases() if case.is_control))
+
+    asyncio.run(main())
+    assert told == ["payer/control/buys-v1: a start does not end, and has 60 s: 0.2 s until now"]
+
+
+def test_what_is_not_listed_is_not_inherited() -> None:
+    names = "EVM_PRIVATE_KEY MNEMONIC BASE_RPC_URL SOLANA_KEYPAIR WEB3_PROVIDER_URI GITHUB_TOKEN"
+    listed = ["PATH", "LC_ALL", "PYTHONPATH", "OPENAI_API_KEY"]
+    environment = dict.fromkeys([*names.split(), *listed, "ODD"], "x")
+    assert [*passing(environment)] == listed
+    assert [*passing(environment, ["ODD"])] == [*listed, "ODD"]
+    wrong = run(["true"], "--env", "X402SIM_IS_NOT_SET")
+    assert wrong.exit_code == 2
+    assert "--env: X402SIM_IS_NOT_SET is not set" in " ".join(wrong.output.split())
 
 
 def test_a_door_is_judged_too() -> None:
@@ -315,5 +329,5 @@ def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:
     files = [*(folder / "conformance/payer").glob("*.py"), folder / "x402sim/suite/payer/case.py"]
     files.append(folder / "x402sim/report/results.py")
     written = "".join(file.read_text(encoding="utf-8") for file in files)
-    fixed = [key for key in keys if "60 requests" not in key]
+    fixed = [key for key, words in keys.items() if "60 requests" not in key and "at" not in words]
     assert [key for key in fixed if f'"{key}"' not in written] == []

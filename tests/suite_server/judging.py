@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from tests.suite.cases import with_ids
 from tests.suite_server.shop import Shop, shop
@@ -24,17 +25,19 @@ class Bench:
     rooms: dict[RoomKind, Room] = field(default_factory=dict)
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
+    counts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.judge = Judge(
             subject=App(self.make),
-            items=ITEMS,
+            items=(*ITEMS, item_in("/tides")),
             handlers={
                 "failing": item_in("/forecast?city=fail"),
                 "slow": item_in("/forecast?city=slow"),
                 "streaming": item_in("/stream"),
                 "redirecting": item_in("/forecast?city=moved"),
-            },
+            }
+            | ({"counter": item_in("/count")} if self.counts else {}),
             shares=True,
             jobs=1,
             patience_s=self.patience_s,
@@ -63,6 +66,17 @@ class Bench:
             assert not played.unclear, (group[0].id, played.unclear)
             found |= {case.id: each for case, each in played.found.items()}
         return found
+
+
+class Counting(Bench):
+    """One whose shops sell the same each time, and tell at a path how often handlers have run."""
+
+    counts = True
+
+    async def found(
+        self, cases: Iterable[RoomCase], defects: Iterable[str] = (), habits: Iterable[str] = ()
+    ) -> dict[str, Found]:
+        return await Bench.found(self, cases, defects, {*habits, "sells the same each time"})
 
 
 ROOMS, PLAYS = 6, 6

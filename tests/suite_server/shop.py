@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a shop that is a command starts in half the time without th
 PRICES = {
     ("GET", "/weather"): 10_000,
     ("GET", "/forecast"): 20_000,
+    ("GET", "/tides"): 10_000,
     ("GET", "/stream"): 5_000,
     ("POST", "/report"): 30_000,
 }
@@ -162,7 +163,11 @@ class Shop:
     habits: frozenset[str] = frozenset()
     numbers: Any = field(default_factory=lambda: itertools.count(1))
     folder: str = ""
+    rpc_url: str = ""
     is_dead: bool = False
+    made: int = 0
+    """How often handlers have run."""
+    requests: int = 0
     owed: dict[str, Any] = field(default_factory=dict)
     minded: dict[str, Any] = field(default_factory=dict)
 
@@ -203,7 +208,8 @@ class Shop:
             del told["content-length"]
         if not self.has("no cors"):
             told["access-control-allow-origin"] = "*"
-            told["access-control-expose-headers"] = EXPOSED
+            if not self.has("exposes nothing"):
+                told["access-control-expose-headers"] = EXPOSED
         told["cache-control"] = (
             "public, max-age=60"
             if self.has("cacheable") or self.has("cacheable goods")
@@ -211,6 +217,8 @@ class Shop:
         )
         if self.has("cacheable goods") and reply.status == 402:
             told["cache-control"] = "no-store"
+        if self.has("public"):
+            told["cache-control"] = "public"
         if self.has("says nothing of caches"):
             del told["cache-control"]
         if self.has("names the payment in vary"):
@@ -260,6 +268,9 @@ class Shop:
         is_told = self.has("takes the host for its domain") or self.has("names the inner scheme")
         own = "127.0.0.1:8000" if self.has("names the inner address") else OWN_HOST
         self.host = headers["host"] if is_told else own
+        if self.has("serves one name") and headers["host"].partition(":")[0] != "127.0.0.1":
+            return Reply(400, {"error": "no such host"})
+        self.requests += 1
         is_browser = "text/html" in headers.get("accept", "")
         is_page = self.has("a page for browsers") and "payment-signature" not in headers
         if is_browser and (is_page or self.has("a page that cannot be paid")):
@@ -278,6 +289,11 @@ class Shop:
             path = guarded = unquote(raw)
         if path == "/discovery/resources":
             return Reply(200, self.catalogue())
+        if path == "/count":
+            return Reply(200, {"runs": self.made})
+        if path == "/.well-known/x402":
+            gone = [f"http://{self.host}/gone"] if self.has("lists what is gone") else []
+            return Reply(200, {"version": 1, "resources": [f"http://{self.host}/weather", *gone]})
         if path in ("/free", "/health"):
             return Reply(200, {"free": True})
         if method == "OPTIONS":
@@ -311,7 +327,11 @@ class Shop:
 
     def content(self, order: Order) -> Any:
         path = order.path
-        number = 0 if self.has("sells the same each time") else next(self.numbers)
+        self.made += 1
+        if self.has("counts requests"):
+            number = self.requests
+        else:
+            number = 0 if self.has("sells the same each time") else next(self.numbers)
         if path == "/forecast":
             return {"number": number, "city": parse_qs(order.query).get("city", [""])[0]}
         if path == "/stream":
@@ -337,6 +357,8 @@ class Shop:
             "maxTimeoutSeconds": 60,
             "extra": {"name": network.token_name, "version": network.token_version},
         }
+        if self.has("another name of the token"):
+            wanted["extra"]["name"] = "USD Coin of nobody"
         if self.has("says that it is paid upfront"):
             wanted["extra"]["paymentFlow"] = "upfront"
         if version == 2:
@@ -386,6 +408,9 @@ class Shop:
             headers["PAYMENT-REQUIRED"] = encoded(required)
         if self.has("version 2 only"):
             body = {"error": error}
+        if self.has("another price in a body of version 2"):
+            cheap = {**self.requirements(2, path), "amount": "1"}
+            body = {"x402Version": 2, "error": error, "accepts": [cheap]}
         return Reply(402, body, headers)
 
     def extensions(self, path: str) -> dict[str, Any]:
@@ -556,7 +581,7 @@ class Shop:
         if reply.status == 200:
             payer = checksum(from_hex(order.authorization["from"], 20))
             self.known.put(f"{payer} {path}", "", "paid")
-        given_back = {402} if self.has("keeps what nobody has verified") else {402, 502}
+        given_back = {402, 502}
         if self.has("forgets what is unknown"):
             given_back.add(503)
         if reply.status in given_back:
@@ -589,6 +614,8 @@ class Shop:
         if self.has("refuses what was served"):
             return Reply(409, {"error": "served already"})
         assert isinstance(answer, Reply)
+        if self.has("says that it was served before"):
+            return replace(answer, body={**answer.body, "is_kept": True})
         return answer
 
     async def settled(self, order: Order, wanted: Any, *, is_verified: bool = False) -> Reply:
@@ -598,6 +625,9 @@ class Shop:
             "paymentPayload": order.payment,
             "paymentRequirements": wanted,
         }
+        if self.has("goes by what was signed"):
+            named = {"accepted": wanted, "scheme": "exact", "network": wanted["network"]}
+            asked["paymentPayload"] = {**order.payment, **named, "x402Version": order.version}
         is_lax = self.has("truthy")
         if self.has("works before it verifies"):
             self.content(order)
@@ -645,6 +675,8 @@ class Shop:
                 return self.refuse(order, "settlement failed", result)
             return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
         success = said.get("success")
+        if self.has("believes the chain alone") and not await self.has_moved(order):
+            return Reply(503, {"error": "not on the chain yet"}, {"Retry-After": "1"})
         if "slow" in query and charges:
             await asyncio.sleep(SLOW_S)
         if is_broken_off and success is True:
@@ -689,6 +721,15 @@ class Shop:
             and kept.setdefault(nonce, auth["from"]) != auth["from"]
         ):
             return self.ask(path, "this nonce was used")
+        if self.has("binds to the price alone"):
+            first = kept.setdefault(nonce, path)
+            if first != path and PRICES["GET", first] == PRICES.get(("GET", path)):
+                return Reply(200, self.content(order))
+        if (
+            self.has("serves on the nonce of another")
+            and kept.setdefault(nonce, auth["from"]) != auth["from"]
+        ):
+            return Reply(200, self.content(order))
         if self.has("keeps what was refused") and nonce in kept:
             return self.ask(path, "this payment was refused")
         if self.has("breaks at endless windows") and int(auth["validBefore"]) > 2**64:
@@ -703,6 +744,22 @@ class Shop:
                     await asyncio.sleep(0.01)
             return Reply(200, reply.body, kept["receipt"])
         return reply
+
+    async def has_moved(self, order: Order) -> bool:
+        """Tell whether a transfer of the payer to the shop stands with the nonce on the chain."""
+        call = {"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [
+            {"fromBlock": "0x0", "address": checksum(self.network.asset)}]}  # fmt: skip
+        async with httpx.AsyncClient(trust_env=False, verify=False) as http:
+            logs = (await http.post(self.rpc_url, json=call)).json()["result"]
+        payer, nonce = (order.authorization[name].lower() for name in ("from", "nonce"))
+        used = {
+            log["transactionHash"] for log in logs if log["topics"][2:] == [nonce]
+            and log["topics"][1].endswith(payer[2:])
+        }  # fmt: skip
+        ends = self.pay_to.lower()[2:]
+        return any(
+            log["transactionHash"] in used and log["topics"][2].endswith(ends) for log in logs
+        )
 
     async def post_quietly(self, path: str, asked: Any) -> None:
         try:
@@ -719,6 +776,8 @@ class Shop:
                 said = got.json()
         except (httpx.HTTPError, ValueError):
             raise Unknown from None
+        if self.has("believes 200 alone") and got.status_code != 200:
+            raise Unknown
         field_name = "isValid" if path == "/verify" else "success"
         is_lax = self.has("truthy")
         is_told = field_name in said if isinstance(said, dict) else False
@@ -735,6 +794,7 @@ def shop(given: "Given", defects: Any = (), habits: Any = (), kind: type[Shop] =
         frozenset(defects),
         frozenset(habits),
         folder=given.state_dir,
+        rpc_url=given.rpc_url,
     )
 
 

@@ -6,9 +6,12 @@ import json
 import re
 import runpy
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -204,6 +207,73 @@ def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> Non
     assert "not counted" in str(head.actual)
 
 
+def asked(
+    words: str, monkeypatch: pytest.MonkeyPatch, *options: str, item: str = "/weather"
+) -> tuple[int, str]:
+    """Judge a shop that is a command; return the exit code and what was printed."""
+    monkeypatch.chdir(ROOT)
+    start = f"{sys.executable} -m tests.suite_server.shop {words}"
+    given = ["conformance", "server", item, "--start", start, "--jobs", "1", *options]
+    done = CliRunner().invoke(app, given, env={"COLUMNS": "300"})
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_tells_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = "'sells the same each time' 'serves again' 'head is free' 'hides its length'"
+    ids = "server/many/again,server/handler/unpaid,server/many/two,server/path/head"
+    only = ("--only", ids, "--versions", "v2")
+    code, told = asked(words, monkeypatch, *only)
+    assert code == 0
+    verdict = told[told.index("No MUST clause failed: 2 held") :]
+    assert "Could not be judged: server/many/again-v2, since what it sells is the same" in verdict
+    assert (
+        "Could not be judged: server/path/head-v2, server/handler/unpaid-v2, since nothing shows how often"
+        in verdict
+    )
+    code, told = asked(words, monkeypatch, *only, "--counter", "/count")
+    assert code == 1
+    assert "handlers ran 3 times" in told
+    assert "failed server/path/head-v2" in told
+    assert "Could not be judged" not in told
+
+
+def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code, told = asked("'another name of the token'", monkeypatch, "--only", "server/offer/whole")
+    assert code == 1, told
+    assert "failed server/offer/whole-token-v1 MUST" in told
+    assert "server/offer/whole-token-v2 MUST, failed" in told
+    assert "'USD Coin of nobody'" in told
+
+
+def test_the_numbers_of_a_body_are_changed_too_and_an_empty_one_is_told() -> None:
+    its = ["forgets what it was for", "serves again", "does not compare"]
+    bodies = ('{"n": 1}', '{"a": [true, {"b": 2.5}]}', "{}")
+    one, two, none = (
+        judged("server/binding/body-v2", its, items=[item_in(f"POST /report {each}")])
+        for each in bodies
+    )
+    assert [it.outcome for it in (*one.values(), *two.values())] == [Outcome.FAILED] * 2
+    (left,) = none.values()
+    assert (left.outcome, left.is_untold) == (Outcome.SKIPPED, True)
+    assert "no value stands in the body {}" in left.reason
+
+
+def test_each_cause_is_worded_as_the_cases_expect_it_and_each_must_has_one() -> None:
+    """The keys of causes.toml are what cases expect, word for word."""
+    folder = ROOT / "conformance" / "server"
+    keys = tomllib.loads((folder / "causes.toml").read_text(encoding="utf-8"))
+    source = "".join(each.read_text(encoding="utf-8") for each in folder.glob("*.py"))
+    source += (ROOT / "x402sim/suite/server/case.py").read_text(encoding="utf-8")
+    flat = re.sub(r'"\s+f?"', "", source)
+    assert [key for key in keys if json.dumps(key)[1:-1] not in flat and key not in flat] == []
+    expected = re.findall(r'expected=(f?)"((?:[^"\\]|\\.)*)"', flat)
+    assert {text for _, text in expected if text.replace('\\"', '"') not in keys} == set()
+
+
 def test_a_command_is_killed_and_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +332,70 @@ def test_what_sells_nothing_is_not_judged(
     done = CliRunner().invoke(app, ["conformance", "server", path, "--start", command])
     assert done.exit_code == 2
     assert why in " ".join(done.output.split())
+
+
+BELIEVES = """
+import json, os, runpy, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Yes(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.dumps({"isValid": True, "success": True, "transaction": "0x" + "ab" * 32}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+yes = HTTPServer(("127.0.0.1", 0), Yes)
+threading.Thread(target=yes.serve_forever, daemon=True).start()
+os.environ["FACILITATOR_URL"] = f"http://127.0.0.1:{yes.server_port}"
+runpy.run_module("tests.suite_server.shop", run_name="__main__")
+"""
+
+
+def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file, report = tmp_path / "shop.py", tmp_path / "report.json"
+    file.write_text(BELIEVES)
+    words = ["conformance", "server", "/weather", "--start", f"{sys.executable} {file}"]
+    more = ["--versions", "v2", "--only", "server/payment", "--json-file", str(report)]
+    done = CliRunner().invoke(app, [*words, *more], env={"PYTHONPATH": str(ROOT)})
+    assert done.exit_code == 1, done.output
+    control, *others = json.loads(report.read_text())["results"]
+    assert (control["id"], control["outcome"]) == ("server/control/sells-v2", "failed")
+    assert "GET /weather" in control["exchange"]
+    v2 = {each["outcome"] for each in others if each["id"].endswith("-v2")}
+    assert v2 == {"inconclusive"}
+
+
+def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
+    """It resets the world, moves its time and stops mining, or tries to, with each request."""
+    refused = []
+
+    def make(given: Given) -> Any:
+        toy = shop(given, [])
+
+        def meddle() -> None:
+            with httpx.Client(trust_env=False) as http:
+                for method, *params in (("evm_increaseTime", 900), ("evm_setAutomine", False)):
+                    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    refused.append("error" in http.post(given.rpc_url, json=call).json())
+                reset = http.post(given.rpc_url.replace("/rpc", "/_sim/reset"))
+                refused.append(reset.status_code == 401)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await asyncio.to_thread(meddle)
+            await toy(scope, receive, send)
+
+        return app
+
+    async def run() -> list[Outcome]:
+        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
+        mine = cases("server/control/sells-v2 server/order/settled-lost-v2")
+        return [found.outcome for case, found in await judge.every(mine)]
+
+    assert set(asyncio.run(run())) == {Outcome.PASSED}
+    assert all(refused)
 
 
 def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_given(

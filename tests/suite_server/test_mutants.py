@@ -4,21 +4,25 @@ alone.
 
 import pytest
 
-from tests.suite_server.judging import Bench, broken, cases, missed, run
+from tests.suite_server.judging import Bench, Counting, broken, cases, missed, run
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.subject import SECTIONS, all_cases
 
 DEFECTS = {
     "no hash": "server/control/sells-receipt-v2 server/control/sells-receipt-v1",
-    "another price in the body": "kit/offer/whole-same-v2",
+    "another price in the body": "kit/offer/whole-same-v1",
+    "another price in a body of version 2": "server/offer/whole-same-v2",
+    "another name of the token": "server/offer/whole-token-v2 server/offer/whole-token-v1",
     "amount is a number": "server/offer/whole-v2",
     "no resource": "server/offer/whole-v2",
     "no error": "kit/offer/whole-reason-v1 kit/offer/whole-reason-v2",
-    "no cors": "kit/offer/cors-v1 kit/offer/cors-v2",
-    "preflight is asked to pay": "kit/offer/preflight-v2 kit/offer/preflight-allows-v2",
+    "exposes nothing": "kit/offer/cors-v1 kit/offer/cors-v2",
+    "preflight is asked to pay": "server/offer/preflight-v2 kit/offer/preflight-allows-v2",
     "cacheable": "server/offer/cache-offer-v2 server/offer/cache-offer-v1",
     "cacheable goods": "server/offer/cache-v2 kit/offer/cache-forbidden-v2",
+    "public": "server/offer/cache-v2 server/offer/cache-offer-v1",
+    "names the payment in vary": "kit/offer/cache-forbidden-v2",
     "says nothing of caches": "kit/offer/cache-forbidden-v1",
     "believes what was accepted": "server/payment/accepted-v2",
     "any header pays": "server/header/malformed-v2 server/header/malformed-v1",
@@ -26,15 +30,16 @@ DEFECTS = {
     "server/header/other-answer-v2 server/header/version-answer-v1",
     "forgets what it was for, serves again, does not compare": "server/binding/elsewhere-v2 server/binding/query-v1 "
     "server/binding/body-v2 server/many/again-v1",
+    "binds to the price alone": "server/binding/elsewhere-v2 server/binding/elsewhere-v1",
     "claims late, keeps nothing": "kit/many/at-once-told-again-v2",
     "serves again": "server/many/again-v2 server/many/at-once-v2 server/many/at-once-settling-v1",
     "claims nonces as they are written": "kit/many/respelled-v2 kit/many/respelled-v1",
     "claims by request": "kit/many/elsewhere-at-once-v2 kit/many/elsewhere-at-once-v1",
     "one receipt for all": "server/many/receipts-v2 server/many/receipts-v1",
     "answers who knows a nonce": "server/many/unsigned-v2 server/many/unsigned-v1",
-    "one nonce for all payers": "server/many/same-nonce-v2 server/many/same-nonce-v1",
+    "one nonce for all payers": "kit/many/same-nonce-served-v2 kit/many/same-nonce-served-v1",
+    "serves on the nonce of another": "server/many/same-nonce-v2 server/many/same-nonce-v1",
     "keeps what was refused": "kit/many/refused-before-v2 kit/many/refused-before-v1",
-    "keeps what nobody has verified": "kit/many/refused-before-v2 kit/many/refused-before-v1",
     "breaks at endless windows": "server/payment/endless-v2 server/payment/endless-v1",
     "odd bodies are free": "server/path/body-v2",
     "decodes behind the wall": "server/path/spelling-v2",
@@ -63,8 +68,8 @@ DEFECTS = {
     "kit/order/handler-fails-charged-v1",
     "works before it verifies": "server/handler/unpaid-v2 server/handler/unpaid-v1",
     "breaks off": "server/order/handler-fails-v2",
-    "no result of refusals": "server/order/refused-reason-v2",
-    "no result of refusals, no error": "server/order/refused-reason-v1",
+    "no result of refusals": "kit/order/refused-receipt-v2",
+    "no result of refusals, no error": "server/order/refused-reason-v2 server/order/refused-reason-v1",
     "forgets who leaves": "kit/gone/settling-again-v2 kit/gone/settled-again-v1",
     "forgets who leaves, charges failures": "kit/handler/left-again-v2",
     "forgets who leaves, says failed": "server/gone/settled-v2 server/gone/settling-v1",
@@ -93,8 +98,7 @@ DEFECTS = {
     "not as its schema": "server/discovery/described-v2",
     "another example": "kit/discovery/described-example-v2",
     "lists old prices": "kit/discovery/listed-v2",
-    "names the inner scheme": "kit/offer/proxy-v2 kit/offer/proxy-v1",
-    "names the inner address": "kit/offer/proxy-v2 kit/offer/proxy-v1",
+    "lists what is gone": "kit/discovery/listed-v2",
     "a page for browsers": "server/offer/browser-v2",
     "a page that cannot be paid": "server/offer/browser-paid-v1",
     "settles the first offer": "server/offer/each-v2",
@@ -108,11 +112,33 @@ DEFECTS = {
     "server/replicas/in-turn-v2 server/replicas/at-once-v2",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
+COUNTED = {
+    "serves again": "server/many/again-v2 server/many/at-once-v2 server/many/at-once-settling-v1",
+    "forgets what it was for, serves again, does not compare": "server/binding/elsewhere-v2 "
+    "server/binding/query-v1 server/binding/body-v2",
+    "claims late, keeps nothing": "kit/many/at-once-told-again-v2",
+    "claims nonces as they are written": "kit/many/respelled-v2",
+    "works before it verifies": "server/handler/unpaid-v2",
+    "head is free, hides its length": "server/path/head-v2",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served-v2",
+}
+"""The same, of shops whose goods are alike, and that tell at a path how often handlers ran."""
 HONEST = {
     "several offers": "server/offer kit/offer server/payment",
     "ids are required": "server/identifier server/payment server/many",
     "checks the signature before it looks up an id": "server/identifier",
-    "names the payment in vary": "server/offer kit/offer/cache",
+    "names the payment in vary": "server/offer",
+    "no result of refusals": "server/order/refused server/order/invalid",
+    "preflight is asked to pay, no cors": "server/offer kit/offer",
+    "serves one name": "server/offer server/path",
+    "believes the chain alone": "server/many server/order/settled server/order/refused kit/many",
+    "believes 200 alone": "server/payment server/header server/order",
+    "goes by what was signed, does not compare": "server/payment",
+    "one nonce for all payers": "server/many",
+    "says that it was served before": "server/many kit/many server/binding",
+    "counts requests": "server/handler/unpaid server/path/head",
+    "names the inner scheme": "server/offer kit/offer",
+    "names the inner address": "server/offer kit/offer",
     "says unknown for ever": "server/order/settled",
     "refuses what was served": "server/many kit/many server/gone kit/gone server/restart "
     "server/replicas kit/restart kit/replicas",
@@ -146,6 +172,10 @@ def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None
     )
     assert [*counts.values()] == ["what is sold was made 5 times for one payment"]
     assert ([*once.values()], alike) == ([None], {})
+
+
+def test_of_goods_that_are_alike_defects_are_caught_by_a_path_that_counts() -> None:
+    assert not missed(Counting, COUNTED)
 
 
 def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:

@@ -59,6 +59,9 @@ class _Words(msgspec.Struct, frozen=True):
     cause: str
     repair: str
     loss: Loss
+    at: tuple[str, ...] = ()
+    """Where this is the cause, whatever it is elsewhere: ids without their dialects, each alone or
+    with the demand that failed there, "payer/send/proof-redirected: what pays stays here"."""
     follows: tuple[str, ...] = ()
     """Keys of possible causes: the failure follows from the first of them that has failed, too."""
 
@@ -158,8 +161,18 @@ def _known(result: Result) -> _Words | None:
 def _key(result: Result) -> str:
     """Return the key of a failed id in `causes.toml`; empty if there is none."""
     evidence = _evidence(failures(result)[0])
-    keys = (f"{result.id}: {evidence.demand}", evidence.demand, evidence.about, result.id)
+    keys = (
+        f"{result.id}: {evidence.demand}",
+        _there(evidence),
+        *(evidence.demand, evidence.about, result.id),
+    )
     return next((key for key in keys if key in _words()), "")
+
+
+def _there(evidence: Evidence) -> str:
+    """Return the key of what is the cause where a failure was found; empty without one."""
+    places = (f"{evidence.place}: {evidence.demand or evidence.about}", evidence.place)
+    return next((_places()[each] for each in places if each in _places()), "")
 
 
 def _evidence(result: CaseResult | Result) -> Evidence:
@@ -174,6 +187,12 @@ def _words() -> dict[str, _Words]:
     for file in sorted(folder().parent.glob(f"*/{WORDS}")):
         every |= tomllib.loads(file.read_text("utf-8"))
     return msgspec.convert(every, dict[str, _Words])
+
+
+@cache
+def _places() -> dict[str, str]:
+    """Return the key of the cause at each place that has one of its own."""
+    return {place: key for key, words in _words().items() for place in words.at}
 
 
 @cache
@@ -219,11 +238,12 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
         evidence = _evidence(failures(group[0])[0])
-        has_words = evidence.demand in _words() or evidence.about in _words()
-        alike = evidence.demand or evidence.about, "" if has_words else evidence.answer
+        there = _there(evidence)
+        has_words = there or evidence.demand in _words() or evidence.about in _words()
+        alike = there or evidence.demand or evidence.about, "" if has_words else evidence.answer
         same = found.setdefault(alike, group)
         is_apart = evidence.demand in _GENERAL
-        if same is not group and (has_words or len(group) == 1) and not is_apart:
+        if same is not group and (has_words or len(group) == 1) and (there or not is_apart):
             same += group
         else:
             kept.append(group)

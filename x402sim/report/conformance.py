@@ -21,6 +21,7 @@ import msgspec
 from x402sim.protocol.money import to_decimal
 from x402sim.report.causes import LOSSES, by_cause, cause, causes, loss, repair
 from x402sim.report.results import (
+    INTERRUPTED,
     NOT_JUDGED,
     OF_CASES,
     RARE,
@@ -88,23 +89,18 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     Only MUST counts, and SHOULD if `strict`. If nothing was judged, it is inconclusive.
     """
     what = "MUST and SHOULD" if strict else "MUST"
-    if broken := [each.id for each in results if each.is_control and each.outcome in NO_CONTROL]:
-        return Outcome.INCONCLUSIVE, (
-            f"Invalid. The subject failed controls, which every working subject passes: "
-            f"{', '.join(broken)}. So its refusals prove nothing."
-        )
     counting = [each for each in results if counts_for_exit(each, strict)]
     of, every = summary(counting), summary(results)
     known = sum(each.is_known for each in results)
     known_note = f" Known from the baseline: {known}." if known else ""
+    if left := sum(each.reason == INTERRUPTED for each in results):
+        known_note += f" Interrupted before {left} of {len(results)} ids were certain."
     if failed := of[Outcome.FAILED]:
         new = "New failed" if known else "Failed"
         return Outcome.FAILED, f"{new} {what} clauses: {failed}.{known_note}"
     if unclear := of[Outcome.INCONCLUSIVE]:
-        return (
-            Outcome.INCONCLUSIVE,
-            f"No verdict. Inconclusive {what} checks: {unclear}.{known_note}",
-        )
+        checks = "" if left else f" Inconclusive {what} checks: {unclear}."
+        return Outcome.INCONCLUSIVE, f"No verdict.{checks}{known_note}"
     asked = of if counting else every
     rest = ", ".join(f"{count} {outcome}" for outcome, count in asked.items() if count)
     if all(each.outcome in NOT_JUDGED and not each.in_part for each in counting or results):
@@ -116,7 +112,25 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     in_part = f" ({part} judged in part)" if part else ""
     held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped{in_part}"
     new = "new " if known else ""
-    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{known_note}"
+    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{known_note}{_untold(counting)}"
+
+
+NAMED = 4
+"""How many ids a verdict names of those that could not be told."""
+
+
+def _untold(counting: Results) -> str:
+    """Return in a line what was played and could not be told, and why; empty if nothing."""
+    reasons: dict[str, list[str]] = {}
+    for each in counting:
+        if each.outcome is Outcome.SKIPPED and any(case.is_untold for case in each.cases):
+            reasons.setdefault(each.reason, []).append(each.id)
+    lines = [
+        f" Could not be judged: {', '.join(ids[:NAMED])}"
+        f"{f' and {len(ids) - NAMED} more' if len(ids) > NAMED else ''}, since {reason}."
+        for reason, ids in reasons.items()
+    ]
+    return "".join(lines)
 
 
 def headline(result: Result) -> str:
@@ -168,10 +182,6 @@ def grounds(result: Result) -> list[str]:
     """Return the grounds of all cases of an id in lines, each once."""
     every = [ground_lines(case) for case in result.cases] or [ground_lines(result)]
     return list(dict.fromkeys("\n".join(lines) for lines in every if lines))
-
-
-NO_CONTROL = (Outcome.FAILED, Outcome.INCONCLUSIVE)
-"""Outcomes of a control that make the verdict invalid."""
 
 
 def total_loss(results: Results) -> list[str]:

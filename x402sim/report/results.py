@@ -27,6 +27,8 @@ class Outcome(StrEnum):
 
 
 NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
+INTERRUPTED = "the run was interrupted before this was certain"
+"""The reason of what is inconclusive since Ctrl-C or SIGTERM ended the run."""
 
 
 class Demand(StrEnum):
@@ -39,6 +41,8 @@ class Demand(StrEnum):
     STATUS = "the status of an error"
     ERROR_TEXT = "the text of an error"
     GOES_ON = "goes on answering"
+    GOES_ON_RUNNING = "goes on running"
+    SERVES_AFTERWARDS = "serves a good payment afterwards"
     CONTENT = "the content"
     WITHHELD = "no content"
     UNPAID_2XX = "no 2xx without payment"
@@ -55,7 +59,7 @@ class Demand(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What failures are compared by: the demand, its object, and the answer.
+    """What failures are compared by: the demand, its object, the answer, and where it was found.
 
     `answer` has no ids, hashes and times; of an id that was not judged, it is the reason.
     """
@@ -63,6 +67,8 @@ class Evidence(msgspec.Struct, frozen=True):
     demand: Demand = Demand.OTHER
     about: str = ""
     answer: str = ""
+    place: str = ""
+    """The id without its dialect, where a judge has dialects and the case itself found it."""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,12 +108,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the target offers what the case is about."""
     lacks: bool = False
     """Whether it was skipped because a need is not met."""
+    is_untold: bool = False
+    """Whether it was played, and nothing showed what it looks for."""
     evidence: Evidence | None = None
     loss: Loss | None = None
     """What this failure costs, if money was counted."""
 
 
-OF_CASES = ("has_begun", "applies", "lacks")
+OF_CASES = ("has_begun", "applies", "lacks", "is_untold")
 """Fields of cases that no report has; no report has `evidence` either."""
 
 

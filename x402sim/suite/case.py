@@ -166,11 +166,13 @@ def repeating(rerun: str, check_id: str) -> str:
 def in_order(results: Iterable[Result], cases: Iterable[Case]) -> list[Result]:
     """Return results in the order of the cases: what waits ends last, and belongs elsewhere."""
     places = {check_id: place for place, check_id in enumerate(dict.fromkeys(c.id for c in cases))}
-    return sorted(results, key=lambda result: places[result.id])
+    return sorted(results, key=lambda result: places.get(result.id, -1))  # controls come first
 
 
-def interrupted(results: Sequence[Result], cases: Sequence[Case], rerun: str) -> list[Result]:
-    """Return the results of a run that was interrupted: the other ids are inconclusive."""
+def unfinished(
+    results: Sequence[Result], cases: Sequence[Case], rerun: str, why: str
+) -> list[Result]:
+    """Return the results of a run that ended too early, and why: the other ids are inconclusive."""
     judged = {result.id for result in results}
     missing = {case.id: case for case in cases if case.id not in judged}
     rest = [
@@ -180,7 +182,7 @@ def interrupted(results: Sequence[Result], cases: Sequence[Case], rerun: str) ->
             section=case.section,
             outcome=Outcome.INCONCLUSIVE,
             title=case.title,
-            reason="the run was interrupted before this was certain",
+            reason=why,
             rerun=repeating(rerun, case.id),
             ground=case.ground,
             is_control=case.is_control,

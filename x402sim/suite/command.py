@@ -19,10 +19,11 @@ from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
+from x402sim.report.causes import cause
 from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import Outcome, Result, failures
+from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result, failures
 from x402sim.suite import printing
-from x402sim.suite.case import in_order, interrupted
+from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.subject import Chosen, Judging, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
@@ -126,17 +127,20 @@ async def judged(
     """Judge a subject in real time; return results and what was done; raises `NotReady`.
 
     The results are in the order of the cases; `on_result` is called with each as soon as it is
-    certain, `on_begin` with each id of which something can be judged, its place, and how many there
-    are; `on_ready` when the subject has been examined, with the plan.
+    certain; `on_begin` with each id that begins, how many ids of the plan are certain, and of how
+    many: those that turned out not to apply are in neither; `on_ready` when the subject has been
+    examined, with the plan.
     """
-    results = []
+    results: list[Result] = []
     async with subject.begin(options, cases, tell) as judging:
         on_ready(judging)
-        ids = judging.plan.ids
+        ids = set(judging.plan.ids)
 
         def begin(check_id: str) -> None:
             if check_id in ids:
-                on_begin(check_id, ids.index(check_id) + 1, len(ids))
+                done = [each for each in results if each.id in ids]
+                skipped = sum(each.outcome is Outcome.SKIPPED for each in done)
+                on_begin(check_id, len(done) - skipped, len(ids) - skipped)
 
         async for result in judging.run(begin):
             results.append(result)
@@ -193,7 +197,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
     console = new_console(stderr=True, highlight=False)
     found: list[Result] = []
     begun: list[Judging] = []
-    was_interrupted, section = False, ""
+    was_interrupted, sections = False, set[str]()
     with console.status("connecting to the target") as status:
 
         def tell(text: str) -> None:
@@ -204,24 +208,34 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             begun.append(judging)
             printing.announce(judging.plan)
 
-        def on_begin(check_id: str, place: int, ids: int) -> None:
-            nonlocal section
+        def on_begin(check_id: str, certain: int, ids: int) -> None:
+            section = check_id.split("/")[1]
             if console.is_terminal:
-                status.update(f"{place} of {ids}  {check_id}")
-            elif section != (section := check_id.split("/")[1]):
-                tell(f"{place} of {ids}  section {section}")
+                status.update(f"{certain} of {ids} certain  {check_id}")
+            elif section not in sections:
+                tell(f"{certain} of {ids} certain  section {section}")
+            sections.add(section)
+
+        def on_result(result: Result) -> None:
+            found.append(result)
+            if result.outcome is Outcome.FAILED:
+                tell(f"failed {result.id} {result.level}: {cause(result)}")
 
         try:
-            results, done = judge(subject, options, cases, on_begin, found.append, tell, on_ready)
+            results, done = judge(subject, options, cases, on_begin, on_result, tell, on_ready)
             done = f"{done} in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
-            if file := asked.files.get("annotations"):
-                _write(file, unready(subject.name, str(error)))
+            about = About(subject.name, options.shown, started, subject.sections)
+            results = unfinished(found, cases, options.rerun, str(error))
+            for kind, file in asked.files.items():
+                is_short = kind == "annotations"  # a line for each id would say the same
+                short = unready(subject.name, str(error)) if is_short else ""
+                _write(file, short or written(kind, about, results, strict=asked.strict))
             return NO_VERDICT
         except (KeyboardInterrupt, asyncio.CancelledError):
             was_interrupted = True
-            results = interrupted(found, cases, options.rerun)
+            results = unfinished(found, cases, options.rerun, WAS_INTERRUPTED)
             done = (
                 f"interrupted after {elapsed():.1f} s: {len(found)} of "
                 f"{counted(len(results), 'id')} certain"

@@ -192,6 +192,26 @@ def wait_flag(meaning: str) -> Any:
     return flag(meaning, kind=float, metavar="SECONDS", read=above_zero("seconds", "--wait"))
 
 
+def env_flag() -> Any:
+    """Declare which variables a command inherits besides those that pass."""
+    return flag(
+        "Variable of the environment that the command inherits, too, repeatable; by default what "
+        "programs need, such as PATH, and keys of language models.",
+        unset=(),
+        metavar="NAME",
+        is_repeatable=True,
+        default=(),
+        read=_set,
+    )
+
+
+def _set(names: Sequence[str]) -> tuple[str, ...]:
+    """Read names of variables that are set; raises `ValueError`."""
+    if missing := [name for name in names if name not in os.environ]:
+        raise ValueError(f"{', '.join(missing)} is not set")
+    return tuple(names)
+
+
 def jobs_flag(meaning: str) -> Any:
     """Declare how much is played at once."""
     return flag(meaning, kind=int, metavar="N")

@@ -16,16 +16,16 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import httpx
+import msgspec
 
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.report.conformance import FULL
-from x402sim.report.results import CaseResult, Result
+from x402sim.report.results import CaseResult, Demand, Outcome, Result
 from x402sim.rng import Rng
 from x402sim.suite.case import of_id
 from x402sim.suite.row import (
@@ -41,8 +41,8 @@ from x402sim.suite.row import (
     unclear,
 )
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
-from x402sim.suite.subject import Chosen, Plan
-from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Skipped
+from x402sim.suite.subject import Chosen, Plan, Tell, patiently
+from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Skipped, Untold
 from x402sim.text.words import counted
 
 MOST_LINES = 60
@@ -58,7 +58,6 @@ class Room(ABC):
     subject: Startable[Any]
     rng: Rng
     http: httpx.AsyncClient
-    folder: Path
     running: Running | None = None
     start_s: float = 0
     """How long its last start took."""
@@ -76,11 +75,9 @@ class Room(ABC):
 
     async def start(self) -> None:
         """Start the subject, or start it again after it was stopped; raises `NotReady`."""
-        elapsed, folder = stopwatch(), self.folder / str(self.starts)
-        folder.mkdir()
+        elapsed = stopwatch()
         self.starts += 1
-        starting = self.subject.start(self.given(), folder)
-        self.running = await self._subject.enter_async_context(starting)
+        self.running = await self._subject.enter_async_context(self.subject.start(self.given()))
         self.start_s = elapsed()
 
     async def started(self) -> Self:
@@ -199,6 +196,14 @@ START = "the judge must start it: --start COMMAND"
 JAMS = 2
 """How many plays that jam the subject are confirmed by a second play; later ones are believed at
 once."""
+MOST_ENDS = 2
+"""How often a subject ends by itself, for no reason that is found, until that is a failure."""
+ENDS = Violation(
+    expected="it goes on running",
+    actual="",
+    why="nobody is served until somebody starts it again",
+    demand=Demand.GOES_ON_RUNNING,
+)
 MOST_JAMS = 12
 """How many plays that jam the subject are looked for one by one: more of them show nothing new."""
 
@@ -217,10 +222,13 @@ class Played:
     skipped: str = ""
     """Why it was not played: it does not apply, or a need `lacks`."""
     lacks: bool = False
+    is_untold: bool = False
     seconds: float = 0
     log: str = ""
     jams: bool = False
     """Whether a good payment failed after it."""
+    ended: str = ""
+    """How the subject ended by itself within it."""
 
     @property
     def is_silent(self) -> bool:
@@ -237,7 +245,7 @@ class Played:
         if case in self.found:
             return result(case, self.found[case], self.play.report, self.log, self.seconds)
         if self.skipped:
-            return skipped(case, self.skipped, lacks=self.lacks)
+            return skipped(case, self.skipped, lacks=self.lacks, is_untold=self.is_untold)
         return unclear(case, self.unclear or "it ended before it was looked at")
 
 
@@ -269,6 +277,12 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     """How many plays have jammed the subject twice."""
     culprits: int = 0
     """How many plays have jammed the subject."""
+    ends_in: str = ""
+    """The play in which the subject has ended by itself twice."""
+    ends: list[str] = field(default_factory=list)
+    """How it has ended by itself, after plays in which it did not do so again."""
+    tell: Tell = lambda text: None
+    """Tells the user that the subject does not answer; `once` is one of these."""
     lost: str = ""
     """Why a subject that its user has started cannot be judged any further; empty if it can."""
     opened: int = 0
@@ -326,7 +340,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             while len(self._rooms) >= most:  # rooms of other kinds have every place
                 await self.leave(self._rooms[0], keep=False)
         self.opened += 1
-        room = await self.open(kind, f"{kind.name} {self.opened}")
+        with patiently(self.tell, f"{self.subject.shown} is started, and does not answer"):
+            room = await self.open(kind, f"{kind.name} {self.opened}")
         self._rooms.append(room)
         self.starts += room.starts
         self.start_s = max(self.start_s, room.start_s)
@@ -365,23 +380,40 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         """Play the play of some cases in a room, and test each."""
         elapsed, first = stopwatch(), group[0]
         play = await self.begun(room, first.dialect, first.played_as)
+        hangs = f"{first.id}: it does not answer, and has {play.patience_s:g} s for each answer"
         try:
-            observed = await first.play(play)
+            with patiently(self.tell, hangs, first.waits_s, lambda: len(play.answers)):
+                observed = await first.play(play)
             found = {case: case.test(play, observed) for case in group}
         except Inconclusive as why:
             return Played(play=play, found={}, unclear=str(why), seconds=elapsed())
         except Skipped as why:
-            lacks = isinstance(why, Lacking)
-            return Played(play=play, found={}, skipped=str(why), lacks=lacks, seconds=elapsed())
+            return Played(
+                play=play,
+                found={},
+                skipped=str(why),
+                lacks=isinstance(why, Lacking),
+                is_untold=isinstance(why, Untold),
+                seconds=elapsed(),
+            )
         finally:
             await room.tidy()
         log = last_line(room.running.log()) if room.running else ""
         return Played(play=play, found=found, seconds=elapsed(), log=log)
 
-    def run(
+    def _ends(self, played: Played, room: AnyRoom) -> Played:
+        """Return a play in which the subject has ended by itself: no answer of it is a finding."""
+        how = room.running.has_ended if room.running else ""
+        return replace(played, found={}, unclear=how, ended=how) if how else played
+
+    async def run(
         self, cases: Sequence[RoomCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[RoomCase, CaseResult]]:
-        """Play the cases, and yield each with its result as soon as it is certain."""
+        """Play the cases, and yield each with its result as soon as it is certain.
+
+        Controls come last: if the subject has ended by itself, whatever was played, they fail.
+        """
+        controls: Outcomes = []
 
         async def work(batch: list[list[RoomCase]]) -> Outcomes:
             waits = max(group[0].waits_s for group in batch)
@@ -390,7 +422,20 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
                     on_begin(case.id)
                 return await self._judged(batch)
 
-        return side_by_side(map(work, _batches(by_play(cases))))
+        async for case, found in side_by_side(map(work, _batches(by_play(cases)))):
+            if case.is_control and found.outcome is not Outcome.FAILED:
+                controls.append((case, found))
+            else:
+                yield case, found
+        for case, found in controls:
+            yield case, self._with_ends(case, found)
+
+    def _with_ends(self, case: RoomCase, found: CaseResult) -> CaseResult:
+        """Return the result of a control: a failure if the subject keeps ending by itself."""
+        if len(self.ends) < MOST_ENDS:
+            return found
+        fault = replace(ENDS, actual=f"{counted(len(self.ends), 'time')}: {self.ends[0]}")
+        return result(case, fault, "\n".join(self.ends), "", found.seconds)
 
     async def every(self, cases: Sequence[RoomCase]) -> Outcomes:
         """Play the cases, and close every room; return each with its result."""
@@ -453,6 +498,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
                 # what jams one dialect jams every other
                 dialects = [group[0].dialect] if is_careful else []
                 if broken := room.has_ended or await self.try_good_payment(room, dialects):
+                    done[-1] = group, self._ends(played, room)
                     return done, broken
         return done, ""
 
@@ -460,17 +506,30 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         """Return the results of a play; if it has failed, play it again in another room first.
 
         The first `JAMS` plays that jam the subject are played again, too; a later one is believed
-        at once.
+        at once. If the subject ends by itself in both, that is one failure, whatever else it ends
+        in; if in one only, it is no failure of the play.
         """
-        has_repeated = bool(self.lost) or (first.jams and self.jams >= JAMS)
+        if first.ended and self.ends_in:
+            why = f"{first.ended}, as after {self.ends_in}"
+            return [(case, unclear(case, why)) for case in group]
+        is_usual = first.jams and not first.ended and self.jams >= JAMS
+        has_repeated = bool(self.lost) or is_usual
         if has_repeated or not (first.has_fault or first.unclear):
             return [(case, first.of(case)) for case in group]
         room = await self.room(group[0].kind)
         second = await self.played(group, room)
         broken = room.has_ended or await self.try_good_payment(room, [group[0].dialect])
-        await self.leave(room, keep=not broken)
         if broken:
-            second = self._jammed(second, group, broken)
+            second = self._jammed(self._ends(second, room), group, broken)
+        await self.leave(room, keep=not broken)
+        if first.ended and second.ended:
+            if self.ends_in:  # meanwhile
+                return await self._certain(group, first)
+            self.ends_in = group[0].played_as
+        elif how := first.ended or second.ended:
+            self.ends.append(f"{how}, after {group[0].played_as}")
+            if first.ended:
+                return [(case, second.of(case)) for case in group]
         self.jams += first.jams and second.jams
         results: Outcomes = []
         for case in group:
@@ -488,13 +547,17 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         It becomes the failure of a case that has held until now: of a MUST, or else of a SHOULD. If
         a MUST of the play has failed already, no other case gets it.
         """
-        found, fault = dict(played.found), replace(self.after, actual=f"after this, {broken}")
+        afterwards, said = Demand.SERVES_AFTERWARDS, f"after this, {broken}"
+        fault = replace(self.after, actual=said, demand=afterwards)
+        if played.ended:
+            fault = replace(ENDS, actual=f"after this, {played.ended}")
+        found = dict(played.found)
         levels = {case.level for case in group if isinstance(found.get(case), Violation)}
         held = [case for case in group if case.level != "MAY" and case.level not in levels]
         if "MUST" not in levels:
             for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
                 found[case] = fault
-        return replace(played, found=found, unclear="", jams=True)
+        return replace(played, found=found, unclear=played.ended, jams=True)
 
 
 def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
@@ -578,6 +641,19 @@ class PlayedJudging(Generic[AnyPlayed]):
         return [], []
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A good payment that was tried in a dialect, before anything else is played.
+
+    `why` it fails is empty if it does not. Nothing can be said of a dialect in which nothing is
+    bought; if something `is_broken` besides, its control has failed.
+    """
+
+    why: str = ""
+    played: Played | None = None
+    is_broken: bool = False
+
+
 @asynccontextmanager
 async def in_rooms(
     judge: Judge[AnyRoom, Any],
@@ -585,33 +661,55 @@ async def in_rooms(
     cases: Sequence[RoomCase],
     wanted: Sequence[Any],
     *,
-    control: Callable[[AnyRoom, Any], Awaitable[str]],
+    control: Callable[[AnyRoom, Any], Awaitable[Tried]],
     left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult],
     plan: Callable[[Mapping[Any, str]], Plan],
     invalid: Callable[[str], str],
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
     """Start a subject, play a control in each dialect that is `wanted`, and plan.
 
-    `control` returns why a good payment fails, "" if it does not. `left_out` returns the result of
-    a case that is not in the plan, and `plan` the plan; both get the reason for each dialect in
-    which the control fails. If it fails in every dialect, raises `NotReady` with the text that
-    `invalid` makes of the reasons.
+    `control` tries a good payment. `left_out` returns the result of a case that is not in the plan,
+    and `plan` the plan; both get the reason for each dialect in which the control fails. If nothing
+    is bought in any, the plan is the text that `invalid` makes of the reasons; raises `NotReady`
+    with it if there was no dialect to buy in.
     """
     try:
         room = await judge.room()
-        controls = [(dialect, await control(room, dialect)) for dialect in wanted]
-        broken = {dialect: why for dialect, why in controls if why}
-        if len(broken) == len(wanted):
-            raise NotReady(f"{options.shown} {invalid(why_each(broken))}")
-        judge.dialects = tuple(dialect for dialect in wanted if dialect not in broken)
+        tried = {dialect: await control(room, dialect) for dialect in wanted}
+        for dialect in [each for each in wanted if tried[each].is_broken]:
+            tried[dialect] = await control(room, dialect)  # what fails once is no failure
         await judge.leave(room, keep=True)
+        broken = {dialect: each.why for dialect, each in tried.items() if each.why}
+        played = {dialect: it for dialect in broken if (it := tried[dialect].played) is not None}
+        judge.dialects = tuple(dialect for dialect in wanted if dialect not in broken)
+        failed = {
+            case: played[dialect].of(case)
+            for dialect in played
+            if tried[dialect].is_broken
+            for case in played[dialect].found
+        }
+        planned = plan(broken)
+        is_invalid = not (judge.dialects or failed or planned.ids)
+        nothing = f"{options.shown} {invalid(why_each(broken))}"
+        if is_invalid and not played:
+            raise NotReady(nothing)
+
+        def unplayed(case: RoomCase) -> CaseResult:
+            its = played.get(case.dialect)
+            if its is None or not (is_invalid or tried[case.dialect].is_broken):
+                return left_out(case, broken)
+            result = unclear(case, f"its control fails: {broken[case.dialect]}")
+            if not case.is_control:
+                return result
+            return failed.get(case) or msgspec.structs.replace(result, exchange=its.play.report)
+
         yield PlayedJudging(
             judge=judge,
-            cases=cases,
+            cases=[*dict.fromkeys([*failed, *cases])],
             rerun=options.rerun,
-            left_out=lambda case: left_out(case, broken),
+            left_out=unplayed,
             count=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
-            plan=plan(broken),
+            plan=Plan(ids=(), lines=(nothing,)) if is_invalid else planned,
         )
     except OSError as wrong:
         raise NotReady(f"{options.shown}: {wrong}") from wrong

@@ -50,6 +50,8 @@ class PlayedCase:
     """How long the play waits, at least, while it does nothing."""
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
+    place: str = ""
+    """The id without its dialect."""
 
     @property
     def name(self) -> str:
@@ -127,6 +129,8 @@ class Violation:
     """What it has in common with failures that were expected to be something else."""
 
 
+OF_ENGINE = (results.Demand.GOES_ON_RUNNING, results.Demand.SERVES_AFTERWARDS)
+"""What the engine demands after any play, so that it is no finding of the case that gets it."""
 Found = Violation | str | None
 """What is wrong; or what was observed, in words; or nothing is wrong."""
 
@@ -146,6 +150,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
             seconds=round(seconds, 3),
             has_begun=True,
         )
+    place = "" if found.demand in OF_ENGINE else case.place
     return CaseResult(
         title=case.title,
         ground=case.ground,
@@ -154,7 +159,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
         actual=found.actual,
         reason="" if found.loss else found.why,
         loss=found.loss,
-        evidence=Evidence(found.demand, found.expected, impersonal(found.actual)),
+        evidence=Evidence(found.demand, found.expected, impersonal(found.actual), place),
         exchange=exchange + (f"\nits last line: {log}" if log else ""),
         seconds=round(seconds, 3),
         has_begun=True,
@@ -172,8 +177,13 @@ def unclear(case: PlayedCase, why: str) -> CaseResult:
     )
 
 
-def skipped(case: PlayedCase, why: str, *, lacks: bool = True) -> CaseResult:
-    """Return the result of a case that was not judged: a need `lacks`, or it does not apply."""
+def skipped(
+    case: PlayedCase, why: str, *, lacks: bool = True, is_untold: bool = False
+) -> CaseResult:
+    """Return the result of a case that was not judged: a need `lacks`, or it does not apply.
+
+    If it `is_untold`, it was played, and nothing showed what it looks for.
+    """
     return CaseResult(
         title=case.title,
         ground=case.ground,
@@ -181,6 +191,7 @@ def skipped(case: PlayedCase, why: str, *, lacks: bool = True) -> CaseResult:
         reason=why,
         applies=lacks,
         lacks=lacks,
+        is_untold=is_untold,
     )
 
 
@@ -288,9 +299,11 @@ class Row(ABC):
                 if dialect in demand.absent:
                     continue
                 kind = demand.ground.kind
-                slug = "-".join(filter(None, (self.slug, demand.suffix, dialect)))
+                slug = "-".join(filter(None, (self.slug, demand.suffix)))
+                place = f"{names[kind]}/{self.section}/{slug}"
                 common = {
-                    "id": f"{names[kind]}/{self.section}/{slug}",
+                    "id": f"{place}-{dialect}",
+                    "place": place,
                     "level": demand.level or LEVELS[kind],
                     "ground": demand.ground,
                     "title": demand.title,

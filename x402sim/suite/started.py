@@ -1,20 +1,11 @@
-"""How a subject that listens is started, for each world anew: a command, or an ASGI application.
-
-Inherited keys of wallets and URLs of nodes are taken out of a command's environment: a subject that
-is judged can reach no money but the case's.
-"""
+"""How a subject that listens is started, for each world anew: a command, or an ASGI application."""
 
 import asyncio
-import os
-import re
-import signal
 import socket
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,31 +16,9 @@ from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
+from x402sim.suite.kept import Kept, kept
 from x402sim.suite.subject import LOOK_S, URL_LOOK_S, Tell, in_vain, until_ready, waiting
 from x402sim.suite.verdict import NotReady
-
-_SECRET = re.compile(
-    r"PRIVATE_?KEY|SECRET_?KEY|PAYER_?KEY|SIGNER|MNEMONIC|SEED_?PHRASE|WALLET|RPC|_PROXY$|^X402",
-    re.IGNORECASE,
-)
-"""Names of variables that a subject does not inherit."""
-_KEY = re.compile(r"(0x)?[0-9a-fA-F]{64}")
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a subject may inherit."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not _SECRET.search(name) and not _KEY.fullmatch(value.strip())
-    } | {"NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
-
-
-def end_group(group: int, *, gently: bool = False) -> None:
-    """End a command and what it has started, by SIGKILL or, `gently`, by SIGTERM."""
-    if sys.platform != "win32":
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGTERM if gently else signal.SIGKILL)
 
 
 def last_line(text: str) -> str:
@@ -60,8 +29,6 @@ def last_line(text: str) -> str:
 
 START_S, WAIT_S = 60.0, 30.0
 """How long a command may take until it answers; and one that its owner starts, beside the judge."""
-MOST_BYTES = 1 << 22
-"""The longest line that is read of one that speaks."""
 STOP_S = 3.0
 """How long it may take to end when it is asked to."""
 CLOCK = Clock()
@@ -84,14 +51,13 @@ def free_port() -> int:
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A subject that runs. `url` has no slash at the end; `process` and `file` are a command's.
+    """A subject that runs. `url` has no slash at the end; `command` is that of a command.
 
     `kill` ends it at once, whatever it is doing.
     """
 
     url: str
-    process: asyncio.subprocess.Process | None = None
-    file: Path | None = None
+    command: Kept | None = None
     kill: Callable[[], None] = lambda: None
 
     @property
@@ -102,12 +68,12 @@ class Running:
     @property
     def has_ended(self) -> str:
         """How it ended by itself; empty while it runs."""
-        code = self.process.returncode if self.process else None
+        code = self.command.returncode if self.command else None
         return "" if code is None else f"it ended by itself, exit code {code}"
 
     def log(self) -> str:
-        """Return the end of what it wrote; empty for one that is no command."""
-        return self.file.read_bytes()[-100_000:].decode("utf-8", "replace") if self.file else ""
+        """Return what it wrote; empty for one that is no command."""
+        return self.command.log.text if self.command else ""
 
 
 def variables(network: Network) -> dict[str, str]:
@@ -144,7 +110,7 @@ class Startable(Protocol[ToStart]):
     def most_at_once(self) -> int | None:
         """How many of it can run side by side; None if any number."""
 
-    def start(self, given: ToStart, folder: Path) -> AbstractAsyncContextManager[Running]:
+    def start(self, given: ToStart) -> AbstractAsyncContextManager[Running]:
         """Start it; raises `NotReady`. Leaving it stops it."""
 
 
@@ -164,7 +130,7 @@ class App(Generic[AnyGiven]):
         return getattr(self.make, "__qualname__", repr(self.make))
 
     @asynccontextmanager
-    async def start(self, given: AnyGiven, folder: Path) -> AsyncIterator[Running]:
+    async def start(self, given: AnyGiven) -> AsyncIterator[Running]:
         """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
         async with served(self.make(given), given.port, self.shown) as running:
             yield running
@@ -229,40 +195,27 @@ async def until_it_answers(
 @asynccontextmanager
 async def command(
     words: Sequence[str],
-    environment: dict[str, str],
-    folder: Path,
+    environment: Mapping[str, str],
     url: str,
     *,
+    also: Sequence[str] = (),
     speaks: bool = False,
 ) -> AsyncIterator[Running]:
-    """Start a command in a group of processes of its own, with what it may inherit; end it.
+    """Start a command as `kept` does; end it as a supervisor does, by SIGTERM and then by SIGKILL.
 
-    It writes to a file in `folder`; one that `speaks` gets requests and answers by pipes. Raises
-    `NotReady` if it cannot be started.
+    Raises `NotReady` if it cannot be started.
     """
-    file = folder / "log"
-    with file.open("wb") as log:
+    starting = kept(words, environment, also=also, speaks=speaks, in_one=not speaks)
+    async with AsyncExitStack() as stack:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.PIPE if speaks else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE if speaks else log,
-                stderr=log,
-                env=inherited(os.environ) | environment,
-                start_new_session=True,
-                limit=MOST_BYTES,
-            )
+            it, ended = await stack.enter_async_context(starting)
         except OSError as wrong:
             raise NotReady(f"{' '.join(words)} cannot be started: {wrong}") from wrong
-    try:
-        yield Running(url, process, file, lambda: end_group(process.pid))
-    finally:
-        end_group(process.pid, gently=True)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
-        end_group(process.pid)
-        await process.wait()
+        try:
+            yield Running(url, it, it.kill)
+        finally:
+            it.ask_to_end()
+            await asyncio.wait([ended], timeout=STOP_S)
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ where it begins; the engine, which runs its cases; the verdict, and its reports.
 import asyncio
 import json
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
@@ -154,6 +154,8 @@ LOOK_S = 0.05
 """How long to wait between two looks at a command, which may take no time to start."""
 URL_LOOK_S = 0.5
 """How long between two looks at a URL, which may be far away."""
+LONG_S = 10.0
+"""How long a subject may take before its owner is told what the run waits for."""
 STARTING = (502, 503, 504)
 """What a gateway answers for what is behind it and does not answer yet."""
 NOBODY = "nobody answers"
@@ -185,6 +187,41 @@ async def until_ready(
         if not limit.expired():  # it is the look's own
             raise
     return why
+
+
+def once(tell: Tell) -> Tell:
+    """Return what tells the first text that it gets, and no other."""
+    texts = 0
+
+    def first(text: str) -> None:
+        nonlocal texts
+        texts += 1
+        if texts == 1:
+            tell(text)
+
+    return first
+
+
+@contextmanager
+def patiently(
+    tell: Tell, text: str, waits_s: float = 0, steps: Callable[[], int] = lambda: 0
+) -> Iterator[None]:
+    """Tell within a `with` block that a subject takes long: that its number of `steps` is the same
+    for `LONG_S` seconds, beside those that its judge waits itself.
+    """
+
+    async def watch() -> None:
+        await _CLOCK.sleep(waits_s)
+        before = -1
+        while before != (before := steps()):
+            await _CLOCK.sleep(LONG_S)
+        tell(f"{text}: {LONG_S:g} s until now")
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
 
 
 async def until_url_answers(

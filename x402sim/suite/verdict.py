@@ -80,5 +80,9 @@ class Lacking(Skipped):
     """A need of the case is not met: a key, a world, a budget, patience."""
 
 
+class Untold(Lacking):
+    """What was seen cannot be told apart: the subject shows nothing by which it could be."""
+
+
 class NotApplicable(Skipped):
     """The target has no such thing, or shows nothing of it."""

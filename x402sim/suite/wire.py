@@ -25,6 +25,8 @@ READ_S = 30.0
 DRIP_S = 0.02
 """Between the pieces of an endless answer."""
 PIECE = b" " * 4096
+LAST_S = 0.05
+"""How long what was sent in the last moment may take to be accepted, and to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,29 +146,39 @@ async def _write(reply: Reply, out: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
-    """Listen on a port of 127.0.0.1, 0 for a free one, and yield it; connections end with it."""
+    """Listen on a port of 127.0.0.1, 0 for a free one, and yield it; connections end with it.
+
+    What was sent before the end is answered: whoever pays in its last moment has paid.
+    """
     open_now: set[asyncio.Task[None]] = set()
+    unread: set[asyncio.Task[None]] = set()
 
     async def serve(stream: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         open_now.add(task)
+        unread.add(task)
         try:
             # cancelled is how a connection ends that is open when its case does
             with suppress(OSError, TimeoutError, httptools.HttpParserError, asyncio.CancelledError):
                 async with asyncio.timeout(READ_S):
                     request = await _read(stream, out)
+                unread.discard(task)
                 if request is not None:
                     await _write(await answer(request), out)
         finally:
             open_now.discard(task)
+            unread.discard(task)
             out.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", port)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
+        await CLOCK.sleep(LAST_S)  # connections that wait are accepted
         server.close()
+        if unread:
+            await asyncio.wait(unread, timeout=LAST_S)
         for task in list(open_now):
             task.cancel()
         await asyncio.gather(*open_now, return_exceptions=True)

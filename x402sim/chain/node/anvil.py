@@ -17,6 +17,7 @@ from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.chain.node import subprocess_guard
 from x402sim.chain.node.evm import JsonRpcNode
+from x402sim.text.environment import passing
 from x402sim.text.words import as_given
 
 VARIABLE = "X402SIM_ANVIL"
@@ -101,6 +102,7 @@ class AnvilNode:
         self._process = subprocess.Popen(  # noqa: S603 - the program that was found
             [sys.executable, "-I", "-S", subprocess_guard.__file__, *command],
             stdin=subprocess.PIPE,
+            env=passing(os.environ),
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,  # this process handles Ctrl-C, then stops the node

@@ -9,11 +9,9 @@ of a command is documented in the guide, "Judge your facilitator".
 """
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -100,6 +98,8 @@ class Command:
     url: str = DEFAULT_URL
     shown: str = ""
     wait_s: float = START_S
+    also: tuple[str, ...] = ()
+    """Names of variables that it inherits besides those that pass."""
 
     @property
     def most_at_once(self) -> int | None:
@@ -107,12 +107,12 @@ class Command:
         return None if "{port}" in self.url else 1
 
     @asynccontextmanager
-    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+    async def start(self, given: Given) -> AsyncIterator[Running]:
         """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
         if self.most_at_once:
             given = replace(given, port=urlsplit(self.url).port or 80)
         url = self.url.replace("{port}", str(given.port))
-        async with command(self.words, given.environment(), folder, url) as running:
+        async with command(self.words, given.environment(), url, also=self.also) as running:
             await until_it_answers(
                 running,
                 lambda: answers(url),
@@ -132,7 +132,7 @@ class AtUrl(RunsAlready):
     """A facilitator that runs already; its owner has set which node it uses."""
 
     @asynccontextmanager
-    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+    async def start(self, given: Given) -> AsyncIterator[Running]:
         """Wait until it answers; raises `NotReady` for what is no facilitator."""
         yield await self.once(lambda: _why_not(self.url))
 
@@ -469,7 +469,6 @@ async def opened(
         await controls.mine()  # a call sees the time of the newest block, which is now
         node = Node(open_chain.rpc_app)
         bound = await stack.enter_async_context(listening(node.answer, port))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-facilitator-"))
         http = httpx.AsyncClient(
             trust_env=False,
             verify=certificates(),
@@ -493,7 +492,6 @@ async def opened(
             relayer=relayer,
             payers=payers[::-1],
             http=http,
-            folder=Path(folder),
             _stack=stack.pop_all(),
         )
     if isinstance(facilitator, AtUrl):

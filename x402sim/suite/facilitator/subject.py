@@ -3,6 +3,7 @@
 What a good payment is, verified and settled; its flags and plan; and its plays as tests.
 """
 
+import math
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,6 +37,7 @@ from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
     command_like,
+    env_flag,
     flag,
     given,
     jobs_flag,
@@ -47,10 +49,10 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, in_rooms
+from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, Tried, in_rooms
 from x402sim.suite.row import RoomCase, Violation, beginnings, cases_of, rows_of, skipped, unclear
 from x402sim.suite.started import START_S, WAIT_S, App
-from x402sim.suite.subject import Plan, Subject, Tell
+from x402sim.suite.subject import Plan, Subject, Tell, once
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 
@@ -119,7 +121,7 @@ class Judge(rooms.Judge[Room, Play]):
         for dialect in dialects or self.dialects:
             elapsed, most_s = stopwatch(), self.patience_s
             if self.control_s:
-                most_s = min(most_s, max(LEAST_S, TIMES * self.control_s))
+                most_s = min(most_s, max(LEAST_S, math.ceil(TIMES * self.control_s)))
             most_s += room.kind.block_s or 0
             play = await self.begun(room, dialect, "control", most_s)
             wrong = is_paid(play, await tried(play, await play.draft()))
@@ -204,6 +206,7 @@ class FacilitatorOptions:
         f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
         f"{WAIT_S:g}]."
     )
+    env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a facilitator; by default one for each core."
     )
@@ -244,7 +247,11 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
     if command:
         wait_s = chosen.get("wait", START_S)
         facilitator = Command(
-            command, url or DEFAULT_URL, shown=keyless(flags["start"]), wait_s=wait_s
+            command,
+            url or DEFAULT_URL,
+            shown=keyless(flags["start"]),
+            wait_s=wait_s,
+            also=chosen["env"],
         )
     return FacilitatorOptions(
         facilitator=facilitator,
@@ -269,6 +276,7 @@ async def begin(
         port=options.rpc or 0,
         is_blind=options.is_blind,
         jobs=options.jobs or 0,
+        tell=once(tell),
     )
     if options.rpc:
         tell(f"the chain is at http://127.0.0.1:{options.rpc}")
@@ -277,17 +285,27 @@ async def begin(
 
     payments_s: list[float] = []
 
-    async def control(room: Room, dialect: Dialect) -> str:
+    async def control(room: Room, dialect: Dialect) -> Tried:
         play = await judge.begun(room, dialect, "supported")
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
-            return f"GET {dialect.supported_path}: {supported.how}"
-        wrong = await judge.try_good_payment(room, [dialect])  # the first payment has all to begin
-        if not wrong:
-            elapsed = stopwatch()
-            wrong = await judge.try_good_payment(room, [dialect] * MEASURED)
-            payments_s.append(elapsed() / MEASURED)
-        return wrong
+            return Tried(why=f"GET {dialect.supported_path}: {supported.how}")
+        if judge.is_blind:
+            return Tried()
+        mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
+        played = await judge.played(mine, room)  # the first payment has all to begin
+        for wrong in played.found.values():
+            if isinstance(wrong, Violation):
+                its = played.play
+                assert isinstance(its, Play)
+                says_so = any(answer.succeeded for answer in its.answers)
+                is_broken = says_so or bool((await its.money()).moved)
+                why = f"a good payment ({dialect}): {wrong.actual}"
+                return Tried(why=why, played=played, is_broken=is_broken)
+        elapsed = stopwatch()
+        why = await judge.try_good_payment(room, [dialect] * MEASURED)
+        payments_s.append(elapsed() / MEASURED)
+        return Tried(why=why or played.unclear, played=played)
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
         if options.is_blind and case.needs:

@@ -6,7 +6,6 @@ documented in the guide, "Judge your payer or agent".
 
 import asyncio
 import json
-import os
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -26,6 +25,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.report.results import Loss
 from x402sim.rng import Rng
+from x402sim.suite.kept import kept
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     SESSION_ID,
@@ -42,7 +42,6 @@ from x402sim.suite.payer.shop import (
     payments_in,
     read,
 )
-from x402sim.suite.started import end_group, inherited
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted
@@ -50,7 +49,7 @@ from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
 
 MOST_OUTPUT = 1 << 20
-"""How much of a command's output is read."""
+"""How much of the answer of a payer behind HTTP is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +148,8 @@ class Ended:
     crashed: bool = False
     """Whether a signal ended it that the judge has not sent."""
     seconds: float = 0
+    cpu_s: float = 0
+    """The CPU that it took; 0 of what is no process of ours."""
 
 
 class Payer(Protocol):
@@ -167,6 +168,8 @@ class Command:
     """A payer that is a command; its exit code 0 says that it has bought."""
 
     words: tuple[str, ...]
+    also: tuple[str, ...] = ()
+    """Names of variables that it inherits besides those that pass."""
 
     @property
     def shown(self) -> str:
@@ -177,40 +180,19 @@ class Command:
         """Start it, in a group of processes of its own; raises `OSError`."""
         file = folder / "task.json"
         file.write_text(json.dumps(task.document(), indent=2), encoding="utf-8")
-        out, log = folder / "stdout", folder / "stderr"
-        with out.open("wb") as to_out, log.open("wb") as to_log:
-            process = await asyncio.create_subprocess_exec(
-                *self.words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=to_out,
-                stderr=to_log,
-                env=inherited(os.environ) | task.environment(file),
-                start_new_session=True,
-            )
-            timed_out = False
-            try:
-                async with asyncio.timeout(patience_s):
-                    await process.wait()
-            except TimeoutError:
-                timed_out = True
-            finally:
-                end_group(process.pid)
-                await process.wait()
-        code = process.returncode
+        async with kept(self.words, task.environment(file), also=self.also) as (command, ended):
+            _, running = await asyncio.wait([ended], timeout=patience_s)
+        timed_out, code = bool(running), command.returncode
         how = f"ended by the judge after {patience_s:g} s" if timed_out else f"exit code {code}"
         return Ended(
             ok=code == 0 and not timed_out,
             how=how,
-            output=_read(out),
-            log=_read(log),
+            output=command.out.text,
+            log=command.log.text,
             timed_out=timed_out,
             crashed=not timed_out and code is not None and code < 0,
+            cpu_s=command.cpu_s,
         )
-
-
-def _read(file: Path) -> str:
-    with file.open("rb") as opened:
-        return opened.read(MOST_OUTPUT).decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)

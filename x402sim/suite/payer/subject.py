@@ -6,12 +6,14 @@ played again, and is reported only if it fails twice.
 """
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +24,7 @@ from x402sim.suite.case import doubted
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
+    env_flag,
     flag,
     given,
     jobs_flag,
@@ -33,7 +36,17 @@ from x402sim.suite.options import (
     wait_flag,
 )
 from x402sim.suite.payer.case import PayerCase
-from x402sim.suite.payer.play import Buy, Command, Function, HttpPayer, Payer, Played, play
+from x402sim.suite.payer.play import (
+    Buy,
+    Command,
+    Ended,
+    Function,
+    HttpPayer,
+    Payer,
+    Played,
+    Task,
+    play,
+)
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.rooms import PlayedJudging, why_each
 from x402sim.suite.row import (
@@ -49,7 +62,15 @@ from x402sim.suite.row import (
     unclear,
 )
 from x402sim.suite.started import last_line
-from x402sim.suite.subject import Plan, Subject, Tell, in_vain, until_url_answers
+from x402sim.suite.subject import (
+    Plan,
+    Subject,
+    Tell,
+    in_vain,
+    once,
+    patiently,
+    until_url_answers,
+)
 from x402sim.suite.verdict import NotReady
 from x402sim.text.words import counted
 
@@ -71,6 +92,26 @@ class OtherWallet(Exception):
     """Another wallet than the case's has signed: no run goes on after that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The payer in a case, of which is told when a start does not end."""
+
+    payer: Payer
+    tell: Tell
+    case: PayerCase
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+        return self.payer.shown
+
+    async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
+        """Start it once; it has `patience_s` seconds."""
+        text = f"{self.case.id}: a start does not end, and has {patience_s:g} s"
+        with patiently(self.tell, text, self.case.waits_s):
+            return await self.payer.start(task, folder, patience_s)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Judge:
     """One judgement of one payer."""
@@ -80,6 +121,8 @@ class Judge:
     seed: int = 0
     patience_s: float = PATIENCE_S
     jobs: int = field(default_factory=lambda: 2 * (os.cpu_count() or 2))
+    tell: Tell = lambda text: None
+    """Tells the user that a start does not end; `once` is one of these."""
     starts: int = 0
     """How often the payer was started."""
     start_s: float = 0
@@ -98,7 +141,7 @@ class Judge:
         """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
         async with self._worlds:
             played = await play(
-                self.payer,
+                Patient(self.payer, self.tell, case),
                 case.flow,
                 case.story,
                 name=f"{case.played_as}{again}",
@@ -119,7 +162,6 @@ class Judge:
     async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[PaymentFlow, str]:
         """Play the control of each flow; return why one is broken."""
         controls = {case.flow: case for case in cases if case.is_control}
-        before_s = _cpu_of_commands_s()
         played = dict(
             zip(
                 controls,
@@ -129,9 +171,9 @@ class Judge:
         )
         done = [each.starts[-1].seconds for each in played.values() if each.is_served]
         self.start_s = max(done, default=self.start_s)
-        starts = sum(len(each.starts) for each in played.values())
-        self.start_cpu_s = (_cpu_of_commands_s() - before_s) / max(1, starts)
-        self.patience_s = max(self.patience_s, TIMES * self.start_s)
+        took_s = [ended.cpu_s for each in played.values() for ended in each.starts]
+        self.start_cpu_s = sum(took_s) / max(1, len(took_s))
+        self.patience_s = max(self.patience_s, math.ceil(TIMES * self.start_s))
         broken = {}
         for flow, each in played.items():
             wrong = controls[flow].test(each)
@@ -176,12 +218,6 @@ class Judge:
             else:
                 results.append((case, _result(case, wrong, first)))
         return results
-
-
-def _cpu_of_commands_s() -> float:
-    """Return the CPU that the processes have taken that were started and have ended."""
-    took = os.times()
-    return took.children_user + took.children_system
 
 
 def _result(case: PayerCase, found: Found, played: Played) -> CaseResult:
@@ -248,6 +284,7 @@ class PayerOptions:
     wait: float | None = wait_flag(
         "With --url: wait until somebody answers there, so many seconds at most."
     )
+    env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag("Plays side by side; by default two for each core.")
 
     @property
@@ -278,7 +315,7 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
         return PayerOptions(payer=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
-        payer=HttpPayer(url) if url else Command(tuple(words)),
+        payer=HttpPayer(url) if url else Command(tuple(words), chosen["env"]),
         rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )
@@ -346,6 +383,7 @@ async def begin(
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
+        tell=once(tell),
     )
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)

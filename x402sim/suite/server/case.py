@@ -6,19 +6,19 @@ the transport MCP in place of those of HTTP.
 Most plays are a `Trade`: a payment, what was answered to it, again and again, and what moved.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
 from x402sim.suite.row import Demand as Demand, Found, RoomCase, RoomKind, Violation
-from x402sim.suite.server.double import SETTLE, VERIFY, Twist, is_answered
+from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import PLAIN, Moved
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Untold
 from x402sim.text.words import counted, often
 
 ONE_PATH = "all tools of a server have one path, and one method"
@@ -94,6 +94,8 @@ def of_tools(ground: Ground) -> Ground | None:
 # --- a purchase that may go wrong ------------------------------------------------------------
 
 
+NOTHING = Item("GET", "/x402sim-nothing")
+"""What no server has."""
 BEGINS_S = 1.5
 """How long a server may take to settle what it has served already."""
 AGAIN, PAUSE_S = 2, 0.3
@@ -126,7 +128,7 @@ class Trade:
     @property
     def is_served(self) -> bool:
         """Whether any answer was a success."""
-        return any(each.is_2xx and each.status != 202 for each in self.answers)
+        return any(each.is_sale for each in self.answers)
 
     @property
     def summary(self) -> str:
@@ -163,7 +165,7 @@ async def sent_again(
     """Send a payment again until it is served; `answers` are those that it has got already."""
     got = list(answers)
     for _ in range(again):
-        if got[-1].is_2xx:
+        if got[-1].is_sale:
             break
         await play.wait(PAUSE_S)
         got.append(await play.pay(payment, item, **how))
@@ -186,23 +188,51 @@ def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable
 
 
 async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | None:
-    """Return how often what is sold was made while something was done.
+    """Return how often what is sold was made while something was done, as --counter tells.
 
-    A number in it that goes up as evenly from one payment to the next counts it, if by at most
-    `MOST_STEP`; None without one.
+    Without that, a number in it or in its headers counts it that goes up evenly from one payment to
+    the next, by at most `MOST_STEP`, and not by requests for something else; None without one.
     """
+    if (before := await play.count()) is not None:
+        await do()
+        return (await play.count() or 0) - before
     await play.goods()  # paid for once in a room, and not in between
-    bought = [(await play.pay(await play.draft())).sold for _ in range(3)]
-    for name in bought[0] if isinstance(bought[0], dict) else ():
-        one, two, three = (each.get(name) if isinstance(each, dict) else None for each in bought)
-        if type(one) is not int or type(two) is not int or three != 2 * two - one:
-            continue
-        if 0 < two - one <= MOST_STEP:
-            await do()
-            after = (await play.pay(await play.draft())).sold
-            last = after.get(name) if isinstance(after, dict) else None
-            return last - (three + two - one) if type(last) is int else None
+
+    async def bought() -> Mapping[str, int]:
+        return (await play.pay(await play.draft())).numbers
+
+    one, two, three = [await bought() for _ in range(3)]
+    steps = {name: two[name] - one[name] for name in one if name in two}
+    steps = {
+        n: by for n, by in steps.items() if 0 < by <= MOST_STEP and three.get(n) == two[n] + by
+    }
+    if steps:
+        for _ in range(2):
+            await play.ask(NOTHING if not play.item.tool else replace(play.item, tool="nothing"))
+        four = await bought()
+        steps = {name: by for name, by in steps.items() if four.get(name) == three[name] + by}
+    for name, by in steps.items():
+        await do()
+        last = (await bought()).get(name)
+        return None if last is None else last - (four[name] + by)
     return None
+
+
+def uncounted() -> Untold:
+    """Return why it is not told how often what is sold was made."""
+    return Untold(
+        "nothing shows how often its handler runs: put a counter into what it sells, or name a "
+        "path that counts (--counter)"
+    )
+
+
+def is_blamed(answer: Answer, calls: Sequence[Call]) -> bool:
+    """Tell whether an answer is a gateway's 5xx, while the facilitator answered no 2xx to a call.
+
+    Facilitators refuse what they cannot read with 400, which a server may take for a failure.
+    """
+    refused = any(each.reply is not None and each.reply.status // 100 != 2 for each in calls)
+    return answer.status in (502, 503, 504) and refused
 
 
 def is_honest(play: Play, answer: Answer) -> bool:
@@ -363,8 +393,8 @@ def of_no_settlement(what: str) -> list[Demand]:
 
 
 ALIKE = (
-    "what it sells is the same for every payment, so an answer that is kept is not told from one "
-    "that is served anew: let a number or the time stand in it"
+    "what it sells is the same for every payment, so that a stored answer looks like a new one: "
+    "put a counter into it, or name a path that counts (--counter)"
 )
 
 
@@ -375,48 +405,65 @@ class Uses:
     payment: Payment
     answers: Sequence[Answer]
     moved: Sequence[Moved]
+    runs: int | None = None
+    """How often handlers ran, as --counter tells; None if unknown."""
 
     @property
     def successes(self) -> list[Answer]:
         """The answers that are goods, again or anew."""
-        return [each for each in self.answers if each.is_2xx and each.status != 202]
+        return [each for each in self.answers if each.is_sale]
 
     @property
     def served(self) -> list[Answer]:
         """The answers that are different goods."""
-        return list({each.body: each for each in self.successes}.values())
+        return list({each.goods: each for each in self.successes}.values())
+
+    @property
+    def sold(self) -> int:
+        """How many things were sold: those that were made for it, or else different ones."""
+        return min(len(self.successes), self.runs) if self.runs else len(self.served)
 
     @property
     def summary(self) -> str:
         """What was answered, and what moved."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
-        return f"{hows}; {counted(len(self.moved), 'transfer')}"
+        ran = "" if self.runs is None else f"; handlers ran {often(self.runs)}"
+        return f"{hows}; {counted(len(self.moved), 'transfer')}{ran}"
 
 
 async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: Payment) -> Uses:
     """Return what came of a payment that was sent several times, or of several."""
     moved = [each for one in (payment, *more) for each in await play.moved(one)]
-    return Uses(payment=payment, answers=answers, moved=moved)
+    return Uses(payment=payment, answers=answers, moved=moved, runs=await play.ran())
 
 
 async def needs_numbers(play: Play) -> None:
-    """Buy twice; raises `NotApplicable` if the goods are alike."""
-    bodies = {(await play.pay(await play.draft())).body for _ in range(2)}
-    if len(bodies) < 2:
-        raise NotApplicable(ALIKE)
+    """Buy twice, unless a path counts; raises `Untold` if the goods are alike."""
+    if await play.count() is None:
+        goods = {(await play.pay(await play.draft())).goods for _ in range(2)}
+        if len(goods) < 2:
+            raise Untold(ALIKE)
 
 
-async def distinguished(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
-    """Return the uses of one payment for one request; raises `NotApplicable` if goods are alike."""
-    uses, other = await used(play, payment, answers), await play.goods()
-    if len(uses.successes) > 1 and other.body in [each.body for each in uses.served]:
-        raise NotApplicable(ALIKE)
+async def distinguished(
+    play: Play, payment: Payment, answers: Sequence[Answer], other: Item | None = None
+) -> Uses:
+    """Return the uses of one payment, the last for `other` if that is given.
+
+    Raises `Untold` if it had several successes with the goods that other payments get.
+    """
+    uses = await used(play, payment, answers)
+    goods = [each.goods for each in uses.successes]
+    if uses.runs is None and len(set(goods)) < len(goods):
+        now = await play.pay(await play.draft(other), other)  # the time in goods may be in seconds
+        if now.goods in goods:
+            raise Untold(ALIKE)
     return uses
 
 
 def one_release(play: Play, observed: Uses) -> Found:
     """Tell whether one payment has bought more than one thing."""
-    extra = len(observed.served) - max(1, len(observed.moved))
+    extra = observed.sold - max(1, len(observed.moved))
     if extra <= 0:
         return None
     return Violation(

@@ -1,10 +1,12 @@
 """The facilitator of a room: it settles as ours does, unless a case has it hang, lie or fail.
 
-A payment that it has settled, settled again, is answered as before: settle may be called more than
-once for one payment. A case about races makes it `strict`: then a used nonce is refused.
+A payment that it has settled, settled again for the same requirements, is answered as before:
+settle may be called more than once for one payment. Another one with its nonce is another's: it
+goes to our facilitator. A case about races makes it `strict`: then a payer's used nonce is refused.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ USED = as_json(
     {"success": False, "errorReason": "nonce_already_used", "transaction": "", "network": ""}
 )
 """How a `strict` facilitator answers a nonce that it was to settle before."""
+_TERMS = ("scheme", "network", "asset", "payTo", "amount", "maxAmountRequired")
 
 
 @dataclass(slots=True, eq=False)
@@ -34,13 +37,31 @@ class Call:
     is_done: bool = False
     """Whether our facilitator has worked on it."""
 
+    def at(self, *names: str) -> Any:
+        """Return what is in its body under these names, one within the other; None without it."""
+        found: Any = self.body
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
     @property
     def nonce(self) -> str:
         """The nonce of the payment, in small letters; empty without one."""
-        found: Any = self.body
-        for name in ("paymentPayload", "payload", "authorization", "nonce"):
-            found = found.get(name) if isinstance(found, dict) else None
+        found = self.at("paymentPayload", "payload", "authorization", "nonce")
         return found.lower() if isinstance(found, str) else ""
+
+    @property
+    def claim(self) -> str:
+        """The payer and the nonce, in small letters: the chain takes one payment of both."""
+        payer = self.at("paymentPayload", "payload", "authorization", "from")
+        return f"{payer} {self.nonce}".lower()
+
+    @property
+    def payment(self) -> str:
+        """The payment, with its signature, and what it is for: the same text in other spellings."""
+        terms = self.at("paymentRequirements")
+        wanted = [terms.get(name) for name in _TERMS] if isinstance(terms, dict) else terms
+        return json.dumps([wanted, self.at("paymentPayload", "payload")], sort_keys=True).lower()
 
 
 def is_answered(call: Call) -> bool:
@@ -71,10 +92,13 @@ class Double:
     twists: list[Twist] = field(default_factory=list)
     strict: bool = False
     _settled: dict[str, Reply] = field(default_factory=dict)
+    """By payment: the answer of our facilitator, which has settled it."""
+    _nonces: set[str] = field(default_factory=set)
+    """Those of what it has settled."""
     _taken: set[str] = field(default_factory=set)
-    """The nonces that settle was called with."""
+    """The payers and nonces that settle was called with."""
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
-    """By nonce: who settles it now; the same payment meanwhile waits, and gets the same answer."""
+    """By payment: who settles it now; the same one meanwhile waits, and gets the same answer."""
 
     @contextmanager
     def twisted(self, *twists: Twist) -> Iterator[None]:
@@ -91,7 +115,7 @@ class Double:
 
     def is_settled(self, nonce: str) -> bool:
         """Tell whether it has settled a payment."""
-        return nonce.lower() in self._settled
+        return nonce.lower() in self._nonces
 
     async def until(
         self, path: str, nonce: str, within_s: float, is_it: Callable[[Call], bool] = bool
@@ -130,17 +154,18 @@ class Double:
     async def _forward(self, request: Request, call: Call) -> Reply:
         if call.path != SETTLE or not call.nonce:
             return await self._sent_on(request)
-        if self.strict and call.nonce in self._taken:
+        if self.strict and call.claim in self._taken:
             return USED
-        self._taken.add(call.nonce)
-        async with self._turns.setdefault(call.nonce, asyncio.Lock()):
-            if call.nonce not in self._settled:
+        self._taken.add(call.claim)
+        async with self._turns.setdefault(call.payment, asyncio.Lock()):
+            if call.payment not in self._settled:
                 reply = await self._sent_on(request)
                 answer = decoded(reply.body)
                 if not isinstance(answer, dict) or answer.get("success") is not True:
                     return reply
-                self._settled[call.nonce] = reply
-            return self._settled[call.nonce]
+                self._settled[call.payment] = reply
+                self._nonces.add(call.nonce)
+            return self._settled[call.payment]
 
     async def _sent_on(self, request: Request) -> Reply:
         content = {"Content-Type": request.headers.get("content-type", "application/json")}

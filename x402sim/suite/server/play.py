@@ -23,6 +23,8 @@ from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.words import counted, printable
 
 Headers = Sequence[tuple[str, str]]
+COUNTER = "counter"
+"""The option that names what tells how often handlers have run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Play(rooms.Play[Room, Answer]):
     """Whether the server may be killed and started again."""
     nonces: set[str] = field(default_factory=set)
     """Those of its payments, in small letters."""
+    counted: int | None = None
+    """What the path of --counter told before the last payment was drafted."""
 
     async def begin(self) -> Self:
         """Note where the chain is."""
@@ -216,6 +220,7 @@ class Play(rooms.Play[Room, Answer]):
             for offer in offers
         ]
         self.nonces |= {payment.nonce.lower() for payment in payments}
+        self.counted = await self.count()
         return payments
 
     async def pay(
@@ -261,17 +266,38 @@ class Play(rooms.Play[Room, Answer]):
             self.room.goods[key] = answer
         return self.room.goods[key]
 
+    async def count(self) -> int | None:
+        """Return how often handlers have run, as the path of --counter tells; None without one.
+
+        Of two servers nobody knows whether they count together: None. Raises `Inconclusive`.
+        """
+        if COUNTER not in self.handlers or self.room.replica is not None:
+            return None
+        answer = await self.ask(self.handlers[COUNTER], about="the counter: ")
+        body = [each for name, each in answer.numbers.items() if not name.startswith("header")]
+        if not answer.is_2xx or len(body) != 1:
+            raise Inconclusive(f"what --{COUNTER} names answers no single number: {answer.how}")
+        return body[0]
+
+    async def ran(self) -> int | None:
+        """Return how often handlers have run since the last draft of a payment; None if unknown."""
+        now = await self.count()
+        return None if now is None or self.counted is None else now - self.counted
+
     # --- what became of it ------------------------------------------------------------------
 
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
-        """Tell whether an answer is like what was paid for: a success with the same fields."""
+        """Tell whether an answer is like what was paid for: a success with the same fields.
+
+        What is no object has the same text, but for its digits.
+        """
         if not answer.is_2xx or not answer.body:
             return False
         sold, got = goods.json, answer.json
         if isinstance(sold, dict) and sold:
             return isinstance(got, dict) and got.keys() == sold.keys()
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
-        return same and got is None
+        return same and answer.undated == goods.undated
 
     async def moved(self, payment: Payment | None = None) -> list[Moved]:
         """Return what moved by the payments of this case, or by one of them.

@@ -7,6 +7,7 @@ Through a `Cache`, a request goes to a server as through a shared cache of a wor
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
-from x402sim.protocol.messages import decoded
+from x402sim.protocol.messages import decoded, encode
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.started import CLOCK, free_port, served
@@ -43,6 +44,11 @@ EXPLAINS = (
     "location",
 )
 """The other headers of an answer as a whole; in short, a case shows them that is about them."""
+
+
+MOST_COUNT = 10**8
+"""What is greater is a time, or an id."""
+_NO_COUNT = ("header content-length", "header age")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +87,31 @@ class Answer:
     def is_2xx(self) -> bool:
         """Whether it is a success."""
         return self.status // 100 == 2
+
+    @property
+    def is_sale(self) -> bool:
+        """Whether it is goods: a success that does not ask to wait."""
+        return self.is_2xx and self.status != 202
+
+    @property
+    def goods(self) -> bytes:
+        """What it sold, but for yes and no: a stored answer may say that it is one."""
+        sold = self.sold
+        if not isinstance(sold, dict):
+            return self.body
+        return encode({name: each for name, each in sold.items() if not isinstance(each, bool)})
+
+    @property
+    def undated(self) -> bytes:
+        """The body without its digits, which are other ones in each answer."""
+        return re.sub(rb"\d+", b"", self.body)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Every whole number in what it sold and in its headers that may count, by its place."""
+        found = dict(_numbers(self.sold if self.rpc or self.json is not None else self._text))
+        headers = {f"header {n}": int(v) for n, v in self.headers.items() if v.isdecimal()}
+        return {n: v for n, v in (found | headers).items() if n not in _NO_COUNT and v < MOST_COUNT}
 
     @property
     def is_server_error(self) -> bool:
@@ -145,6 +176,19 @@ class Answer:
     def summary(self) -> str:
         """The request and its answer, in a line."""
         return f"{self.sent}: {self.how}"
+
+
+def _numbers(value: Any, place: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the whole numbers of a JSON value, and of its texts, each with its place."""
+    if type(value) is int:
+        yield place, value
+    elif isinstance(value, str):
+        for at, digits in enumerate(re.findall(r"\d{1,9}", value[:WHOLE], re.ASCII)):
+            yield f"{place} {at}", int(digits)
+    elif isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, each in pairs:
+            yield from _numbers(each, f"{place}.{name}")
 
 
 def as_sent(text: str) -> str:

@@ -79,6 +79,8 @@ class Command:
     look: str = "/"
     """The path at which it is asked whether it answers."""
     wait_s: float = START_S
+    also: tuple[str, ...] = ()
+    """Names of variables that it inherits besides those that pass."""
 
     @property
     def most_at_once(self) -> int | None:
@@ -86,11 +88,11 @@ class Command:
         return None if self.port is None else 1
 
     @asynccontextmanager
-    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+    async def start(self, given: Given) -> AsyncIterator[Running]:
         """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
         given = replace(given, port=self.port or given.port)
         url = f"http://127.0.0.1:{given.port}"
-        async with command(self.words, given.environment(), folder, url) as running:
+        async with command(self.words, given.environment(), url, also=self.also) as running:
 
             async def answers() -> bool:
                 # an MCP server may answer GET by a stream that never ends
@@ -115,12 +117,14 @@ class Spoken:
     words: tuple[str, ...]
     shown: str = ""
     most_at_once: int | None = None
+    also: tuple[str, ...] = ()
 
     @asynccontextmanager
-    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+    async def start(self, given: Given) -> AsyncIterator[Running]:
         """Start it, in a group of processes of its own; raises `NotReady`."""
         environment, nowhere = given.environment(), "http://127.0.0.1:9"
-        async with command(self.words, environment, folder, nowhere, speaks=True) as running:
+        starting = command(self.words, environment, nowhere, also=self.also, speaks=True)
+        async with starting as running:
             yield running
 
 
@@ -132,7 +136,7 @@ class AtPort(RunsAlready):
     """A server that runs already; its owner has set which facilitator it uses."""
 
     @asynccontextmanager
-    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+    async def start(self, given: Given) -> AsyncIterator[Running]:
         """Wait until it answers; raises `NotReady`."""
         port = Running(self.url).port
 
@@ -184,6 +188,8 @@ class Room(rooms.Room):
     facilitator_url: str
     """The double's."""
     pay_to: str
+    folder: Path
+    """Where the server keeps what it is to keep."""
     goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
     """What a good payment got, by version and by what was bought."""
 
@@ -196,9 +202,7 @@ class Room(rooms.Room):
         """Start the server, or both; raises `NotReady`."""
         await rooms.Room.start(self)
         if self.kind is REPLICAS:
-            folder = self.folder / f"{self.starts} replica"
-            folder.mkdir()
-            starting = self.subject.start(self.given(), folder)
+            starting = self.subject.start(self.given())
             self.replica = await self._subject.enter_async_context(starting)
 
     def wire(self, target: str, port: int = 0) -> Wire:
@@ -211,8 +215,8 @@ class Room(rooms.Room):
             if target == STDIO and port:
                 raise NotApplicable(f"each client of a server by {STDIO} has one of its own")
             if target == STDIO:
-                assert self.running.process is not None
-                found = OverPipes(process=self.running.process)
+                assert self.running.command is not None
+                found = OverPipes(process=self.running.command)
             else:
                 found = OverHttp(port=port or self.port, target=target)
             self.wires[self.starts, target, port] = found
@@ -303,7 +307,8 @@ async def opened(
         network=network, has_service=False, unlocked=False, accounts=ACCOUNTS, seed=own_seed
     )
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(LocalServer(options))
+        token = rng.secret(f"control of {name}").hex()  # the server may not change its own world
+        world = await stack.enter_async_context(LocalServer(options, control_token=token))
         http = httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=60)
         await stack.enter_async_context(http)
         double = Double(world.facilitator_url, http)

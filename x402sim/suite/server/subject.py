@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
@@ -19,6 +20,7 @@ from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
     command_like,
+    env_flag,
     flag,
     given,
     jobs_flag,
@@ -30,7 +32,7 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import PATIENCE_S, Outcomes, PlayedJudging, in_rooms
+from x402sim.suite.rooms import PATIENCE_S, Outcomes, PlayedJudging, Tried, in_rooms
 from x402sim.suite.row import (
     RoomCase,
     RoomKind,
@@ -42,7 +44,7 @@ from x402sim.suite.row import (
     unclear,
 )
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
-from x402sim.suite.server.play import Item, Play
+from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import (
     PLAIN,
@@ -57,7 +59,7 @@ from x402sim.suite.server.room import (
 )
 from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import START_S, WAIT_S, App
-from x402sim.suite.subject import Plan, Subject, Tell, instead
+from x402sim.suite.subject import Plan, Subject, Tell, instead, once
 from x402sim.suite.verdict import Inconclusive, Lacking, NotReady
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, counted, often
@@ -78,8 +80,10 @@ class Judge(rooms.Judge[Room, Play]):
 
     items: Sequence[Item]
     handlers: Mapping[str, Item] = field(default_factory=dict)
-    """Paid requests whose handler is not like others, by the option that names them."""
+    """Requests with a purpose of their own, by the option that names them."""
 
+    purchase_s: float = 0
+    """How long a good payment took, the second one."""
     restart: bool | None = None
     """Whether it is killed and started again; None leaves it to how long a start takes."""
     shares: bool = False
@@ -132,8 +136,9 @@ class Judge(rooms.Judge[Room, Play]):
 
 RESTART = "restart"
 """The section of plays that kill it."""
-PLAY_S = 0.2
-"""How long a play takes on one core, with its share of good payments."""
+PLAY_S, PURCHASES = 0.2, 2
+"""How long a play takes on one core, with its share of good payments; and as how many purchases
+more, as measured."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
@@ -152,8 +157,8 @@ SECTIONS = {
     "sign-in": "Signing in instead of paying again, where the 402 offers it",
     "discovery": "What the 402 and a catalogue say of what is sold",
 }
-HANDLERS = ("failing", "slow", "streaming", "redirecting")
-"""The options that name a request whose handler is not like others."""
+HANDLERS = ("failing", "slow", "streaming", "redirecting", COUNTER)
+"""The options that name a request with a purpose of its own."""
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
 
@@ -225,7 +230,7 @@ TOOL = "MCP"
 
 
 def _handler_flag(meaning: str) -> Any:
-    """Declare a paid request whose handler is not like others."""
+    """Declare a request with a purpose of its own."""
     return flag(meaning, metavar="ITEM", read=item_in)
 
 
@@ -264,6 +269,10 @@ class ServerOptions:
         "A paid request that is answered piece by piece for a second or longer."
     )
     redirecting: Item | None = _handler_flag("A paid request whose handler answers 3xx.")
+    counter: Item | None = _handler_flag(
+        "A free request that is answered how often paid handlers have run, as a number: it tells a "
+        "stored answer from a new one where goods are alike."
+    )
     facilitator: int | None = flag(
         "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
         "judge serves one there.",
@@ -294,13 +303,14 @@ class ServerOptions:
         f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
         f"{WAIT_S:g}]."
     )
+    env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a server; by default one for each core."
     )
 
     @property
     def handlers(self) -> Mapping[str, Item]:
-        """The items whose handler is not like others, by the option that names them."""
+        """The items with a purpose of their own, by the option that names them."""
         found = {name: getattr(self, name) for name in HANDLERS}
         return {name: item for name, item in found.items() if item is not None}
 
@@ -332,11 +342,16 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
             raise ValueError(f"{STDIO}: the judge must start it: --start COMMAND")
         if "wait" in chosen:
             raise ValueError(f"--wait: {STDIO} is asked at once, and has {START_S:g} s to answer")
-        server: Server = Spoken(command, shown=keyless(flags["start"]))
+        server: Server = Spoken(command, shown=keyless(flags["start"]), also=chosen["env"])
     elif command:
         wait_s = chosen.get("wait", START_S)
         server = Command(
-            command, port, shown=keyless(flags["start"]), look=item.path, wait_s=wait_s
+            command,
+            port,
+            shown=keyless(flags["start"]),
+            look=item.path,
+            wait_s=wait_s,
+            also=chosen["env"],
         )
         if chosen.get("facilitator"):
             raise ValueError(
@@ -390,11 +405,17 @@ async def begin(
         shares=options.shared_store,
         port=options.facilitator or 0,
         jobs=options.jobs or 0,
+        tell=once(tell),
     )
     if options.facilitator:
         tell(f"the facilitator is at http://127.0.0.1:{options.facilitator}")
 
-    meant = set[Dialect]()
+    meant, misoffered = set[Dialect](), set[Dialect]()
+
+    def planned(broken: Mapping[Dialect, str]) -> Plan:
+        if not judge.dialects:  # nothing can be bought: it is judged if a wrong offer is why
+            meant.intersection_update(misoffered)
+        return _plan(judge, options, cases, broken, meant)
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
         if options.versions is not None and case.dialect in options.versions:
@@ -408,9 +429,9 @@ async def begin(
         options,
         cases,
         options.versions or offered(options.items),
-        control=lambda room, dialect: _control(judge, room, dialect, meant),
+        control=lambda room, dialect: _control(judge, room, dialect, meant, misoffered),
         left_out=left_out,
-        plan=lambda broken: _plan(judge, options, cases, broken, meant),
+        plan=planned,
         invalid=lambda why: (
             f"sells nothing at {options.items[0].shown}, so nothing can be said of "
             f"it. {why}. The guide, `Judge your server`, says what it gets"
@@ -419,32 +440,46 @@ async def begin(
         yield judging
 
 
-async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect]) -> str:
+async def _control(
+    judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect], misoffered: set[Dialect]
+) -> Tried:
     """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server.
 
     A version that it offers to the payers of the judge is `meant`: its offer is judged, although
-    nothing can be bought.
+    nothing can be bought. It is `misoffered` if the offer breaks a MUST.
     """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
     if why := _why_not(answer):
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
     if required_in(dialect, answer) is None:
-        return f"it does not offer version {dialect.version}"
+        return Tried(why=f"it does not offer version {dialect.version}")
     if is_meant(dialect, answer, room.network):
         meant.add(dialect)
+        of_offer = [each for each in all_cases() if each.played_as == f"offer/whole-{dialect}"]
+        found = [each.test(play, answer) for each in of_offer if each.level == "MUST"]
+        misoffered |= {dialect for each in found if isinstance(each, Violation)}
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
-        return (
-            f"none of its offers is {room.network.name}, exact, for the token of the judge "
+        return Tried(
+            why=f"none of its offers is {room.network.name}, exact, for the token of the judge "
             f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
         )
-    control = next(case for case in all_cases() if case.is_control and case.dialect is dialect)
-    try:
-        found = control.test(play, await control.play(play))
-    except Inconclusive as why_not:
-        return f"a good payment fails: {why_not}"
-    return f"a good payment fails: {found.actual}" if isinstance(found, Violation) else ""
+    mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
+    played = await judge.played(mine, room)
+    if played.unclear:
+        return Tried(why=f"a good payment fails: {played.unclear}", played=played)
+    for wrong in played.found.values():
+        if isinstance(wrong, Violation):
+            its = played.play
+            assert isinstance(its, Play)
+            is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
+            why = f"a good payment fails: {wrong.actual}"
+            return Tried(why=why, played=played, is_broken=is_broken)
+    elapsed = stopwatch()
+    why = await judge.try_good_payment(room, [dialect])
+    judge.purchase_s = max(judge.purchase_s, elapsed())
+    return Tried(why=why, played=played)
 
 
 def _why_not(answer: Answer) -> str:
@@ -480,7 +515,8 @@ def _plan(
     restarts = sum(case.section == RESTART for case in plays.values()) * judge.restarts
     waits_s = sum(case.waits_s for case in plays.values()) / beside
     longest_s = 2 * max((case.waits_s for case in plays.values()), default=0)
-    works_s = (PLAY_S * len(plays) + judge.start_s * (restarts + beside)) / judge.jobs
+    play_s = PLAY_S + PURCHASES * judge.purchase_s
+    works_s = (play_s * len(plays) + judge.start_s * (restarts + beside)) / judge.jobs
     seconds = max(works_s, longest_s) + (waits_s if is_alone else 0)
     sold = ", ".join(each.shown for each in options.items)
     at_once = "in turn" if is_alone else f"{judge.jobs} at once"

@@ -15,8 +15,9 @@ from typing import Any
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded, encode
+from x402sim.suite.kept import MOST_BYTES, Kept
 from x402sim.suite.server.raw import Answer, send
-from x402sim.suite.started import MOST_BYTES, START_S
+from x402sim.suite.started import START_S
 from x402sim.version import VERSION
 
 STDIO = "stdio"
@@ -157,7 +158,7 @@ class OverHttp(Wire):
 class OverPipes(Wire):
     """Standard input and output of a process, a message a line."""
 
-    process: asyncio.subprocess.Process
+    process: Kept
     _waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = field(default_factory=dict)
     _reader: asyncio.Task[None] | None = None
     _end: str = "it ended"
@@ -201,13 +202,11 @@ class OverPipes(Wire):
             await self._write(mcp.message(None, method, params))
 
     async def _write(self, message: bytes) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(message + b"\n")
         await self.process.stdin.drain()
 
     async def _read(self) -> None:
         """Give each response to whoever waits for it; at the end, nobody waits any more."""
-        assert self.process.stdout is not None
         try:
             while line := await self.process.stdout.readline():
                 value = decoded(line)

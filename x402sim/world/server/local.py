@@ -58,7 +58,7 @@ class LocalServer:
 
     It serves a `World`, whose options may also be given here by name, as in
     `LocalServer(seed=1, block_time_s=2)`: `help(x402sim.World)` has them all. `port` is the port to
-    listen on, by default a free one.
+    listen on, by default a free one. With a `control_token`, only who has it can change the world.
 
     `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
     (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
@@ -74,9 +74,16 @@ class LocalServer:
     """
 
     @_with_options
-    def __init__(self, world: World | None = None, *, port: int = 0, **options: Any) -> None:
+    def __init__(
+        self,
+        world: World | None = None,
+        *,
+        port: int = 0,
+        control_token: str | None = None,
+        **options: Any,
+    ) -> None:
         self.clock = Clock()
-        self._listen = Listen(port=port)
+        self._listen = Listen(port=port, control_token=control_token)
         self._world = World(**options) if world is None else replace(world, **options)
         self._http: httpx.AsyncClient | None = None
         self._thread: threading.Thread | None = None
@@ -218,8 +225,13 @@ class LocalServer:
             raise wrong.with_traceback(None) from None  # its text says it all
 
     def _client(self) -> httpx.AsyncClient:
+        token = self._listen.control_token
         return httpx.AsyncClient(
-            base_url=self.control_url, timeout=TIMEOUT_S, trust_env=False, verify=certificates()
+            base_url=self.control_url,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=TIMEOUT_S,
+            trust_env=False,
+            verify=certificates(),
         )
 
     async def __aenter__(self) -> "LocalServer":

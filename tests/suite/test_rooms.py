@@ -1,0 +1,150 @@
+"""What the engine of rooms does with a subject that ends by itself, or whose control fails."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.report.causes import cause
+from x402sim.report.results import CaseResult, Demand, Outcome
+from x402sim.rng import Rng
+from x402sim.spec.ground import Ground, GroundType
+from x402sim.suite import rooms, subject
+from x402sim.suite.case import of_id
+from x402sim.suite.kept import Written
+from x402sim.suite.row import RoomCase, RoomKind, Violation
+from x402sim.suite.started import Running
+from x402sim.suite.subject import once
+
+SHARED = RoomKind(name="shared", is_shared=True)
+GROUND = Ground(GroundType.OURS, (), "a test")
+WRONG = Violation(expected="right", actual="wrong")
+
+
+@dataclass
+class Process:
+    """Stands for one start of a command."""
+
+    subject: "Mortal"
+    plays: int = 0
+    returncode: int | None = None
+    log: Written = field(default_factory=Written)
+
+    def play(self, name: str) -> None:
+        self.plays += 1
+        if name in self.subject.at or self.plays == self.subject.after:
+            self.returncode = 3
+
+
+@dataclass
+class Mortal:
+    """A command that ends at some plays, or after so many of them."""
+
+    at: Sequence[str] = ()
+    after: int = 0
+    shown: str = "mortal"
+    most_at_once: None = None
+
+    @asynccontextmanager
+    async def start(self, given: object) -> AsyncIterator[Running]:
+        yield Running("http://127.0.0.1:9", Process(self))  # type: ignore[arg-type]
+
+
+class Room(rooms.Room):
+    def given(self) -> None:
+        return None
+
+    async def tidy(self) -> None:
+        return None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Play(rooms.Play[Any, Any]):
+    async def begin(self) -> "Play":
+        return self
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Judge(rooms.Judge[Any, Any]):
+    plain: ClassVar[RoomKind] = SHARED
+    beside: ClassVar[int] = 2
+    after: ClassVar[Violation] = Violation(expected="a good payment", actual="")
+
+    async def open(self, kind: Any, name: str) -> Any:
+        room = Room(
+            name=name, kind=kind, network=BASE_SEPOLIA, subject=self.subject, rng=Rng(0),
+            http=None, _stack=AsyncExitStack(),  # type: ignore[arg-type]
+        )  # fmt: skip
+        return await room.started()
+
+    def play(self, room: Any, dialect: Any, name: str, patience_s: float) -> Any:
+        return Play(room=room, name=name, patience_s=patience_s)
+
+    async def try_good_payment(self, room: Any, dialects: Sequence[Any] = ()) -> str:
+        return str(room.has_ended)
+
+
+def case(name: str, *, is_control: bool = False) -> RoomCase:
+    async def play(its: Any) -> None:
+        its.room.running.command.play(name)
+
+    def test(its: Any, observed: Any) -> Violation | None:
+        return WRONG if its.room.has_ended else None
+
+    return RoomCase(
+        id=f"server/a/{name}", level="MUST", ground=GROUND, title=name, played_as=name,
+        control="server/a/control", is_control=is_control, dialect="v2", play=play, test=test,
+        kind=SHARED,
+    )  # fmt: skip
+
+
+def judged(subject: Mortal, *names: str) -> dict[str, CaseResult]:
+    cases = [case(each, is_control=each == "control") for each in names]
+    judge = Judge(subject=subject, jobs=1)  # type: ignore[arg-type]
+    return {each.played_as: result for each, result in asyncio.run(judge.every(cases))}
+
+
+def test_one_that_ends_by_itself_in_some_plays_has_one_failure() -> None:
+    found = judged(Mortal(at=("a", "b")), "control", "a", "b", "c")
+    assert {name: each.outcome for name, each in found.items()} == {
+        "control": Outcome.PASSED,
+        "a": Outcome.FAILED,
+        "b": Outcome.INCONCLUSIVE,
+        "c": Outcome.PASSED,
+    }
+    assert found["a"].actual == "after this, it ended by itself, exit code 3"
+    assert found["b"].reason == "it ended by itself, exit code 3, as after a"
+    assert found["a"].evidence is not None
+    assert found["a"].evidence.demand is Demand.GOES_ON_RUNNING
+    subject = case("a")
+    said = of_id([subject], {subject: found["a"]}, "")
+    assert cause(said) == "it ends by itself, and serves nobody until it is started again"
+
+
+def test_one_that_ends_by_itself_at_any_time_is_told_so_once_and_not_of_what_was_played() -> None:
+    found = judged(Mortal(after=3), "control", *"abcdefgh")
+    failed = {name: each for name, each in found.items() if each.outcome is Outcome.FAILED}
+    assert [*failed] == ["control"]
+    assert str(failed["control"].actual).startswith("4 times: it ended by itself, exit code 3,")
+    assert all(each.outcome is Outcome.PASSED for name, each in found.items() if name != "control")
+
+
+def test_one_that_hangs_is_told_at_once_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "LONG_S", 0.5)
+    told: list[str] = []
+
+    async def hangs(its: Any) -> None:
+        for _ in range(3):  # these come in time
+            its.answers.append("an answer")
+            await asyncio.sleep(0.01)
+        assert told == []
+        for _ in range(1000):
+            await asyncio.sleep(0.01 * (not told))
+
+    judge = Judge(subject=Mortal(), jobs=1, tell=once(told.append))
+    assert len(asyncio.run(judge.every([replace(case("a"), play=hangs)]))) == 1
+    assert told == ["server/a/a: it does not answer, and has 15 s for each answer: 0.5 s until now"]
