@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,25 @@ def test_what_cannot_be_judged_is_one_line(capfd: pytest.CaptureFixture[str]) ->
     subject = oven(HOLDS, problem="the oven is cold")
     assert play(subject, OvenOptions(), [HOLDS], Asked()) == NO_VERDICT
     assert capfd.readouterr().err.strip() == "x402sim: the oven is cold"
+
+
+def test_what_was_certain_before_a_subject_was_lost_is_reported(tmp_path: Path) -> None:
+    class Lost(Baking):
+        async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
+            async for each in Baking.run(self, on_begin):
+                yield each
+                raise NotReady("the oven is gone")
+
+    @asynccontextmanager
+    async def begin(options: OvenOptions, chosen: Sequence[Bread], _: object) -> Any:
+        yield Lost(chosen, options, Plan(ids=tuple(case.id for case in chosen)))
+
+    file, cases = tmp_path / "report.json", [FAILS, HOLDS]
+    subject = replace(oven(*cases), begin=begin)
+    assert play(subject, OvenOptions(), cases, Asked(files={"json": file})) == FOUND_SOMETHING
+    first, second = json.loads(file.read_text())["results"]
+    assert (first["outcome"], second["outcome"]) == ("failed", "inconclusive")
+    assert second["reason"] == "the oven is gone"
 
 
 def test_the_flags_of_options_are_those_of_a_command() -> None:

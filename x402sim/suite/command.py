@@ -226,13 +226,15 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             done = f"{done} in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
-            about = About(subject.name, options.shown, started, subject.sections)
             results = unfinished(found, cases, options.rerun, str(error))
-            for kind, file in asked.files.items():
-                is_short = kind == "annotations"  # a line for each id would say the same
-                short = unready(subject.name, str(error)) if is_short else ""
-                _write(file, short or written(kind, about, results, strict=asked.strict))
-            return NO_VERDICT
+            if not found:
+                about = About(subject.name, options.shown, started, subject.sections)
+                for kind, file in asked.files.items():
+                    is_short = kind == "annotations"  # a line for each id would say the same
+                    short = unready(subject.name, str(error)) if is_short else ""
+                    _write(file, short or written(kind, about, results, strict=asked.strict))
+                return NO_VERDICT
+            done = f"not judged any further after {elapsed():.1f} s"
         except (KeyboardInterrupt, asyncio.CancelledError):
             was_interrupted = True
             results = unfinished(found, cases, options.rerun, WAS_INTERRUPTED)

@@ -70,14 +70,12 @@ def keep(judge: socket.socket, streams: list[int]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(command, signal.SIGKILL)
     for _ in range(MOST_LOOKS):
-        left = {*children(), *({command} - ended.keys())}
-        for each in left:
+        if not reap(ended):
+            break
+        for each in {*children(), *({command} - ended.keys())}:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(each, signal.SIGKILL)
-        if not left:
-            break
         select.select([], [], [], LOOK_S)
-        reap(ended)
     code = os.waitstatus_to_exitcode(ended.get(command, signal.SIGKILL))
     took = os.times()
     with suppress(OSError):
@@ -105,11 +103,14 @@ def run(streams: list[int], words: list[str], environment: dict[str, str], folde
         os._exit(127)
 
 
-def reap(ended: dict[int, int]) -> None:
-    """Add the statuses of children that have ended."""
-    with suppress(ChildProcessError):
+def reap(ended: dict[int, int]) -> bool:
+    """Add the statuses of children that have ended; return whether there are others."""
+    try:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended[found[0]] = found[1]
+    except ChildProcessError:
+        return False
+    return True
 
 
 def children() -> list[int]:

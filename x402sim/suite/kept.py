@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from x402sim.suite import keeper
 from x402sim.suite.verdict import NotReady
 from x402sim.text.environment import passing
 
+KEEPER = Path(__file__).with_name("keeper.py")
 MOST_WRITTEN = 1 << 22
 """What is kept of an output, its first and its last half: a subject may write any amount."""
 MOST_BYTES = 1 << 22
@@ -82,7 +82,8 @@ class Kept:
         """End it, and everything that it has started."""
         self._signal(signal.SIGKILL)
         if not self.to_keeper.is_closing():
-            self.to_keeper.write_eof()
+            with suppress(OSError):  # it has ended
+                self.to_keeper.write_eof()
 
     def _signal(self, number: signal.Signals) -> None:
         if self.returncode is None:
@@ -190,7 +191,7 @@ def _started() -> "tuple[subprocess.Popen[bytes], socket.socket]":
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", keeper.__file__],
+            [sys.executable, "-I", "-S", str(KEEPER)],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             env=passing(os.environ),
