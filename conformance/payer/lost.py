@@ -20,7 +20,7 @@ from x402sim.suite.payer.case import (
     only,
     served,
 )
-from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE
+from x402sim.suite.payer.play import CAP_BASE
 from x402sim.suite.payer.shop import (
     EVENTS,
     OTHER_TOKEN,

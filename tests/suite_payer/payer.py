@@ -381,6 +381,8 @@ class Purchase:
             if receipt.status != 200 or not isinstance(said, dict) or not said.get("success"):
                 raise NotBought(f"the settlement was answered {receipt.status}")
             self.keep(settled=True)
+        if self.has("forgets its id"):
+            proof = {}
         try:
             answer = self.ask(proof, url=url, body=body)
         except (NotBought, httpx.HTTPError):

@@ -88,12 +88,12 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
                 demand=results.Demand.WITHIN_TASK,
             )
         if strange := played.unasked:
-            to, base = strange[0]
-            takes = " may take " if strange[0] in played.allowed else " gets "
+            to, base, _ = strange[0]
+            takes = "may take" if (to, base) in played.allowed else "gets"
             return Violation(
                 expected=AS_OFFERED,
-                actual=f"{to}{takes}{played.tokens(base)}; {played.sums()}",
-                loss=played.loss(sum(base for _, base in strange), "no offer asks for it"),
+                actual=f"{to} {takes} {played.tokens(base)}; {played.sums()}",
+                loss=played.loss(sum(extra for _, _, extra in strange), "no offer asks for it"),
             )
         over = played.committed_base - allowed
         is_another = allowed and played.payments > 1

@@ -339,7 +339,7 @@ class Played:
     @property
     def payments(self) -> int:
         """How many payments were made, or can be."""
-        return sum(map(len, (self.moved, self.allowed, self.exposed, self.elsewhere)))
+        return len(self.moved) + len(self.allowed) + len(self.exposed) + len(self.elsewhere)
 
     @property
     def committed_base(self) -> int:
@@ -350,19 +350,20 @@ class Played:
         return self.moved_base + sum(base for _, base in self.allowed) + signed
 
     @property
-    def unasked(self) -> list[tuple[str, int]]:
+    def unasked(self) -> list[tuple[str, int, int]]:
         """What left the wallet, or still can, that no offer of the shop covers: to whom, base
-        units. An allowance is never offered.
+        units, and how many of them are too many. An allowance is never offered.
         """
+        names, token = (self.network.caip2, self.network.name), checksum(self.network.asset)
+        most: dict[str, int] = {}
+        for each in self.shop.offered:
+            if each.network in names and each.asset.lower() == token.lower():
+                payee = each.pay_to.lower()
+                most[payee] = max(each.base, most.get(payee, 0))
         payments = [*self.moved, *((checksum(x.auth.to), x.auth.value) for x in self.exposed)]
-        names = (self.network.caip2, self.network.name)
-        mine = [
-            each
-            for each in self.shop.offered
-            if each.network in names and each.asset.lower() == checksum(self.network.asset).lower()
-        ]
-        strange = [each for each in payments if not any(offer.covers(*each) for offer in mine)]
-        return strange + self.allowed
+        paid = [(to, base, base - most.get(to.lower(), 0)) for to, base in payments]
+        allowed = [(spender, base, base) for spender, base in self.allowed]
+        return [each for each in paid if each[2] > 0] + allowed
 
     def known(self) -> list[str]:
         """Return why a purchase may have failed, as far as the judge can tell."""
@@ -476,7 +477,7 @@ async def play(
     )
     async with AsyncExitStack() as stack:
         stack.callback(opened.chain.close)
-        origins = [
+        own, other, node = [
             f"http://127.0.0.1:{await stack.enter_async_context(listening(answer))}"
             for answer in (case.at_shop, case.at_other, case.at_node)
         ]
@@ -484,7 +485,7 @@ async def play(
             checksum(PrivateKey(rng.secret(f"{who} of {name}")).address)
             for who in ("shop", "thief")
         )
-        case.begin(*origins, payee, thief)
+        case.begin(own, other, node, payee, thief)
         with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
             async with turn or nullcontext():
                 beats = asyncio.create_task(case.beat())

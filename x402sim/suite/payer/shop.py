@@ -118,7 +118,7 @@ def authorizations_in(value: Any, depth: int = 0) -> Iterator[tuple[dict[str, An
     elif isinstance(value, dict):
         if _is_signable(value):
             yield value, _signature_of(value)
-        for name, inner in value.items():
+        for inner in value.values():
             if _is_signable(inner) and not _signature_of(inner):  # it stands beside its signature
                 yield inner, _signature_of(value)
             else:
@@ -251,12 +251,12 @@ class Offer:
     timeout_s: int = 300
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def covers(self, to: str, base: int) -> bool:
-        """Tell whether it asks for a payment to this account, of so many base units or more."""
-        try:
-            return self.pay_to.lower() == to.lower() and base <= Decimal(self.amount)
-        except InvalidOperation:
-            return False
+    @property
+    def base(self) -> int:
+        """Its amount, rounded down; 0 if it is none."""
+        with suppress(InvalidOperation, OverflowError, ValueError):
+            return max(0, int(Decimal(self.amount)))
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,21 +84,14 @@ class OtherWallet(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A control in which nothing was bought."""
+    """A control in which nothing was bought, as far as the payer tells."""
 
     why: str
     exchange: str
-    tries: bool
-    """Whether a payment was signed."""
     pays: bool
-    """Whether money has moved, or more can move than may."""
-
-    def has_failed(self, is_only: bool) -> bool:
-        """Tell whether it is a failure, and not merely a payment flow that the payer lacks.
-
-        A payment that is signed and not taken is one where the flow was chosen, or `is_only`.
-        """
-        return self.pays or (self.tries and is_only)
+    """Whether money has moved for nothing, or more can move than may."""
+    tries: bool
+    """Whether a payment was signed, and nothing was bought by it."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -170,11 +163,15 @@ class Judge:
             if wrong is not None:
                 last = each.starts[-1] if each.starts else None
                 log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
+                is_unread = (
+                    last is not None and last.ok and each.shop.served
+                )  # it only tells nothing
+                too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
                     why=f"{wrong.actual}{log}",
                     exchange=each.report(),
-                    tries=bool(each.signed),
-                    pays=bool(each.moved or committed_at_most(PRICE_BASE)(each)),
+                    pays=too_much is not None or bool(each.moved and not is_unread),
+                    tries=bool(each.signed and not is_unread),
                 )
         return broken
 
@@ -360,14 +357,18 @@ class PayerJudging(PlayedJudging[PayerCase]):
 
 
 def left_out(
-    case: PayerCase, options: PayerOptions, broken: Mapping[PaymentFlow, Broken], *, is_invalid: bool
+    case: PayerCase,
+    options: PayerOptions,
+    broken: Mapping[PaymentFlow, Broken],
+    *,
+    is_invalid: bool,
 ) -> CaseResult:
     """Return the result of a case that is not in the plan."""
     flows, found = options.flows, broken.get(case.flow)
     if case.gate and found is None and (not flows or case.flow in flows):
         return skipped(case, ONE_THING, lacks=False)
-    if found is not None and (case.is_control and is_invalid or flows is not None):
-        result = unclear(case, f"it buys nothing: {found.why}")
+    if found is not None and (flows is not None or (is_invalid and case.is_control)):
+        result = unclear(case, f"it buys nothing at an honest shop: {found.why}")
         return msgspec.structs.replace(result, exchange=found.exchange if case.is_control else "")
     return skipped(case, NOT_ITS_FLOW, lacks=False)
 
@@ -406,11 +407,8 @@ async def begin(
                 _controls([flow for flow in PaymentFlow if flow in wanted])
             )
             is_invalid = broken.keys() == wanted
-            failed = {
-                flow
-                for flow, each in broken.items()
-                if each.has_failed(is_only=options.flows is not None or is_invalid)
-            }
+            means = options.flows is not None or is_invalid  # else it may just lack this flow
+            failed = {flow for flow, each in broken.items() if each.pays or (each.tries and means)}
             mine = [
                 case
                 for case in cases
