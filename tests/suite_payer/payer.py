@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx
-from eth_account import Account
 from msgspec.structs import replace as replace_in
 
 from x402sim.protocol import abi
@@ -140,6 +139,8 @@ def rpc(task: "Task", method: str, *params: Any) -> Any:
 
 def transact(task: "Task", data: bytes) -> None:
     """Call the token by a transaction of the wallet."""
+    from eth_account import Account
+
     sent = {
         "to": task.asset,
         "data": to_hex(data),

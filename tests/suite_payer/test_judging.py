@@ -155,9 +155,9 @@ def test_a_payer_that_buys_nothing_is_invalid_and_its_report_says_what_it_did(
 @pytest.mark.parametrize(
     ("defects", "flows", "actual"),
     [
-        ("pays twice", None, "transfers: 2, 0.02 USDC; served"),
+        ("pays twice", None, "transfers: 2"),
         ("tips", None, "0x3333333333333333333333333333333333333333 gets 0.03 USDC"),
-        ("overpays", None, "gets 0.011 USDC"),
+        ("overpays", "v1,v2,steps,mcp", "gets 0.011 USDC"),
         ("approves all", None, "0x3333333333333333333333333333333333333333 may take"),
         ("signs for another name", None, "its signature fits no domain"),
         ("signs for another name", "v2", "the shop refused the payment: invalid_exact_evm_payload"),
@@ -171,14 +171,17 @@ def test_a_control_that_pays_wrongly_is_a_failure(
     assert found.outcome is Outcome.FAILED
     failed = [each for each in found.results if each.outcome is Outcome.FAILED]
     assert all(each.level == "MUST" and each.exchange for each in failed)
-    assert {each.id.rpartition("-")[2] for each in failed} == {*(flows or "v1 v2 steps session mcp").split()}
+    assert {each.id.rpartition("-")[2] for each in failed} == {
+        *(flows or "v1,v2,steps,session,mcp").split(",")
+    }
     assert all(actual in str(each.actual) for each in failed)
 
 
 def test_what_was_bought_and_not_shown_is_no_failure_of_money() -> None:
-    found = judge("payer", Payer(frozenset({"prints nothing"})), flows="v2", only="payer/control/buys")
+    payer = Payer(frozenset({"prints nothing"}))
+    found = judge("payer", payer, flows="v2", only="payer/control/buys-v2")
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert all("does not stand in its output" in each.reason for each in found.results)
+    assert "does not stand in its output" in found.results[0].reason
 
 
 def test_a_subject_reaches_nothing_that_changes_its_world() -> None:
@@ -200,7 +203,8 @@ def test_a_subject_reaches_nothing_that_changes_its_world() -> None:
     (result,) = judged(tries, mine).values()
     assert result.outcome is Outcome.FAILED
     assert "0x3333333333333333333333333333333333333333 gets 0.03 USDC" in str(result.actual)
-    assert "it tried to change the judge's world, which the judge refused: evm_snapshot" in result.exchange
+    assert "it tried to change the judge's world, which the judge refused" in result.exchange
+    assert "evm_snapshot, anvil_setBalance, hardhat_reset, evm_revert" in result.exchange
     assert "POST /_sim/reset" in result.exchange
 
 

@@ -163,9 +163,7 @@ class Judge:
             if wrong is not None:
                 last = each.starts[-1] if each.starts else None
                 log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
-                is_unread = (
-                    last is not None and last.ok and each.shop.served
-                )  # it only tells nothing
+                is_unread = last is not None and last.ok and each.shop.served  # it shows nothing
                 too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
                     why=f"{wrong.actual}{log}",
