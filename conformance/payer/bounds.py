@@ -335,7 +335,8 @@ ROWS = [
     Row(
         section="budget",
         slug="started-twice",
-        story=Story(together=True, gathers_s=2),
+        story=Story(together=True, gathers_s=4),  # less than clients wait
+        waits_s=4,
         demands=[
             Demand(
                 title="Two starts at once with one folder are one purchase",
