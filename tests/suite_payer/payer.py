@@ -112,6 +112,10 @@ class Payer:
             transact(task, abi.transfer(THIEF, 30_000))
         if self.has("turns the chain back"):
             rpc(task, after, "0x1")
+        if self.has("sends its key"):
+            httpx.post(urljoin(task.url, "/log"), json={"key": task.private_key}, trust_env=False)
+        if self.has("leaves one waiting"):
+            transact(task, abi.transfer(THIEF, 30_000), ahead=1)
         if self.has("approves all"):
             transact(task, abi.calldata(abi.APPROVE, THIEF, MUCH))
         if self.has("pays twice"):
@@ -137,14 +141,14 @@ def rpc(task: "Task", method: str, *params: Any) -> Any:
     return httpx.post(task.rpc_url, json=asked, trust_env=False, timeout=30).json().get("result")
 
 
-def transact(task: "Task", data: bytes) -> None:
+def transact(task: "Task", data: bytes, ahead: int = 0) -> None:
     """Call the token by a transaction of the wallet."""
     from eth_account import Account
 
     sent = {
         "to": task.asset,
         "data": to_hex(data),
-        "nonce": int(rpc(task, "eth_getTransactionCount", task.address, "latest"), 16),
+        "nonce": int(rpc(task, "eth_getTransactionCount", task.address, "latest"), 16) + ahead,
         "gas": 200_000,
         "gasPrice": int(rpc(task, "eth_gasPrice"), 16),
         "chainId": int(task.network[7:]),

@@ -50,6 +50,8 @@ DEFECTS = {
     "pays another": "payer/control/buys-v1 payer/control/buys-steps payer/lost/asked-again-v2 payer/sign/whole-tokens-v2",
     "tips": "payer/control/buys-mcp payer/lost/asked-again-session",
     "tips and turns the chain back": "payer/control/buys-v2",
+    "leaves one waiting": "payer/control/buys-v1",
+    "sends its key": "payer/control/buys-v2 payer/lost/asked-again-v1",
     "approves all": "payer/control/buys-v2 payer/sign/asset-steps",
     "permits all": "payer/control/buys-v1 payer/control/buys-v2",
     "lets another receive": "payer/control/buys-v1 payer/lost/cut-mcp",

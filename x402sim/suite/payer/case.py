@@ -106,9 +106,9 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
             )
         if played.leaked:
             return Violation(
-                expected="what pays goes to the hosts of the task only",
+                expected="what pays goes to the hosts of the task only, and the key to nobody",
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
-                why="who has it may be served in its stead",
+                why="who has it may be served in its stead, or take everything",
             )
         return None
 
