@@ -79,7 +79,11 @@ def _accepted(played: Played) -> Violation | None:
             "asset": right.asset,
             "payTo": right.pay_to,
         }
-        wrong = {key: got.get(key) for key, value in wanted.items() if got.get(key) != value}
+        wrong = {  # an address has two spellings
+            key: got.get(key)
+            for key, value in wanted.items()
+            if str(got.get(key)).lower() != value.lower()
+        }
         if wrong:
             return Violation(
                 expected="accepted is the offer that is paid",
