@@ -423,8 +423,8 @@ class Played:
         parts += [f"{spender} may take {self.tokens(base)} more" for spender, base in self.allowed]
         parts.append("served" if self.is_served else "not served")
         if self.reached:
-            called = ", ".join(dict.fromkeys(self.reached))
-            parts.append(f"it tried to change the judge's world, which the judge refused: {called}")
+            tried = ", ".join(dict.fromkeys(self.reached))
+            parts.append(f"it tried to change the judge's world, which the judge refused: {tried}")
         return "; ".join(parts)
 
 
@@ -634,14 +634,17 @@ class _Case:
 
     async def at_node(self, request: Request) -> Reply:
         """Answer at the chain's JSON-RPC; what would change the world is refused there."""
-        known = len(self.node.calls)
         if request.path.strip("/") in ("", "rpc"):
             reply = await self.node.answer(request)
+            tried = [x.method for x in self.node.calls if x.method.startswith(DEVELOPMENT)]
+            self.node.calls.clear()
+            self.node.raw.clear()
         else:
             reply = as_json({"error": "nothing here"}, 404)
-            self.played.reached.append(f"{request.method} {request.path[:60]}")
-        methods = [each.method for each in self.node.calls[known:]]
-        self.played.reached += [each[:60] for each in methods if each.startswith(DEVELOPMENT)]
+            tried = [f"{request.method} {request.path}"]
+        reached = self.played.reached
+        reached += [text[:60] for text in tried if text[:60] not in reached[:MOST_LINES]]
+        del reached[MOST_LINES:]
         return reply
 
     async def answered(self, request: Request, found: Sequence[Signed]) -> Reply:
