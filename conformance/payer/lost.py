@@ -221,7 +221,7 @@ def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
     return [replace(right, amount="100000") if shop.paying or shop.demanded > 1 else right]
 
 
-WINDOW_S = 5
+WINDOW_S = 4
 """A time to pay that ends while a payer waits."""
 
 
@@ -323,9 +323,9 @@ ROWS = [
         story=Story(
             offers=lambda _, right: [replace(right, timeout_s=WINDOW_S)],
             strikes=(Strike(settles=True, reply=_lost),) * ENOUGH,
-            rests_s=WINDOW_S + 2,
+            rests_s=WINDOW_S + 1.5,
         ),
-        waits_s=WINDOW_S + 2,
+        waits_s=WINDOW_S + 1.5,
         demands=[
             one_price(
                 "No payment is ever answered, and its window ends: still one payment",

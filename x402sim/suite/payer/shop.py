@@ -391,6 +391,8 @@ class Shop:
     """How many requests carried a payment."""
     served: int = 0
     """How often the goods went out as a whole."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a payment is settled: the same one may come twice at once."""
     paid: dict[bytes, Paid] = field(default_factory=dict)
     """What became of each nonce that it settled."""
     by_id: dict[str, Paid] = field(default_factory=dict)
@@ -496,15 +498,16 @@ class Shop:
 
     async def _settled(self, signed: Signed) -> Paid:
         nonce = signed.auth.nonce
-        if nonce not in self.paid:
-            if not (self.story.takes_anything or self._matches(signed)):
-                self.refused = "it is for none of the offers"
-                return Paid("", "invalid_payment_requirements")
-            paid = await self.settle(signed)
-            if paid.reason:
-                self.refused = paid.reason
-                return paid
-            self.paid[nonce] = replace(paid, amount=signed.auth.value)
+        async with self.turn:
+            if nonce not in self.paid:
+                if not (self.story.takes_anything or self._matches(signed)):
+                    self.refused = "it is for none of the offers"
+                    return Paid("", "invalid_payment_requirements")
+                paid = await self.settle(signed)
+                if paid.reason:
+                    self.refused = paid.reason
+                    return paid
+                self.paid[nonce] = replace(paid, amount=signed.auth.value)
         return self.paid[nonce]
 
     def _matches(self, signed: Signed) -> bool:

@@ -365,6 +365,8 @@ def left_out(
     flows, found = options.flows, broken.get(case.flow)
     if case.gate and found is None and (not flows or case.flow in flows):
         return skipped(case, ONE_THING, lacks=False)
+    if found is not None and found.pays:
+        return skipped(case, f"its control has failed: {found.why}", lacks=False)
     if found is not None and (flows is not None or (is_invalid and case.is_control)):
         result = unclear(case, f"it buys nothing at an honest shop: {found.why}")
         return msgspec.structs.replace(result, exchange=found.exchange if case.is_control else "")
@@ -449,7 +451,7 @@ def _ends_by_payer(judge: Judge, case: PayerCase) -> bool:
 
 def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, Broken]) -> Plan:
     why = {flow: each.why for flow, each in broken.items()}
-    if not mine:
+    if broken and not mine:
         return Plan(ids=(), lines=(INVALID.format(why_each(why)),))
     plays = {case.played_as: case for case in mine}.values()
     seconds = seconds_of(judge, plays)
