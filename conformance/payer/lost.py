@@ -217,8 +217,8 @@ NAMED = {PaymentFlow.SESSION: "a deposit is what the payer names, so no price ca
 
 
 def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
-    """Offer the price first, and more than the cap whenever the shop is asked again."""
-    return [replace(right, amount="100000") if shop.paying or shop.demanded > 1 else right]
+    """Offer the price first, and more than the cap, by its value, whenever it is asked again."""
+    return [replace(right, amount="0100000") if shop.paying or shop.demanded > 1 else right]
 
 
 WINDOW_S = 4

@@ -52,12 +52,9 @@ def _signs_for_name(played: Played) -> str:
     return f"payments signed: {len(played.signed)}"
 
 
-_TOO_MUCH = (str(CAP_BASE + 1), "100000", "0060000", "1e6")
-
-
 def _too_dear(_: Shop, right: Offer) -> list[Offer]:
-    """Offer a little too much, and amounts that are more than the cap, but not compared as text."""
-    return [replace(right, amount=text) for text in _TOO_MUCH]
+    """Offer a little too much, and an amount that is more than the cap, but not as text."""
+    return [replace(right, amount=text) for text in (str(CAP_BASE + 1), "100000")]
 
 
 _CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"
