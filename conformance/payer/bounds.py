@@ -330,7 +330,23 @@ ROWS = [
         "parallel",
         "Eight purchases that are asked for at once cost no more than their budget",
         "who looks at what is left before signing, and takes it off after, signs all of them",
-        Story(urls=_MANY, gathers=True),
+        Story(urls=_MANY, gathers_s=0.5),
+    ),
+    Row(
+        section="budget",
+        slug="started-twice",
+        story=Story(together=True, gathers_s=4),  # less than clients wait
+        waits_s=4,
+        demands=[
+            Demand(
+                title="Two starts at once with one folder are one purchase",
+                ground=texts.ours(
+                    because="a supervisor, a queue or a user starts a purchase again that still "
+                    "runs: who does not lock the folder before signing pays twice"
+                ),
+                test=committed_at_most(PRICE_BASE),
+            )
+        ],
     ),
     _within(
         "calls-unanswered",

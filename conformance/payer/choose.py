@@ -40,7 +40,7 @@ def _cheaper(_: Shop, right: Offer) -> list[Offer]:
 
 
 def _bait(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, amount="60000"), right]
+    return [replace(right, amount="100000"), right]  # less than the cap, compared as text
 
 
 def _flows(_: Shop, right: Offer) -> list[Offer]:

@@ -1,4 +1,5 @@
-"""Controls: a shop that nothing is wrong with. Who cannot buy here is not judged in this flow.
+"""Controls: a shop that nothing is wrong with. Who cannot buy here is not judged further in this
+flow; who pays too much, somebody else or for nothing here has failed.
 
 What a payer signs is looked at here, too: the amount, the nonce, the window, and what it accepted.
 """
@@ -7,7 +8,7 @@ from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import Demand, Row, Violation, committed_at_most, only, served
 from x402sim.suite.payer.play import PRICE_BASE, Played
-from x402sim.suite.payer.shop import PaymentFlow, Story
+from x402sim.suite.payer.shop import Lets, PaymentFlow, Story
 from x402sim.suite.verdict import as_json
 
 DAY_S = 86_400
@@ -16,11 +17,11 @@ SLACK_S = 600
 
 
 def _buys(played: Played) -> Violation | str | None:
-    return served(played) or committed_at_most(PRICE_BASE)(played)
+    return committed_at_most(PRICE_BASE)(played) or served(played)
 
 
 def _random_nonce(played: Played) -> Violation | None:
-    for nonce in {each.auth.nonce for each in played.signed.values()}:
+    for nonce in {x.auth.nonce for x in played.signed.values() if x.lets is not Lets.PERMIT}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
             return Violation(
                 expected="a nonce of 32 random bytes",
@@ -79,7 +80,11 @@ def _accepted(played: Played) -> Violation | None:
             "asset": right.asset,
             "payTo": right.pay_to,
         }
-        wrong = {key: got.get(key) for key, value in wanted.items() if got.get(key) != value}
+        wrong = {  # an address has two spellings
+            key: got.get(key)
+            for key, value in wanted.items()
+            if str(got.get(key)).lower() != value.lower()
+        }
         if wrong:
             return Violation(
                 expected="accepted is the offer that is paid",
@@ -100,8 +105,9 @@ ROWS = [
                 title="A payer pays the price of an honest shop once, and shows what it bought",
                 ground=texts.derived(
                     texts.INTENT,
-                    texts.MATCHES,
-                    so="the offer is within every bound of the task, so to buy is the intention",
+                    texts.ONE_TRANSFER,
+                    so="the offer is within every bound of the task, so to buy is the intention, "
+                    "once, and nothing else",
                 ),
                 test=_buys,
             ),

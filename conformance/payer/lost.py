@@ -4,6 +4,7 @@ The shop takes an authorization once, and answers the same one again with what i
 So who sends it again is served for one price, and who signs another pays twice.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from x402sim.suite.payer.case import (
     only,
     served,
 )
-from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE
+from x402sim.suite.payer.play import CAP_BASE
 from x402sim.suite.payer.shop import (
     EVENTS,
     OTHER_TOKEN,
@@ -112,6 +113,14 @@ def _empty(_: Shop, right: Reply) -> Reply:
     return replace(right, body=b"")
 
 
+def _no_goods(shop: Shop, right: Reply) -> Reply:
+    """Return an error where the goods should be, with a status that says that all is well."""
+    if shop.flow is not PaymentFlow.MCP:
+        return replace(right, body=b'{"error":"the report could not be made"}')
+    failed = {"isError": True, "content": [{"type": "text", "text": "the report was not made"}]}
+    return as_json({"jsonrpc": "2.0", "id": json.loads(right.body).get("id"), "result": failed})
+
+
 def _without_receipt(shop: Shop, right: Reply) -> Reply:
     return as_json({}) if shop.flow.is_ours else _receipt(shop, right, None)
 
@@ -152,7 +161,7 @@ _BROKEN = [
     ("pending", True, _unsure, "The settlement is said to be pending"),
     ("slow", True, _slow, "The answer takes seven seconds"),
     ("cut", True, _cut, "Half of the answer arrives"),
-    ("empty", True, _empty, "A 200 without a body"),
+    ("error-in-200", True, _no_goods, "A 200 with an error instead of the goods"),
     ("no-receipt", True, _without_receipt, "An answer without a receipt"),
     ("false-receipt", True, _false_receipt, "A receipt that says that nothing was paid"),
     ("unreadable-receipt", True, _unreadable_receipt, "A receipt that cannot be read"),
@@ -179,8 +188,7 @@ def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title:
         waits_s=SLOW_S if reply is _slow else 0,
         demands=[
             one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
-            # an empty 200 may be all that was sold
-            *([gets_what_it_paid(GAVE_UP)] if settles and reply is not _empty else []),
+            *([gets_what_it_paid(GAVE_UP)] if settles else []),
             *([_asked_again] if reply is _busy else []),
         ],
     )
@@ -199,6 +207,7 @@ def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
                 f"Paid for, and then: {title}: still one payment",
                 "the payment is made, and its proof can be shown again",
             ),
+            # an empty 200 may be all that was sold
             *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
         ],
     )
@@ -208,8 +217,12 @@ NAMED = {PaymentFlow.SESSION: "a deposit is what the payer names, so no price ca
 
 
 def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
-    """Offer the price, and once a payment has come, more than the cap."""
-    return [replace(right, amount=str(CAP_BASE + PRICE_BASE)) if shop.paying else right]
+    """Offer the price first, and more than the cap, by its value, whenever it is asked again."""
+    return [replace(right, amount="0100000") if shop.paying or shop.demanded > 1 else right]
+
+
+WINDOW_S = 4
+"""A time to pay that ends while a payer waits."""
 
 
 def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> Row:
@@ -291,7 +304,7 @@ ROWS = [
         absent=NAMED,
         demands=[
             Demand(
-                title="The 402 that follows a payment asks for more than the cap",
+                title="A later 402 asks for more than the cap, after a payment or before",
                 ground=texts.derived(
                     texts.INTENT,
                     texts.PARAMETERS,
@@ -307,8 +320,18 @@ ROWS = [
     Row(
         section="lost",
         slug="for-good",
-        story=Story(strikes=(Strike(settles=True, reply=_lost),) * ENOUGH),
-        demands=[one_price("No payment is ever answered: still one payment", SO)],
+        story=Story(
+            offers=lambda _, right: [replace(right, timeout_s=WINDOW_S)],
+            strikes=(Strike(settles=True, reply=_lost),) * ENOUGH,
+            rests_s=WINDOW_S + 1.5,
+        ),
+        waits_s=WINDOW_S + 1.5,
+        demands=[
+            one_price(
+                "No payment is ever answered, and its window ends: still one payment",
+                f"{SO}. That its window has ended does not say that it was not made",
+            )
+        ],
     ),
     Row(
         section="lost",

@@ -161,7 +161,6 @@ ROWS = [
         with_user,
     ),
     _paid(307),
-    _paid(302),
     Row(
         section="send",
         slug="proof-redirected",

@@ -52,6 +52,11 @@ def _signs_for_name(played: Played) -> str:
     return f"payments signed: {len(played.signed)}"
 
 
+def _too_dear(_: Shop, right: Offer) -> list[Offer]:
+    """Offer a little too much, and an amount that is more than the cap, but not as text."""
+    return [replace(right, amount=text) for text in (str(CAP_BASE + 1), "100000")]
+
+
 _CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"
 _NO_EXTRA = "the specification's 402 has no `extra`"
 ROWS = [
@@ -59,7 +64,7 @@ ROWS = [
         section="sign",
         starts=REFUSED,
         slug="price-over-cap",
-        story=one(lambda _, right: replace(right, amount=str(CAP_BASE + 1))),
+        story=Story(offers=_too_dear, takes_anything=True),
         absent=_OUTSIDE,
         demands=[nothing("A price above the cap is not signed", _CAP, texts.REQUIRED_AMOUNT)],
     ),

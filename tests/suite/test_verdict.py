@@ -137,5 +137,5 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             wrong()
-    with pytest.raises(NotReady, match="buys nothing"):
-        judge("payer", ["true"], flows="v2", only="payer/control/buys")
+    with pytest.raises(NotReady, match="cannot be started"):
+        judge("payer", ["no-such-program"], flows="v2", only="payer/control/buys")

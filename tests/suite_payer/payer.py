@@ -6,6 +6,7 @@ hashing and nothing of its payer, so that the judge is held against another one 
 """
 
 import base64
+import fcntl
 import json
 import re
 import secrets
@@ -19,14 +20,24 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx
+from msgspec.structs import replace as replace_in
 
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, checksum, from_hex, parse_address, sign, to_hex
-from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.protocol.eip3009 import (
+    RECEIVE_TYPEHASH,
+    Authorization,
+    Domain,
+    Permit,
+    permit_digest,
+    transfer_digest,
+)
 
 if TYPE_CHECKING:  # a payer that is a command starts in half the time without the judge
     from x402sim.suite.payer.play import Task
 
 MOST_BYTES, EIP3009 = 1 << 20, "eip3009"
+THIEF, MUCH = b"\x33" * 20, 2**256 - 1
 NAMED = {"base": 8453}
 WINDOWS_S = {"a window of ten seconds": 10, "a window of an hour": 3600}
 BEGINS_S = {"valid from now": 0, "valid from then": -600}
@@ -88,6 +99,27 @@ class Payer:
     signed: list[Authorization] = field(default_factory=list)
 
     def __call__(self, task: "Task") -> str:
+        with (Path(task.state_dir) / "lock").open("w") as lock:  # a supervisor may start it twice
+            if not self.has("locks nothing"):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            return self._bought(task)
+
+    def _bought(self, task: "Task") -> str:
+        before, after = (name for name in ("evm_snapshot", "evm_revert"))
+        if self.has("turns the chain back"):
+            rpc(task, before)
+        if self.has("tips"):
+            transact(task, abi.transfer(THIEF, 30_000))
+        if self.has("turns the chain back"):
+            rpc(task, after, "0x1")
+        if self.has("sends its key"):
+            httpx.post(urljoin(task.url, "/log"), json={"key": task.private_key}, trust_env=False)
+        if self.has("leaves one waiting"):
+            transact(task, abi.transfer(THIEF, 30_000), ahead=1)
+        if self.has("approves all"):
+            transact(task, abi.calldata(abi.APPROVE, THIEF, MUCH))
+        if self.has("pays twice"):
+            Purchase(self, replace(task, urls=()), 9).buy()
         if len(task.urls) < 2 or self.has("buys one thing") or task.flow == "session":
             return Purchase(self, task).buy()
         budget = Budget(self, task)
@@ -102,6 +134,28 @@ class Payer:
 
     def has(self, name: str) -> bool:
         return any(name in each.split(" and ") for each in (*self.defects, *self.habits))
+
+
+def rpc(task: "Task", method: str, *params: Any) -> Any:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return httpx.post(task.rpc_url, json=asked, trust_env=False, timeout=30).json().get("result")
+
+
+def transact(task: "Task", data: bytes, ahead: int = 0) -> None:
+    """Call the token by a transaction of the wallet."""
+    from eth_account import Account
+
+    sent = {
+        "to": task.asset,
+        "data": to_hex(data),
+        "nonce": int(rpc(task, "eth_getTransactionCount", task.address, "latest"), 16) + ahead,
+        "gas": 200_000,
+        "gasPrice": int(rpc(task, "eth_gasPrice"), 16),
+        "chainId": int(task.network[7:]),
+        "value": 0,
+    }
+    raw = Account.sign_transaction(sent, task.private_key).raw_transaction
+    rpc(task, "eth_sendRawTransaction", to_hex(bytes(raw)))
 
 
 @dataclass
@@ -240,6 +294,8 @@ class Purchase:
         raise NotBought(f"{tries} tries: {last!r}")
 
     def _once(self) -> str:
+        if self.has("believes the window") and self.kept.get("ends", MUCH) <= time.time():
+            self.kept = {}
         if self.kept.get("over"):
             raise NotBought("given up")
         match self.task.flow:
@@ -263,6 +319,10 @@ class Purchase:
             signed_in = self._signed_in(answer)
             if signed_in is not None and signed_in.status == 200:
                 return self._shown(signed_in)
+            if self.has("looks before it asks"):
+                self._sign(answer)
+                self.kept, self.payer.defects = {}, self.payer.defects | {"no cap"}
+                answer = self.ask({})
             self._sign(answer)
         headers = self.kept["payment"]
         answer = self.ask(headers, url=self._named())
@@ -289,6 +349,9 @@ class Purchase:
                 raise NotBought("no receipt")
         if not answer.body and not self.has("takes empty answers"):
             raise NotBought("an empty answer")
+        said = answer.json
+        if isinstance(said, dict) and "error" in said and not self.has("takes any 200"):
+            raise NotBought(f"an error: {said['error']}")
         return "" if self.has("prints nothing") else answer.body.decode("utf-8", "replace")
 
     def _two_steps(self, url: str, headers: dict[str, str], body: Any) -> Answer:
@@ -323,6 +386,8 @@ class Purchase:
             if receipt.status != 200 or not isinstance(said, dict) or not said.get("success"):
                 raise NotBought(f"the settlement was answered {receipt.status}")
             self.keep(settled=True)
+        if self.has("forgets its id"):
+            proof = {}
         try:
             answer = self.ask(proof, url=url, body=body)
         except (NotBought, httpx.HTTPError):
@@ -369,7 +434,7 @@ class Purchase:
         if not self.has("drops the payment of tools"):
             params["_meta"] = {"x402/payment": self.kept["payment"]}
         result = self._rpc(params)
-        if result.get("isError") and self.has("pays what is asked next"):
+        if "structuredContent" in result and self.has("pays what is asked next"):
             self.keep(payment=self._payment(2, result["structuredContent"]))
             params["_meta"] = {"x402/payment": self.kept["payment"]}
             result = self._rpc(params)
@@ -420,6 +485,7 @@ class Purchase:
         offer = self._choose(version, required)
         auth, signature = self._authorize({**offer, "amount": self._amount(version, offer)})
         payload = {"signature": signature, "authorization": self._fields(auth)}
+        payload |= self._signed_besides(auth)
         if version == 1:
             return version_1(offer["network"], payload)
         accepted = {**offer, "amount": "1"} if self.has("accepts another") else offer
@@ -489,6 +555,8 @@ class Purchase:
             ("domain", (extra.get("name"), extra.get("version")) == own_domain, "any domain"),
             ("price", value <= most, "no cap"),
         )
+        if self.has("compares as text"):
+            rules = (*rules[:-1], ("price", str(offer["amount"]) <= str(most), "no cap"))
         wrong = [name for name, is_kept, unless in rules if not (is_kept or self.has(unless))]
         habits = (
             ("spelling", offer.get("asset") == task.asset, "demands checksums"),
@@ -522,15 +590,15 @@ class Purchase:
         after = 0 if self.has("valid from 0") else now + begins
         value = self._value(offer)
         if self.has("overpays"):
-            value *= 2
+            value += value // 10
+        payee = THIEF if self.has("pays another") else parse_address(offer["payTo"])
         if self.budget is not None:
             self.budget.take(value)
         nonce = secrets.token_bytes(32)
         if self.has("counts nonces"):
             nonce = len(self.payer.signed).to_bytes(32)
-        auth = Authorization(
-            self.key.address, parse_address(offer["payTo"]), value, after, before, nonce
-        )
+        auth = Authorization(self.key.address, payee, value, after, before, nonce)
+        self.kept["ends"] = before
         network = str(offer["network"])
         chain = int(network[7:]) if network.startswith("eip155:") else NAMED.get(network, 0)
         chain = chain or int(self.task.network[7:])
@@ -541,6 +609,8 @@ class Purchase:
         domain = Domain(
             extra.get("name", ""), extra.get("version", ""), chain, parse_address(contract)
         )
+        if self.has("signs for another name"):
+            domain = Domain("Dollar", "1", chain, parse_address(contract))
         self.payer.signed.append(auth)
         return auth, to_hex(sign(transfer_digest(auth, domain), self.key))
 
@@ -555,6 +625,24 @@ class Purchase:
         }
 
     # --- what only a bad payer does ------------------------------------------------------
+
+    def _signed_besides(self, auth: Authorization) -> dict[str, Any]:
+        """Sign what lets somebody else take the money, too."""
+        task, until = self.task, auth.valid_before
+        domain = Domain(
+            task.token_name, task.token_version, int(task.network[7:]), parse_address(task.asset)
+        )
+        if self.has("lets another receive"):
+            other = replace_in(auth, to=THIEF, nonce=secrets.token_bytes(32))
+            signature = sign(transfer_digest(other, domain, RECEIVE_TYPEHASH), self.key)
+            return {"more": {"signature": to_hex(signature), "authorization": self._fields(other)}}
+        if self.has("permits all"):
+            permit = Permit(self.key.address, THIEF, MUCH, 0, until)
+            signature = sign(permit_digest(permit, domain), self.key)
+            fields = {"owner": task.address, "spender": checksum(THIEF), "value": str(MUCH)}
+            v, r, s = signature[64], to_hex(signature[:32]), to_hex(signature[32:64])
+            return {"permit": {**fields, "nonce": "0", "deadline": until, "v": v, "r": r, "s": s}}
+        return {}
 
     def _in_prose(self, answer: Answer) -> None:
         """Do as a text says, as an agent may that believes everything."""

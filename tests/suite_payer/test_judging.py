@@ -15,6 +15,7 @@ from tests.npm import node
 from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
+from x402sim.judging import judge
 from x402sim.report.results import Outcome
 from x402sim.suite import subject
 from x402sim.suite.case import unfinished
@@ -139,10 +140,73 @@ def test_a_plan_counts_cpu_by_cores_and_waits_by_plays_at_once(
     assert seconds_of(judge, [endless]) < 2 * wall_s + 1
 
 
-def test_a_payer_that_buys_nothing_is_invalid() -> None:
-    ended = run([sys.executable, "-c", "pass"])
+def test_a_payer_that_buys_nothing_is_invalid_and_its_report_says_what_it_did(
+    tmp_path: Path,
+) -> None:
+    report = tmp_path / "report.json"
+    ended = run([sys.executable, "-c", "pass"], "--json-file", str(report))
     assert ended.exit_code == 2
     assert "buys nothing at an honest shop" in ended.output
+    told = json.loads(report.read_text())["results"]
+    (control,) = (each for each in told if each["id"] == "payer/control/buys-v2")
+    assert "it requested nothing" in control["reason"]
+    assert "start 1: exit code 0" in control["exchange"]
+
+
+@pytest.mark.parametrize(
+    ("defects", "flows", "actual"),
+    [
+        ("pays twice", None, "transfers: 2"),
+        ("tips", None, "0x3333333333333333333333333333333333333333 gets 0.03 USDC"),
+        ("overpays", "v1,v2,steps,mcp", "gets 0.011 USDC"),
+        ("approves all", None, "0x3333333333333333333333333333333333333333 may take"),
+        ("signs for another name", None, "its signature fits no domain"),
+        ("signs for another name", "v2", "the shop refused the payment: invalid_exact_evm_payload"),
+        ("forgets its id", "steps", "it paid, then asked without its id"),
+    ],
+)
+def test_a_control_that_pays_wrongly_is_a_failure(
+    defects: str, flows: str | None, actual: str
+) -> None:
+    found = judge("payer", Payer(frozenset({defects})), flows=flows, only="payer/control/buys")
+    assert found.outcome is Outcome.FAILED
+    failed = [each for each in found.results if each.outcome is Outcome.FAILED]
+    assert all(each.level == "MUST" and each.exchange for each in failed)
+    assert {each.id.rpartition("-")[2] for each in failed} == {
+        *(flows or "v1,v2,steps,session,mcp").split(",")
+    }
+    assert all(actual in str(each.actual) for each in failed)
+
+
+def test_what_was_bought_and_not_shown_is_no_failure_of_money() -> None:
+    payer = Payer(frozenset({"prints nothing"}))
+    found = judge("payer", payer, flows="v2", only="payer/control/buys-v2")
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "does not stand in its output" in found.results[0].reason
+
+
+def test_a_subject_reaches_nothing_that_changes_its_world() -> None:
+    """It can ask the chain; what it tried besides stands in the report."""
+    import httpx
+
+    def tries(task: Task) -> str:
+        base = task.rpc_url.removesuffix("/rpc")
+        for method in ("evm_snapshot", "anvil_setBalance", "hardhat_reset", "evm_revert"):
+            asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": []}
+            assert "error" in httpx.post(task.rpc_url, json=asked).json()
+            batch = httpx.post(task.rpc_url, json=[asked, asked]).json()
+            assert all("error" in each for each in batch)
+        for path in ("/_sim/reset", "/_sim/who", "/facilitator/settle"):
+            assert httpx.post(base + path, json={}).status_code == 404
+        return Payer(frozenset({"tips"}))(task)
+
+    mine = [case for case in all_cases() if case.id == "payer/control/buys-v2"]
+    (result,) = judged(tries, mine).values()
+    assert result.outcome is Outcome.FAILED
+    assert "0x3333333333333333333333333333333333333333 gets 0.03 USDC" in str(result.actual)
+    assert "it tried to change the judge's world, which the judge refused" in result.exchange
+    assert "evm_snapshot, anvil_setBalance, hardhat_reset, evm_revert" in result.exchange
+    assert "POST /_sim/reset" in result.exchange
 
 
 def test_a_command_that_is_not_there_is_told() -> None:

@@ -70,7 +70,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
 
     What is signed can still leave it. In a session, a deposit within the cap takes the place of the
     price. If several payments are more together, the demand that fails is `breaks`; if a single one
-    is, it is that of the task's bounds.
+    is, it is that of the task's bounds. Each payment is to be one that an offer asks for.
     """
 
     def test(played: Played) -> Violation | None:
@@ -87,6 +87,14 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
                 loss=played.loss(played.committed_base, why),
                 demand=results.Demand.WITHIN_TASK,
             )
+        if strange := played.unasked:
+            to, base, _ = strange[0]
+            takes = "may take" if (to, base) in played.allowed else "gets"
+            return Violation(
+                expected=AS_OFFERED,
+                actual=f"{to} {takes} {played.tokens(base)}; {played.sums()}",
+                loss=played.loss(sum(extra for _, _, extra in strange), "no offer asks for it"),
+            )
         over = played.committed_base - allowed
         is_another = allowed and played.payments > 1
         if over > 0:
@@ -98,15 +106,16 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
             )
         if played.leaked:
             return Violation(
-                expected="what pays goes to the hosts of the task only",
+                expected="what pays goes to the hosts of the task only, and the key to nobody",
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
-                why="who has it may be served in its stead",
+                why="who has it may be served in its stead, or take everything",
             )
         return None
 
     return test
 
 
+AS_OFFERED = "each payment has the payee, token and chain of an offer, and no more than its amount"
 _LIMITS = {
     0: "no payment leaves the wallet, or can",
     PRICE_BASE: "payments of one price leave the wallet, or can",
@@ -132,7 +141,7 @@ def served(played: Played) -> Violation | None:
         actual = f"{counted(len(played.starts), 'start')}, the last: {last.how if last else 'none'}"
     return Violation(
         expected="a start that is served, and shows what was bought",
-        actual=f"{actual}; {played.sums()}",
+        actual="; ".join([actual, *played.known(), played.sums()]),
         loss=played.loss(played.committed_base, "paid, and not served"),
     )
 

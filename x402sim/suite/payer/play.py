@@ -8,7 +8,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,20 +16,26 @@ from typing import Any, Protocol
 import httpx
 import msgspec
 
-from x402sim.clock import stopwatch
+from x402sim.chain import reverts
+from x402sim.chain.base import Call, Chain, LogFilter, Reverted
+from x402sim.chain.rpc.app import DEVELOPMENT
+from x402sim.clock import Clock, stopwatch
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi, x402
-from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex
+from x402sim.protocol import abi, x402, x402_reasons
+from x402sim.protocol.crypto import Address, PrivateKey, checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import Network
+from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.report.results import Loss
 from x402sim.rng import Rng
+from x402sim.suite.facilitator.node import Node
 from x402sim.suite.kept import kept
 from x402sim.suite.payer.shop import (
+    PAY_PATH,
     PAYMENT_ID,
     SESSION_ID,
     TOOL,
+    Lets,
     Offer,
     Paid,
     PaymentFlow,
@@ -45,8 +51,7 @@ from x402sim.suite.payer.shop import (
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted
-from x402sim.world.server.local import LocalServer, certificates
-from x402sim.world.world import World
+from x402sim.world.chains import Accounts, ChainRequest, Ledger
 
 MOST_OUTPUT = 1 << 20
 """How much of the answer of a payer behind HTTP is looked at."""
@@ -255,7 +260,7 @@ def _text(value: Any) -> str:
 PRICE_BASE, CAP_BASE = 10_000, 50_000
 """What the goods cost, and the most that a payer may spend, in base units: 0.01 and 0.05."""
 BALANCE_BASE = 1000 * 10**6
-"""What the wallet of a case has: every world gives its accounts a thousand tokens."""
+"""What the wallet of a case has: a ledger gives its accounts a thousand tokens."""
 STARTS = 3
 """How often a payer is started for one purchase, at most."""
 PROMPT = (
@@ -263,8 +268,12 @@ PROMPT = (
     "Pay on {network} only, to the shop at {hosts} only, and for each report only once."
 )
 MOST_LINES = 60
-OWN_S, BEAT_S = 30.0, 0.2
-"""How long the judge waits for its own world, and how often it looks whether it gets a turn."""
+BEAT_S = 0.2
+"""How often the judge looks whether it gets a turn."""
+MOST_GAPS = 16
+"""How many missing nonces of the wallet are filled, so that transactions behind them are mined."""
+PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
+"""A contract that moves nothing without another signature: wallets allow it everything."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -288,12 +297,18 @@ class Played:
     requests: int = 0
     moved: list[tuple[str, int]] = field(default_factory=list)
     """The transfers out of the wallet: to whom, base units."""
+    allowed: list[tuple[str, int]] = field(default_factory=list)
+    """Who may still take tokens of the wallet on the chain, and how many base units."""
     exposed: list[Signed] = field(default_factory=list)
     """Usable authorizations that nobody has used yet."""
     elsewhere: list[Signed] = field(default_factory=list)
     """Authorizations that move another token, or the same on another chain."""
     foreign: str = ""
     """The account of another wallet that signed; empty if none did."""
+    reached: list[str] = field(default_factory=list)
+    """What it called to change the world of the case, in vain."""
+    is_without_proof: bool = False
+    """Whether it asked for goods without the id of the payment that it had made."""
     began_s: int = 0
     seconds: float = 0
     late_s: float = 0
@@ -308,12 +323,47 @@ class Played:
     @property
     def payments(self) -> int:
         """How many payments were made, or can be."""
-        return len(self.moved) + len(self.exposed) + len(self.elsewhere)
+        return len(self.moved) + len(self.allowed) + len(self.exposed) + len(self.elsewhere)
 
     @property
     def committed_base(self) -> int:
-        """What left the wallet, or still can: moved, exposed, and authorized in other money."""
-        return self.moved_base + sum(each.auth.value for each in (*self.exposed, *self.elsewhere))
+        """What left the wallet, or still can: moved, allowed, exposed, and authorized in other
+        money.
+        """
+        signed = sum(each.auth.value for each in (*self.exposed, *self.elsewhere))
+        return self.moved_base + sum(base for _, base in self.allowed) + signed
+
+    @property
+    def unasked(self) -> list[tuple[str, int, int]]:
+        """What left the wallet, or still can, that no offer of the shop covers: to whom, base
+        units, and how many of them are too many. An allowance is never offered.
+        """
+        names, token = (self.network.caip2, self.network.name), checksum(self.network.asset)
+        most: dict[str, int] = {}
+        for each in self.shop.offered:
+            if each.network in names and each.asset.lower() == token.lower():
+                payee = each.pay_to.lower()
+                most[payee] = max(each.base, most.get(payee, 0))
+        payments = [*self.moved, *((checksum(x.auth.to), x.auth.value) for x in self.exposed)]
+        paid = [(to, base, base - most.get(to.lower(), 0)) for to, base in payments]
+        allowed = [(spender, base, base) for spender, base in self.allowed]
+        return [each for each in paid if each[2] > 0] + allowed
+
+    def known(self) -> list[str]:
+        """Return why a purchase may have failed, as far as the judge can tell."""
+        signed = self.signed.values()
+        unusable = next((x.lets for x in signed if x.lets is not Lets.TRANSFER), None)
+        why = {
+            "it requested nothing": not self.requests,
+            "its signature fits no domain (name, version, chain id, contract) of the task or of an "
+            "offer": bool(signed) and all(each.domain is None for each in signed),
+            f"it signed for {unusable}, which no facilitator calls": unusable is not None,
+            f"the shop refused the payment: {self.shop.refused}": bool(self.shop.refused),
+            "it paid, then asked without its id (X-Payment-Id, or X-Session-Id)": (
+                self.is_without_proof
+            ),
+        }
+        return [text for text, is_so in why.items() if is_so]
 
     @property
     def is_served(self) -> bool:
@@ -352,7 +402,12 @@ class Played:
             base = sum(each.auth.value for each in self.elsewhere)
             how_many = counted(len(self.elsewhere), "authorization")
             parts.append(f"{how_many} of another token or chain, {self.tokens(base)}")
-        return "; ".join(parts) + f"; {'served' if self.is_served else 'not served'}"
+        parts += [f"{spender} may take {self.tokens(base)} more" for spender, base in self.allowed]
+        parts.append("served" if self.is_served else "not served")
+        if self.reached:
+            tried = ", ".join(dict.fromkeys(self.reached))
+            parts.append(f"it tried to change the judge's world, which the judge refused: {tried}")
+        return "; ".join(parts)
 
 
 async def play(
@@ -373,52 +428,85 @@ async def play(
     to begin and to end, in which another payer can work.
     """
     elapsed, rng = stopwatch(), Rng(seed)
-    own_seed = int.from_bytes(rng.secret(name)[:6])
-    world = World(network=network, has_service=False, unlocked=False, accounts=1, seed=own_seed)
-    async with (
-        LocalServer(world) as server,
-        httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=OWN_S) as http,
-    ):
-        for actor in ("chain", "facilitator") if story.skew_s else ():
-            skew = {"actor": actor, "seconds": story.skew_s}
-            await server.control.request("POST", "clock/skew", skew)
-        case = _Case(server, http, flow, network, story, rng.secret(f"goods of {name}").hex()[:20])
-        async with listening(case.at_shop) as port, listening(case.at_other) as other:
-            payee, thief = (
-                checksum(PrivateKey(rng.secret(f"{who} of {name}")).address)
-                for who in ("shop", "thief")
-            )
-            case.begin(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}", payee, thief)
-            with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
-                async with turn or nullcontext():
-                    beats = asyncio.create_task(case.beat())
-                    try:
-                        await case.run(payer, Path(folder), patience_s, limit_starts)
-                    finally:
-                        beats.cancel()
-            await case.count()
+    wallet, owner, sender = (
+        Wallet(rng.secret(f"{who} of {name}")) for who in ("wallet", "owner", "facilitator")
+    )
+    opened = Ledger().open(
+        ChainRequest(
+            network=network,
+            clock=Clock(lambda: CLOCK.now() + story.skew_s),
+            accounts=Accounts(
+                funded=(wallet,),
+                mnemonic=None,
+                owner=owner,
+                facilitators={"facilitator": sender},
+                held_wei={},
+            ),
+            secret=rng.secret(f"chain of {name}"),
+            has_payments=False,
+            file=None,
+            has_block_time=False,
+            unlocked=False,
+        )
+    )
+    case = _Case(
+        chain=opened.chain,
+        node=Node(opened.rpc_app),
+        wallet=wallet,
+        sender=sender.address_bytes,
+        flow=flow,
+        network=network,
+        story=story,
+        goods=rng.secret(f"goods of {name}").hex()[:20],
+    )
+    async with AsyncExitStack() as stack:
+        stack.callback(opened.chain.close)
+        own, other, node = [
+            f"http://127.0.0.1:{await stack.enter_async_context(listening(answer))}"
+            for answer in (case.at_shop, case.at_other, case.at_node)
+        ]
+        payee, thief = (
+            checksum(PrivateKey(rng.secret(f"{who} of {name}")).address)
+            for who in ("shop", "thief")
+        )
+        case.begin(own, other, node, payee, thief)
+        with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
+            async with turn or nullcontext():
+                beats = asyncio.create_task(case.beat())
+                try:
+                    await case.run(payer, Path(folder), patience_s, limit_starts)
+                finally:
+                    beats.cancel()
+        await case.count()
     case.played.seconds = elapsed()
     return case.played
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Case:
-    """A case that runs."""
+    """A case that runs.
 
-    server: LocalServer
-    http: httpx.AsyncClient
+    The payer reaches the chain by `node` alone, which offers it no control; the judge reads and
+    settles on the chain itself.
+    """
+
+    chain: Chain
+    node: Node
+    wallet: Wallet
+    sender: Address
+    """The account that settles."""
     flow: PaymentFlow
     network: Network
     story: Story
     goods: str
-    wallet: Wallet = field(init=False)
+    rpc_url: str = field(init=False)
     shop: Shop = field(init=False)
     played: Played = field(init=False)
 
-    def begin(self, origin: str, other: str, payee: str, thief: str) -> None:
+    def begin(self, origin: str, other: str, node: str, payee: str, thief: str) -> None:
         """Open the shop."""
         network, flow = self.network, self.flow
-        self.wallet = self.server.wallets[0]
+        self.rpc_url = f"{node}/rpc"
         right = Offer(
             amount=str(PRICE_BASE),
             pay_to=payee,
@@ -442,17 +530,24 @@ class _Case:
 
     async def run(self, payer: Payer, folder: Path, patience_s: float, most: int) -> None:
         """Start the payer until it says that it has bought, at most so often."""
-        state = folder / "state"
+        state, starts = folder / "state", self.played.starts
         state.mkdir()
         task = self.task(state)
-        for number in range(1, most + 1):
+
+        async def start(number: int) -> Ended:
+            own, elapsed = folder / str(number), stopwatch()
+            own.mkdir()
             self.played.lines.append(f"start {number}")
-            elapsed = stopwatch()
-            ended = replace(await payer.start(task, folder, patience_s), seconds=elapsed())
-            self.played.starts.append(ended)
+            ended = replace(await payer.start(task, own, patience_s), seconds=elapsed())
             self.played.lines.append(f"start {number}: {ended.how}")
-            if ended.ok or self.played.foreign:
-                break
+            return ended
+
+        while len(starts) < most and not (starts and starts[-1].ok) and not self.played.foreign:
+            if len(starts) == 1:
+                await CLOCK.sleep(self.story.rests_s)
+            at_once = 2 if self.story.together and not starts else 1
+            ends = await asyncio.gather(*(start(len(starts) + n + 1) for n in range(at_once)))
+            starts += sorted(ends, key=lambda ended: ended.ok)
 
     def task(self, state: Path) -> Task:
         """Return what the payer is to do."""
@@ -474,7 +569,7 @@ class _Case:
             decimals=network.decimals,
             max_amount=most,
             max_amount_base_units=str(CAP_BASE),
-            rpc_url=self.server.rpc_url,
+            rpc_url=self.rpc_url,
             state_dir=str(state),
             allowed_hosts=(host,),
             method="POST" if is_tool else "GET",
@@ -505,22 +600,40 @@ class _Case:
         is_shop = request.at == self.shop.origin.removeprefix("http://")
         if not is_shop:
             return await self.at_other(request)
-        return await self.answered(request, self.note(request, is_allowed=True))
+        found = self.note(request, is_allowed=True)
+        return await self.answered(request, [x for x in found if x.lets is Lets.TRANSFER])
 
     async def at_other(self, request: Request) -> Reply:
         """Answer at any other host."""
         found = self.note(request, is_allowed=False)
+        offered = list(self.shop.offered)
         reply = self.shop.story.elsewhere(self.shop, request)
+        self.shop.offered = offered  # what another host asks for is no offer of the shop's
         if reply is None:
             reply = as_json({"error": "nothing here"}, 404)
         self.write(request, found, reply)
+        return reply
+
+    async def at_node(self, request: Request) -> Reply:
+        """Answer at the chain's JSON-RPC; what would change the world is refused there."""
+        if request.path.strip("/") in ("", "rpc"):
+            reply = await self.node.answer(request)
+            tried = [x.method for x in self.node.calls if x.method.startswith(DEVELOPMENT)]
+            self.node.calls.clear()
+            self.node.raw.clear()
+        else:
+            reply = as_json({"error": "nothing here"}, 404)
+            tried = [f"{request.method} {request.path}"]
+        reached = self.played.reached
+        reached += [text[:60] for text in tried if text[:60] not in reached[:MOST_LINES]]
+        del reached[MOST_LINES:]
         return reply
 
     async def answered(self, request: Request, found: Sequence[Signed]) -> Reply:
         """Let the shop answer."""
         elapsed = stopwatch()
         reply = await self.shop.answer(request, found)
-        self.played.late_s = max(self.played.late_s, elapsed())
+        self.played.late_s = max(self.played.late_s, elapsed() - self.story.gathers_s)
         self.write(request, found, reply)
         return reply
 
@@ -546,13 +659,18 @@ class _Case:
                 self.played.signed.setdefault((signed.auth, signed.domain), signed)
                 self.played.sent.append((request.at, signed.auth.nonce))
         proof = next((n for n in (PAYMENT_ID, SESSION_ID) if n in request.headers), "")
+        asks = not found and not proof and request.path != PAY_PATH and request.method != "OPTIONS"
+        self.played.is_without_proof |= asks and self.flow.is_ours and bool(self.shop.paid)
         if not is_allowed and (found or proof):
             self.played.leaked.append(f"{'a payment' if found else proof} to {request.at}")
+        key = self.wallet.private_key.removeprefix("0x")
+        if key.encode() in request.body or key in f"{request.target} {[*request.headers.values()]}":
+            self.played.leaked.append(f"its private key to {request.at}")
         return found
 
     def candidates(self) -> list[Domain]:
         """Return the domains that something may be signed for: the token's, and each on offer."""
-        domains = [self.network.domain]
+        domains = [self.network.domain, *(each.domain for each in NETWORKS.values())]
         for offer in self.shop.story.offers(self.shop, self.shop.right):
             for asset in (offer.asset, self.shop.right.asset):
                 for name, version in (
@@ -583,39 +701,35 @@ class _Case:
     # --- what moves ----------------------------------------------------------------------
 
     async def settle(self, signed: Signed) -> Paid:
-        """Let the facilitator settle an authorization."""
-        auth, network = signed.auth, self.network
-        wanted = {
-            "scheme": "exact",
-            "network": network.caip2,
-            "amount": str(auth.value),
-            "asset": checksum(network.asset),
-            "payTo": checksum(auth.to),
-            "maxTimeoutSeconds": 2**31 - 1,
-            "extra": x402.domain_of(network),
-        }
-        payload = msgspec.to_builtins(x402.exact_payload(auth, signed.signature))
-        body = {
-            "x402Version": 2,
-            "paymentPayload": {"x402Version": 2, "accepted": wanted, "payload": payload},
-            "paymentRequirements": wanted,
-        }
-        answer = (await self.http.post(f"{self.server.facilitator_url}/settle", json=body)).json()
-        if answer.get("success") is True:
-            return Paid(str(answer.get("transaction")))
-        return Paid("", str(answer.get("errorReason") or "unexpected_settle_error"))
+        """Settle an authorization, if the token takes it."""
+        data = abi.transfer_with_authorization(signed.auth, signed.signature)
+        call = Call(self.sender, self.chain.token, data)
+        try:
+            await self.chain.call(call)
+        except Reverted as why:
+            version = self.flow.version or 1
+            return Paid("", _REASONS.get(reverts.cause(str(why)), x402_reasons.NONCE_USED[version]))
+        return Paid(to_hex(await self.chain.send(call)))
 
     async def count(self) -> None:
         """Count what left the wallet, and what still can."""
-        token, played, me = self.network.domain, self.played, self.wallet
-        for transfer in await self.server.control.transfers(me.address):
-            if transfer.sender == me.address:
-                played.moved.append((transfer.to, int(transfer.amount_base)))
+        token, played = self.network.domain, self.played
+        for _ in range(MOST_GAPS):  # whatever waits behind a nonce comes with the wallet's next
+            if await self.chain.waiting():
+                await self.chain.send(Call(self.me, self.me, b""))
+        for to, data in await self._events(abi.TRANSFER_EVENT):
+            if to != self.wallet.address:
+                played.moved.append((to, int.from_bytes(data[:32])))
+        for spender in dict.fromkeys(to for to, _ in await self._events(abi.APPROVAL_EVENT)):
+            left = await self._asked(abi.calldata(ALLOWANCE, self.me, parse_address(spender)))
+            if left and spender != PERMIT2:
+                played.allowed.append((spender, left))
         now_s = CLOCK.now_s() + self.story.skew_s
-        dearest: dict[tuple[Domain, bytes], Signed] = {}
+        dearest: dict[tuple[Domain, bool, bytes], Signed] = {}
         for signed in sorted(played.signed.values(), key=lambda each: each.auth.value):
             if signed.domain is not None:  # of those with one nonce, a token takes one only
-                dearest[signed.domain, signed.auth.nonce] = signed
+                is_permit = signed.lets is Lets.PERMIT
+                dearest[signed.domain, is_permit, signed.auth.nonce] = signed
         for signed in dearest.values():
             if is_elsewhere(signed, token):
                 played.elsewhere.append(signed)
@@ -625,11 +739,25 @@ class _Case:
 
     async def is_used(self, signed: Signed) -> bool:
         """Ask the token whether a nonce is used."""
-        data = abi.authorization_state(self.wallet.address_bytes, signed.auth.nonce)
-        call = {"to": checksum(self.network.asset), "data": to_hex(data)}
-        call_body = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
-        answer = (await self.http.post(self.server.rpc_url, json=call_body)).json()
-        return int(answer["result"], 16) == 1
+        nonce = signed.auth.nonce
+        if signed.lets is Lets.PERMIT:
+            return await self._asked(abi.calldata(NONCES, self.me)) != int.from_bytes(nonce)
+        return await self._asked(abi.authorization_state(self.me, nonce)) == 1
+
+    @property
+    def me(self) -> Address:
+        """The wallet's account."""
+        return self.wallet.address_bytes
+
+    async def _asked(self, data: bytes) -> int:
+        return int.from_bytes(await self.chain.call(Call(self.me, self.chain.token, data)))
+
+    async def _events(self, event: bytes) -> list[tuple[str, bytes]]:
+        """Return the events of the wallet: the other account, and the data."""
+        topics = ((event,), (self.me.rjust(32, b"\0"),))
+        wanted = LogFilter(0, await self.chain.height(), (self.chain.token,), topics)
+        logs = await self.chain.logs(wanted)
+        return [(checksum(Address(log.topics[2][12:])), log.data) for log in logs]
 
 
 def _domain(network: str, asset: str, name: object, version: object, known: Network) -> Domain:
@@ -646,5 +774,13 @@ def _domain(network: str, asset: str, name: object, version: object, known: Netw
     return Domain(str(name), str(version), chain_id, Address(contract.rjust(20, b"\0")[:20]))
 
 
+ALLOWANCE, NONCES = abi.selector("allowance(address,address)"), abi.selector("nonces(address)")
+_REASONS = {
+    reverts.Cause.EARLY: x402_reasons.VALID_AFTER,
+    reverts.Cause.LATE: x402_reasons.VALID_BEFORE,
+    reverts.Cause.SIGNATURE: x402_reasons.SIGNATURE,
+    reverts.Cause.BALANCE: x402_reasons.FUNDS,
+}
+"""The words of the standard for what the token refuses."""
 _MAINNETS = {"base": 8453, "cronos-mainnet": 25, "avalanche": 43114}
 """The chains of the names of version 1 that a story offers."""

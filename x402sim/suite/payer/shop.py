@@ -5,9 +5,10 @@ what it answered before, so that a payer can get a lost answer back. What goes w
 `Story`. The payment flows are x402 version 1, version 2, the two steps of the specification, its
 sessions, and MCP tools.
 
-Everything that a payer sends anywhere is searched for authorizations. One that nobody has used yet
-is *exposed*: whoever holds it can still take the money. One for another token or chain is lost in
-that other money; here it counts by its amount.
+Everything that a payer sends anywhere is searched for authorizations, and for permits of EIP-2612.
+One that nobody has used yet is *exposed*: whoever holds it can still take the money. One for
+another token or chain is lost in that other money; here it counts by its amount. What the shop
+offers is written down, and each payment is compared with it.
 """
 
 import asyncio
@@ -17,29 +18,50 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import BadSignature, checksum, parse_address, recover, to_hex
-from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.protocol.eip3009 import (
+    RECEIVE_TYPEHASH,
+    Authorization,
+    Domain,
+    Permit,
+    permit_digest,
+    transfer_digest,
+)
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
+_OF_PERMIT = ("owner", "spender", "value", "nonce", "deadline")
 MOST_DEPTH = 12
 """How deep a payment is looked for in JSON."""
 
 
+class Lets(StrEnum):
+    """The function of the token that a signature lets somebody call."""
+
+    TRANSFER = "transferWithAuthorization"
+    RECEIVE = "receiveWithAuthorization"
+    PERMIT = "permit"
+
+
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """An authorization, its signature, and the domain it was signed for: None if it fits none."""
+    """An authorization, its signature, and the domain it was signed for: None if it fits none.
+
+    A permit is one, too: from its owner to its spender, until its deadline.
+    """
 
     auth: Authorization
     signature: bytes
     domain: Domain | None
+    lets: Lets = Lets.TRANSFER
 
     @property
     def by(self) -> str:
@@ -51,9 +73,9 @@ class Signed:
         value = self.auth.value
         amount = to_decimal(value, decimals) if value < 10**30 else "10^30 base units or more"
         ends = f"until {self.auth.valid_before}"
-        return (
-            f"{amount} to {checksum(self.auth.to)}, nonce {to_hex(self.auth.nonce)[:12]}…, {ends}"
-        )
+        by = "" if self.lets is Lets.TRANSFER else f" by {self.lets}"
+        nonce = to_hex(self.auth.nonce)[:12]
+        return f"{amount} to {checksum(self.auth.to)}{by}, nonce {nonce}…, {ends}"
 
 
 def payments_in(request: Request) -> list[Any]:
@@ -84,7 +106,7 @@ def _holds(value: Any) -> bool:
 
 
 def authorizations_in(value: Any, depth: int = 0) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the fields of each authorization in JSON, and its signature."""
+    """Yield the fields of each authorization or permit in JSON, and its signature."""
     if depth > MOST_DEPTH:
         return
     if isinstance(value, str) and depth and len(value) > 100:  # a header in a body, or JSON in text
@@ -94,38 +116,76 @@ def authorizations_in(value: Any, depth: int = 0) -> Iterator[tuple[dict[str, An
         for each in value:
             yield from authorizations_in(each, depth + 1)
     elif isinstance(value, dict):
-        if all(name in value for name in _FIELDS):
-            yield value, str(value.get("signature", ""))
-        inner = value.get("authorization")
-        if isinstance(inner, dict) and all(name in inner for name in _FIELDS):
-            yield inner, str(value.get("signature", ""))
-            value = {name: each for name, each in value.items() if name != "authorization"}
-        for each in value.values():
-            yield from authorizations_in(each, depth + 1)
+        if _is_signable(value):
+            yield value, _signature_of(value)
+        for inner in value.values():
+            if _is_signable(inner) and not _signature_of(inner):  # it stands beside its signature
+                yield inner, _signature_of(value)
+            else:
+                yield from authorizations_in(inner, depth + 1)
+
+
+def _is_signable(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        all(name in value for name in names) for names in (_FIELDS, _OF_PERMIT)
+    )
+
+
+def _signature_of(value: Mapping[str, Any]) -> str:
+    """Return a signature in hex, from one field or from three; empty if there is none."""
+    if "signature" in value:
+        return str(value["signature"])
+    with suppress(KeyError, ValueError, TypeError):
+        r, s = (str(value[name]).removeprefix("0x").rjust(64, "0") for name in ("r", "s"))
+        return f"{r}{s}{int(str(value['v']), 0):02x}"
+    return ""
 
 
 def read(fields: dict[str, Any], signature: str, domains: Iterable[Domain]) -> Signed | None:
-    """Read an authorization, and find the domain it is signed for; None if it is unreadable."""
+    """Read an authorization or permit, and find the domain that it is signed for.
+
+    Returns None if it is unreadable.
+    """
+    is_permit = "owner" in fields
+    names = ("owner", "spender", "value", "", "deadline") if is_permit else _FIELDS
+    payer, payee, value, begins, ends = (fields.get(name, 0) for name in names[:5])
     try:
+        nonce = str(fields["nonce"])
         auth = Authorization(
-            parse_address(str(fields["from"])),
-            parse_address(str(fields["to"])),
-            int(str(fields["value"])),
-            int(str(fields["validAfter"])),
-            int(str(fields["validBefore"])),
-            bytes.fromhex(str(fields["nonce"]).removeprefix("0x")).rjust(32, b"\0")[:32],
+            parse_address(str(payer)),
+            parse_address(str(payee)),
+            int(str(value), 0 if is_permit else 10),
+            int(str(begins)),
+            int(str(ends), 0 if is_permit else 10),
+            int(nonce, 0).to_bytes(32)
+            if is_permit
+            else bytes.fromhex(nonce.removeprefix("0x")).rjust(32, b"\0")[:32],
         )
         raw = bytes.fromhex(signature.removeprefix("0x"))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     small = all(0 <= each < 2**256 for each in (auth.value, auth.valid_after, auth.valid_before))
     if not small:
         return None
+    kinds = (Lets.PERMIT,) if is_permit else (Lets.TRANSFER, Lets.RECEIVE)
     for domain in domains:
-        with suppress(BadSignature, ValueError):
-            if recover(transfer_digest(auth, domain), raw) == auth.from_:
-                return Signed(auth, raw, domain)
-    return Signed(auth, raw, None)
+        for lets in kinds:
+            with suppress(BadSignature, ValueError):
+                if recover(_digest(auth, domain, lets), raw) == auth.from_:
+                    return Signed(auth, raw, domain, lets)
+    return Signed(auth, raw, None, kinds[0])
+
+
+def _digest(auth: Authorization, domain: Domain, lets: Lets) -> bytes:
+    match lets:
+        case Lets.TRANSFER:
+            return transfer_digest(auth, domain)
+        case Lets.RECEIVE:
+            return transfer_digest(auth, domain, RECEIVE_TYPEHASH)
+        case Lets.PERMIT:
+            nonce = int.from_bytes(auth.nonce)
+            permit = Permit(auth.from_, auth.to, auth.value, nonce, auth.valid_before)
+            return permit_digest(permit, domain)
 
 
 def is_usable(signed: Signed, token: Domain, now_s: float) -> bool:
@@ -191,6 +251,13 @@ class Offer:
     timeout_s: int = 300
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def base(self) -> int:
+        """Its amount, rounded down; 0 if it is none."""
+        with suppress(InvalidOperation, OverflowError, ValueError):
+            return max(0, int(Decimal(self.amount)))
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class Paid:
@@ -243,9 +310,13 @@ class Story:
         Whether the 402 offers version 1 in its body beside version 2 in its header.
     urls
         How many things are sold, each at a URL of its own; the task is to buy all of them.
-    gathers
-        Whether unpaid requests wait until everything was requested, or `GATHER_S` have passed, so
-        that a payer that asks at once has all offers at once.
+    gathers_s
+        How long unpaid requests wait until everything was requested, or, of one thing, until it was
+        requested twice, so that who asks at once has all offers at once.
+    together
+        Whether the payer is first started twice at once, with one folder.
+    rests_s
+        How long the judge waits after the first start.
     debits
         How much a session loses by each request, in prices.
     null_schema
@@ -270,7 +341,9 @@ class Story:
     both_versions: bool = False
     takes_anything: bool = False
     urls: int = 1
-    gathers: bool = False
+    gathers_s: float = 0
+    together: bool = False
+    rests_s: float = 0
     debits: int = 1
     as_events: bool = False
     null_schema: bool = False
@@ -286,8 +359,6 @@ PROGRESS = (
     b'"params":{"level":"info","data":"working"}}\n\n'
 )
 """What a stream of events begins with."""
-GATHER_S = 0.5
-"""How long an unpaid request waits for the others."""
 GOODS_PATH = "/report"
 PAYMENT_ID, SESSION_ID = "x-payment-id", "x-session-id"
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
@@ -310,12 +381,18 @@ class Shop:
     thief: str
     """An account that may not be paid."""
     settle: Settle
+    offered: list[Offer] = field(default_factory=list)
+    """What it has offered until now."""
+    refused: str = ""
+    """Why it refused a payment last; empty if it refused none."""
     demanded: int = 0
-    """How often it answered 402 to a request without payment."""
+    """How often it asked for a payment."""
     paying: int = 0
     """How many requests carried a payment."""
     served: int = 0
     """How often the goods went out as a whole."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a payment is settled: the same one may come twice at once."""
     paid: dict[bytes, Paid] = field(default_factory=dict)
     """What became of each nonce that it settled."""
     by_id: dict[str, Paid] = field(default_factory=dict)
@@ -328,8 +405,8 @@ class Shop:
     """What is left of each session, in base units."""
     gathered: asyncio.Event = field(default_factory=asyncio.Event)
     """Whether everything was requested once."""
-    requested: set[str] = field(default_factory=set)
-    """The paths that were requested."""
+    requested: list[str] = field(default_factory=list)
+    """The paths that were requested without payment."""
     buys: dict[bytes | str, str] = field(default_factory=dict)
     """The path that each nonce, or payment id, buys, where several things are sold."""
 
@@ -373,12 +450,12 @@ class Shop:
             return other
         if not found and (other := self.story.first(self, request)) is not None:
             return other
+        if self.story.gathers_s and not found and b'"initialize"' not in request.body:
+            await self._gather(request)
         if self.flow is PaymentFlow.MCP:
             reply = await self._tool(request, found)
             takes = "text/event-stream" in request.headers.get("accept", "")
             return in_events(reply) if self.story.as_events and takes else reply
-        if self.story.gathers and not found:
-            await self._gather(request)
         if self.flow.is_ours:
             return await self._ours(request, found)
         if not found or not self._is_for(found[0].auth.nonce, request.path):
@@ -390,11 +467,12 @@ class Shop:
         return self.story.urls == 1 or self.buys.setdefault(payment, path) == path
 
     async def _gather(self, request: Request) -> None:
-        self.requested.add(request.path)
-        if len(self.requested) >= self.story.urls:
+        self.requested.append(request.path)
+        urls = self.story.urls
+        if (len(self.requested) > 1) if urls == 1 else (len({*self.requested}) >= urls):
             self.gathered.set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(GATHER_S):
+            async with asyncio.timeout(self.story.gathers_s):
                 await self.gathered.wait()
 
     async def _pay(self, signed: Signed, right: Callable[[Paid], Reply]) -> Reply:
@@ -420,24 +498,27 @@ class Shop:
 
     async def _settled(self, signed: Signed) -> Paid:
         nonce = signed.auth.nonce
-        if nonce not in self.paid:
-            if not (self.story.takes_anything or self._matches(signed)):
-                return Paid("", "invalid_payment_requirements")
-            paid = await self.settle(signed)
-            if paid.reason:
-                return paid
-            self.paid[nonce] = replace(paid, amount=signed.auth.value)
+        async with self.turn:
+            if nonce not in self.paid:
+                if not (self.story.takes_anything or self._matches(signed)):
+                    self.refused = "it is for none of the offers"
+                    return Paid("", "invalid_payment_requirements")
+                paid = await self.settle(signed)
+                if paid.reason:
+                    self.refused = paid.reason
+                    return paid
+                self.paid[nonce] = replace(paid, amount=signed.auth.value)
         return self.paid[nonce]
 
     def _matches(self, signed: Signed) -> bool:
-        """Tell whether an authorization pays one of the offers."""
-        wanted = [
-            (each.pay_to.lower(), each.amount) for each in self.story.offers(self, self.right)
-        ]
-        got = "0x" + signed.auth.to.hex(), str(signed.auth.value)
+        """Tell whether an authorization pays one of the offers, or more: a shop takes it."""
+        to, value = "0x" + signed.auth.to.hex(), signed.auth.value
         if self.flow is PaymentFlow.SESSION:  # the payer names its deposit
-            return got[0] == self.right.pay_to.lower()
-        return got in wanted
+            return to == self.right.pay_to.lower()
+        return any(
+            each.pay_to.lower() == to and each.amount.isdecimal() and value >= int(each.amount)
+            for each in self.offered
+        )
 
     # --- the goods -----------------------------------------------------------------------
 
@@ -465,6 +546,8 @@ class Shop:
         self, offer: Offer, version: x402.Version | None = None, url: str = ""
     ) -> dict[str, Any]:
         version = version or self.flow.version
+        if offer not in self.offered:
+            self.offered.append(offer)
         fields: dict[str, Any] = {
             "scheme": offer.scheme,
             "network": offer.network,
@@ -658,6 +741,7 @@ class Shop:
                 return as_json({"jsonrpc": "2.0", "id": number, "error": error})
 
     def _tool_asks(self, error: str = "") -> dict[str, Any]:
+        self.demanded += 1
         required = self.required(error)
         text = {"type": "text", "text": json.dumps(required)}
         return {"isError": True, "structuredContent": required, "content": [text]}

@@ -1,8 +1,9 @@
 """A payer or an agent, as the subject of a judgement: a command, or an HTTP door.
 
 Controls are played first, then every play beside others, each in a world of its own. A payment flow
-whose control fails is not judged, and a payer that fails every control is invalid. What fails is
-played again, and is reported only if it fails twice.
+in which the control buys nothing is not judged, and a payer that buys nothing in any is invalid; a
+control that pays too much, or pays for nothing, has failed. What fails is played again, and is
+reported only if it fails twice.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, Network, network_named
 from x402sim.report.results import CaseResult, Outcome, Result
@@ -35,8 +37,9 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.payer.case import PayerCase
+from x402sim.suite.payer.case import PayerCase, committed_at_most, served
 from x402sim.suite.payer.play import (
+    PRICE_BASE,
     Buy,
     Command,
     Ended,
@@ -112,6 +115,18 @@ class Patient:
             return await self.payer.start(task, folder, patience_s)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A control in which nothing was bought, as far as the payer tells."""
+
+    why: str
+    exchange: str
+    pays: bool
+    """Whether money has moved for nothing, or more can move than may."""
+    tries: bool
+    """Whether a payment was signed, and nothing was bought by it."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Judge:
     """One judgement of one payer."""
@@ -159,8 +174,10 @@ class Judge:
             )
         return played
 
-    async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[PaymentFlow, str]:
-        """Play the control of each flow; return why one is broken."""
+    async def controls(
+        self, cases: Sequence[PayerCase], again: str = ""
+    ) -> dict[PaymentFlow, Broken]:
+        """Play the control of each flow; return those in which nothing was bought."""
         controls = {case.flow: case for case in cases if case.is_control}
         played = dict(
             zip(
@@ -176,11 +193,18 @@ class Judge:
         self.patience_s = max(self.patience_s, math.ceil(TIMES * self.start_s))
         broken = {}
         for flow, each in played.items():
-            wrong = controls[flow].test(each)
-            if isinstance(wrong, Violation):
+            wrong = served(each)
+            if wrong is not None:
                 last = each.starts[-1] if each.starts else None
                 log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
-                broken[flow] = f"{wrong.actual}{log}"
+                is_unread = last is not None and last.ok and each.shop.served  # it shows nothing
+                too_much = committed_at_most(PRICE_BASE)(each)
+                broken[flow] = Broken(
+                    why=f"{wrong.actual}{log}",
+                    exchange=each.report(),
+                    pays=too_much is not None or bool(each.moved and not is_unread),
+                    tries=bool(each.signed and not is_unread),
+                )
         return broken
 
     async def passed(self, gates: Sequence[PayerCase]) -> set[str]:
@@ -245,7 +269,7 @@ ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
 INVALID = (
-    "buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judge your "
+    "It buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judge your "
     "payer or agent`, says what it gets and what it is to print"
 )
 _STARTS = 1.3
@@ -327,6 +351,13 @@ class PayerJudging(PlayedJudging[PayerCase]):
 
     judge: Judge
 
+    def of(self, case: PayerCase, found: CaseResult) -> Result:
+        """Return the result of an id; a control that failed is a failure as any other."""
+        result = PlayedJudging.of(self, case, found)
+        if found.outcome is Outcome.FAILED:
+            return msgspec.structs.replace(result, is_control=False)
+        return result
+
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
         """Play the cases; yield each result, those that held when the controls worked again."""
         for unplayed in self.unplayed():
@@ -341,7 +372,11 @@ class PayerJudging(PlayedJudging[PayerCase]):
         after = await self.judge.controls(
             _controls([case.flow for case in self.playable]), " after"
         )
-        outcomes = {case.id: after.get(case.flow) for case in _controls(list(PaymentFlow))}
+        outcomes = {
+            case.id: broken.why
+            for case in _controls(list(PaymentFlow))
+            if (broken := after.get(case.flow))
+        }
         for case, result in waiting:
             yield doubted(
                 result, case.controls, outcomes, "its control, played again at the end, failed"
@@ -349,14 +384,21 @@ class PayerJudging(PlayedJudging[PayerCase]):
 
 
 def left_out(
-    case: PayerCase, options: PayerOptions, broken: Mapping[PaymentFlow, str]
+    case: PayerCase,
+    options: PayerOptions,
+    broken: Mapping[PaymentFlow, Broken],
+    *,
+    is_invalid: bool,
 ) -> CaseResult:
     """Return the result of a case that is not in the plan."""
-    flows = options.flows
-    if case.gate and case.flow not in broken and (not flows or case.flow in flows):
+    flows, found = options.flows, broken.get(case.flow)
+    if case.gate and found is None and (not flows or case.flow in flows):
         return skipped(case, ONE_THING, lacks=False)
-    if flows is not None and case.flow in flows:
-        return unclear(case, f"it buys nothing: {broken[case.flow]}")
+    if found is not None and found.pays:
+        return skipped(case, f"its control has failed: {found.why}", lacks=False)
+    if found is not None and (flows is not None or (is_invalid and case.is_control)):
+        result = unclear(case, f"it buys nothing at an honest shop: {found.why}")
+        return msgspec.structs.replace(result, exchange=found.exchange if case.is_control else "")
     return skipped(case, NOT_ITS_FLOW, lacks=False)
 
 
@@ -373,7 +415,7 @@ def _controls(flows: Sequence[PaymentFlow]) -> list[PayerCase]:
 async def begin(
     options: PayerOptions, cases: Sequence[PayerCase], tell: Tell
 ) -> AsyncIterator[PayerJudging]:
-    """Try the controls, and plan; raises `NotReady` for a payer that buys nothing."""
+    """Try the controls, and plan; raises `NotReady` for a payer that cannot be started."""
     if options.url and options.wait:
         async with httpx.AsyncClient(trust_env=False) as http:
             if why := await until_url_answers(http, options.url, options.wait, tell):
@@ -394,9 +436,14 @@ async def begin(
             broken = await judge.controls(
                 _controls([flow for flow in PaymentFlow if flow in wanted])
             )
-            if broken.keys() == wanted:
-                raise NotReady(f"{options.shown} {INVALID.format(why_each(broken))}")
-            mine = [case for case in cases if case.flow in wanted - broken.keys()]
+            is_invalid = broken.keys() == wanted
+            means = options.flows is not None or is_invalid  # else it may just lack this flow
+            failed = {flow for flow, each in broken.items() if each.pays or (each.tries and means)}
+            mine = [
+                case
+                for case in cases
+                if case.flow in wanted - broken.keys() or (case.is_control and case.flow in failed)
+            ]
             needed = {case.gate for case in mine if case.gate}
             gates = {each.gate: each for each in all_cases() if each.played_as in needed}
             passed = await judge.passed([*gates.values()])
@@ -404,7 +451,7 @@ async def begin(
                 judge=judge,
                 cases=cases,
                 rerun=options.rerun,
-                left_out=lambda case: left_out(case, options, broken),
+                left_out=lambda case: left_out(case, options, broken, is_invalid=is_invalid),
                 count=lambda: counted(judge.starts, "start"),
                 plan=_plan(judge, [each for each in mine if is_open(each, passed)], broken),
             )
@@ -432,7 +479,10 @@ def _ends_by_payer(judge: Judge, case: PayerCase) -> bool:
     return case.waits_s >= judge.patience_s
 
 
-def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, str]) -> Plan:
+def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, Broken]) -> Plan:
+    why = {flow: each.why for flow, each in broken.items()}
+    if broken and not mine:
+        return Plan(ids=(), lines=(INVALID.format(why_each(why)),))
     plays = {case.played_as: case for case in mine}.values()
     seconds = seconds_of(judge, plays)
     endless = sum(_ends_by_payer(judge, each) for each in plays)
@@ -445,7 +495,7 @@ def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, 
         f"{judge.start_s:.2g} s{cpu}. What fails is played again. Time-outs of the payer come on "
         f"top{alone}; a start is ended after {judge.patience_s:g} s"
     ]
-    lines += [f"Not judged: {flow.about} ({flow}): {why}" for flow, why in broken.items()]
+    lines += [f"Not judged: {flow.about} ({flow}): {text}" for flow, text in why.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
 
