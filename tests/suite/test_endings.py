@@ -69,6 +69,8 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(
     assert process.returncode == 130
     assert "Traceback" not in out + err
     assert "interrupted after" in err
+    assert "No verdict. Interrupted before " in out
+    assert "failed controls" not in out
     told = {each["id"]: each for each in json.loads(file.read_text())["results"]}
     assert told["spec/2.2/body"]["outcome"] == "passed"
     unclear = [each for each in told.values() if each["outcome"] == "inconclusive"]
