@@ -7,7 +7,7 @@ import pytest
 
 from x402sim import Fault, LiveWorld, World
 from x402sim.population import Every
-from x402sim.tasks import InFlight, cancel_all, together
+from x402sim.tasks import InFlight, Turns, cancel_all, together
 
 MANY = 12
 CLUTTER = list[object]()
@@ -151,3 +151,29 @@ def test_an_error_of_the_block_is_raised_as_it_is() -> None:
         return log
 
     assert asyncio.run(run()) == ["inner"]
+
+
+def test_a_turn_of_the_loop_is_one_piece_of_work_in_order_of_arrival() -> None:
+    turns, done = Turns(), list[tuple[int, int]]()
+
+    async def work(name: int, pieces: int) -> None:
+        for _ in range(pieces):
+            await turns.mine()
+            done.append((name, loop_turns))
+
+    async def main() -> None:
+        nonlocal loop_turns
+        tasks = [asyncio.create_task(work(name, 3)) for name in range(4)]
+        tasks.append(asyncio.create_task(work(9, 1)))
+        tasks[-1].cancel()
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            loop_turns += 1
+
+    loop_turns = 0
+    for _ in range(2):  # in a second loop, too
+        done.clear()
+        asyncio.run(main())
+        assert [name for name, _ in done] == [0, *([0, 1, 2, 3] * 2), 1, 2, 3]
+        shared = [turn for _, turn in done]
+        assert max(map(shared.count, shared)) <= 2

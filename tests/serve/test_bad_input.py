@@ -208,7 +208,7 @@ TARGETS = [
     *("/docs/%2e%2e", "/facilitator//v2/x402/verify"),
     *("/facilitator/v2/x402/verify/", "/explorer/x", "/explorer/api/", "/rpc/x"),
     *("/_sim//state", "/_sim/state/", "/_sim/nothing", "/_SIM/state", "/_simx", "/rpcx"),
-    *("/%ff%fe", "/api/payments/%ff", "/api/sessions/%00", "/%E2%98%83", "/" + "a" * 30_000),
+    *("/%ff%fe", "/api/payments/%ff", "/api/sessions/%00", "/%E2%98%83", "/" + "a" * 8000),
 ]
 READ_ONLY = ("/api/payments/", "/api/sessions/", "/docs/")
 

@@ -287,7 +287,7 @@ def _(scene: Scene) -> str:
     return f"error {each['error']['code']}"
 
 
-@attack("addresses of a filter, topics at one position")
+@attack("addresses and topics of a filter")
 def _(scene: Scene) -> str:
     topics = {"topics": [[to_hex(bytes(32))] * (limits.MAX_ALTERNATIVES + 1)]}
     addresses = {"address": [to_hex(bytes(20))] * (limits.MAX_ALTERNATIVES + 1)}

@@ -57,7 +57,7 @@ MAX_BATCH_BYTES = 25 << 20
 MAX_LOGS = 10_000
 """As Alchemy and Infura have it."""
 MAX_ALTERNATIVES = 1000
-"""Of addresses, or of topics at one position: as on geth."""
+"""geth has as many addresses, and as many topics at each position."""
 MAX_FILTERS = 1000
 MAX_AGE_S = 300
 """Five minutes, as on geth."""
@@ -104,7 +104,7 @@ TABLE = (
     Limit("calls of a JSON-RPC batch", MAX_BATCH, "", "error -32600"),
     Limit("answers of a batch", MAX_BATCH_BYTES, "bytes", "error -32003"),
     Limit("logs in an answer", MAX_LOGS, "", "error -32005"),
-    Limit("addresses of a filter, topics at one position", MAX_ALTERNATIVES, "", "error -32602"),
+    Limit("addresses and topics of a filter", MAX_ALTERNATIVES, "", "error -32602"),
     Limit("filters", MAX_FILTERS, "", "the longest not polled ends"),
     Limit("time that a filter is kept without a poll", MAX_AGE_S, "s", "it ends"),
     Limit("subscriptions of a WebSocket", MAX_SUBSCRIPTIONS, "", "error -32000"),

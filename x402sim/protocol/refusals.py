@@ -321,7 +321,8 @@ class RequestError(_Error):
     HEAD_TOO_LARGE = (
         "Request head too large",
         431,
-        "The request line and the headers have at most 64 KiB, path and query 8 KiB.",
+        "The request line and the headers have at most 64 KiB, path and query 8 KiB; there are at "
+        "most 200 headers.",
         "at most 65536 bytes are read",
     )
     BUSY = (

@@ -138,8 +138,8 @@ def read_log_filter(fields: Json, first: int, last: int) -> LogFilter:
     if not isinstance(topics, list) or len(topics) > MAX_TOPICS:
         raise BadParams(f"topics: expected a list of at most {MAX_TOPICS}, got {shown(topics)}")
     accepted = tuple(map(_alternatives, topics))
-    if any(len(each) > MAX_ALTERNATIVES for each in (addresses, *accepted)):
-        raise BadParams(f"exceed max addresses or topics per search position: {MAX_ALTERNATIVES}")
+    if sum(map(len, (addresses, *accepted))) > MAX_ALTERNATIVES:
+        raise BadParams(f"exceed max addresses or topics: {MAX_ALTERNATIVES}")
     return LogFilter(first, last, addresses, accepted)
 
 
