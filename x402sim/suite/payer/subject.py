@@ -351,13 +351,6 @@ class PayerJudging(PlayedJudging[PayerCase]):
 
     judge: Judge
 
-    def of(self, case: PayerCase, found: CaseResult) -> Result:
-        """Return the result of an id; a control that failed is a failure as any other."""
-        result = PlayedJudging.of(self, case, found)
-        if found.outcome is Outcome.FAILED:
-            return msgspec.structs.replace(result, is_control=False)
-        return result
-
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
         """Play the cases; yield each result, those that held when the controls worked again."""
         for unplayed in self.unplayed():
