@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
+from x402sim.suite.facilitator.case import NEXT, Demand, Row, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Answer, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.row import Violation
@@ -296,6 +296,14 @@ ROWS = [
         play=_deep,
         asks_only=True,
         demands=_breaks_parsers("JSON of 100,000 levels"),
+        after=replace(
+            NEXT,
+            ground=texts.ours(
+                texts.EXECUTES,
+                because="anybody can end a process whose parser recurses; but that is its "
+                "language's parser, and no text speaks of such bodies",
+            ),
+        ),
     ),
     Row(
         section="body",

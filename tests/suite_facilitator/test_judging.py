@@ -18,10 +18,13 @@ from typer.testing import CliRunner
 from tests.suite_facilitator.judging import cases, mutant
 from x402sim import LocalServer
 from x402sim.cli import app
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.room import Given
+from x402sim.rng import Rng
+from x402sim.suite.facilitator.case import is_settled
+from x402sim.suite.facilitator.payment import Answer, Dialect, Draft, drafted
+from x402sim.suite.facilitator.room import Given, Money, Moved
 from x402sim.suite.facilitator.subject import Judge, all_cases, plays, rows
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.row import skipped, unclear
@@ -279,3 +282,26 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert "0.01 USDC" in told
     assert "--only facilitator/fields/payee-v2" in told
     assert "on the chain: 1 transfer of 10000 base units" in told
+
+
+def test_an_earlier_payment_that_is_mined_late_is_not_held_against_the_next() -> None:
+    """But a second transfer of the same payer is."""
+    shop = Wallet(Rng(1).secret("shop")).address_bytes
+
+    def paid(payer: int) -> Draft:
+        wallet = Wallet(Rng(payer).secret("payer"))
+        return drafted(Dialect.V2, BASE_SEPOLIA, wallet, shop, (0, 0), bytes([payer]) * 32)
+
+    def moved(draft: Draft, tx_hash: str) -> Moved:
+        auth, token = draft.auth, draft.network.asset
+        return Moved(
+            sender=auth.from_, to=auth.to, amount_base=auth.value, token=token, tx_hash=tx_hash
+        )
+
+    pending, good = paid(2), paid(3)
+    said = {"success": True, "transaction": "0x02"}
+    answer = Answer(Dialect.V2, "/settle", "", 200, said)
+    both = Money(moved=(moved(pending, "0x01"), moved(good, "0x02")), sent=())
+    assert is_settled(both, good, answer) is None
+    tip = replace(moved(good, "0x03"), amount_base=1)
+    assert is_settled(replace(both, moved=(*both.moved, tip)), good, answer) is not None

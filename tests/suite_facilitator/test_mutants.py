@@ -44,7 +44,7 @@ DEFECTS = {
     "no validAfter + no trial": "facilitator/window/early-v2",
     "no validBefore + no trial": "facilitator/window/expired-v1 facilitator/window/expired-gas-v2",
     "5xx": "facilitator/body/no-json-v2 facilitator/body/no-object-v2",
-    "dies of depth": "facilitator/body/deep-next-v2",
+    "dies of depth": "kit/body/deep-next-v2",
     **dict.fromkeys([*LENIENT][:-1], "kit/spelling/value-v2 kit/spelling/amount-v2"),
     "hides a version": "facilitator/supported/lists-v1",
     "another signer": "facilitator/supported/signers-v2",

@@ -43,12 +43,14 @@ class Row(row.RoomRow):
     plain: ClassVar[RoomKind] = PLAIN
 
     asks_only: bool = False
+    after: Demand | None = None
+    """What a row demands afterwards, if none of its own demands is a MUST; by default `NEXT`."""
 
     @property
     def besides(self) -> Sequence[Demand]:
         """The demand that a row has beside others, if none of them is a MUST."""
         musts = [each for each in self.demands if each.ground.kind in BINDING]
-        return () if musts else (_NEXT,)
+        return () if musts else (self.after or NEXT,)
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -56,7 +58,7 @@ class Row(row.RoomRow):
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
-_NEXT = Demand(
+NEXT = Demand(
     title="After this, a good payment settles",
     ground=texts.derived(
         texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
@@ -87,8 +89,9 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     moved = transfers_of(money, draft)
     if not answer.succeeded:
         return Violation(expected=wanted, actual=actual)
-    hashes = {each.tx_hash for each in money.moved}
-    if moved != 1 or len(money.moved) != 1 or answer.transaction not in hashes:
+    # an earlier payment that was pending may be mined just now: only this payer's transfers count
+    hashes = {each.tx_hash for each in money.moved if each.sender == draft.auth.from_}
+    if moved != 1 or len(hashes) != 1 or answer.transaction not in hashes:
         return Violation(expected=wanted, actual=actual)
     return None
 
