@@ -290,7 +290,7 @@ def test_an_earlier_payment_that_is_mined_late_is_not_held_against_the_next() ->
 
     def paid(payer: int) -> Draft:
         wallet = Wallet(Rng(payer).secret("payer"))
-        return drafted(Dialect.V2, BASE_SEPOLIA, wallet, shop, (0, 0), bytes([payer]) * 32)
+        return drafted(Dialect.V2, BASE_SEPOLIA, wallet, shop, (10_000, 10_000), bytes([payer]) * 32)
 
     def moved(draft: Draft, tx_hash: str) -> Moved:
         auth, token = draft.auth, draft.network.asset
@@ -300,7 +300,7 @@ def test_an_earlier_payment_that_is_mined_late_is_not_held_against_the_next() ->
 
     pending, good = paid(2), paid(3)
     said = {"success": True, "transaction": "0x02"}
-    answer = Answer(Dialect.V2, "/settle", "", 200, said)
+    answer = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json=said)
     both = Money(moved=(moved(pending, "0x01"), moved(good, "0x02")), sent=())
     assert is_settled(both, good, answer) is None
     tip = replace(moved(good, "0x03"), amount_base=1)
