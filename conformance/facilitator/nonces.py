@@ -186,6 +186,14 @@ def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Await
     return play_it
 
 
+async def _same_nonce(play: Play) -> Observed:
+    """Two payers have drawn the same nonce: the token keeps the nonces of each payer apart."""
+    first = await play.draft()
+    await settled_once(play, first)
+    other = (await play.draft()).signed(nonce=first.auth.nonce)
+    return await observe(play, (other, await play.settle(other)))
+
+
 def _observed(_: Play, observed: Observed) -> str:
     says = {
         "as before" if answer.succeeded else "pending" if answer.is_pending else "refused"
@@ -312,6 +320,14 @@ ROWS = [
                 ground=_OTHER,
                 test=must_not_settle,
             )
+        ],
+    ),
+    Row(
+        section="again",
+        slug="same-nonce",
+        play=_same_nonce,
+        demands=[
+            success_is_this_transfer("The nonce of another payer's payment: success is a transfer")
         ],
     ),
     Row(

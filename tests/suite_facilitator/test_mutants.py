@@ -59,6 +59,7 @@ DEFECTS = {
     "no look before sending": "kit/balance/gone-between-gas-v2 kit/nonce/used-between-gas-v1 "
     "kit/token/paused-between-gas-v2 kit/wallet/contract-changes-gas-v2",
     "replays": "facilitator/again/settled-gas-v2",
+    "knows nonces alone + remembers success": "facilitator/again/same-nonce-v1 facilitator/again/same-nonce-v2",
     "two at once": "kit/again/at-once-gas-v2 kit/again/under-way-gas-v1",
     "a new hash each time + answers as before": "facilitator/again/settled-v2",
     "jams": "facilitator/many/after-refusals-v2",
