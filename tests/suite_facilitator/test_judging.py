@@ -291,7 +291,9 @@ def test_an_earlier_payment_that_is_mined_late_is_not_held_against_the_next() ->
 
     def paid(payer: int) -> Draft:
         wallet = Wallet(Rng(payer).secret("payer"))
-        return drafted(Dialect.V2, BASE_SEPOLIA, wallet, shop, (10_000, 10_000), bytes([payer]) * 32)
+        return drafted(
+            Dialect.V2, BASE_SEPOLIA, wallet, shop, (10_000, 10_000), bytes([payer]) * 32
+        )
 
     def moved(draft: Draft, tx_hash: str) -> Moved:
         auth, token = draft.auth, draft.network.asset
