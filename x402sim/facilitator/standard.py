@@ -48,7 +48,7 @@ ACCEPTS_PATH = "/accepts"
 _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.FacilitatorRequest))
 WAITS = "it was sent, and is not mined yet: settle the same payment again to wait for it"
 MOST_DETAIL = 300
-"""The characters of a node's or a token's own words that are answered."""
+"""The most characters answered of a node's or a token's own words."""
 INDEX = f"""\
 A facilitator of the x402 standard, versions 1 and 2.
 GET  {HEALTH_PATH}
