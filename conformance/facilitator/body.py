@@ -218,7 +218,7 @@ def _answers_or_closes(play: Play, observed: Sequence[Sent]) -> Violation | None
 def _breaks_parsers(
     what: str, test: Callable[[Play, Any], Violation | None] = _no_error
 ) -> list[Demand]:
-    """Return the demand on what no text speaks of; a good payment after it is a MUST."""
+    """Return the demand without a text; a good payment afterwards is a MUST."""
     return [
         Demand(
             title=f"{what}: no 5xx",

@@ -188,7 +188,7 @@ class Listed:
 
 
 async def _entries(play: Play) -> list[Mapping[str, Any]]:
-    """Return the entries of its own catalogues; a bare URL is an entry without offers."""
+    """Return the entries of the server's own catalogues; a bare URL is an entry without offers."""
     found: list[Mapping[str, Any]] = []
     for path in CATALOGUES:
         answer = await play.ask(Item("GET", path))
@@ -205,9 +205,9 @@ async def _entries(play: Play) -> list[Mapping[str, Any]]:
 
 
 async def _catalogue(play: Play) -> list[Listed]:
-    """Ask for the catalogues that the server has itself, and for each thing in them.
+    """Ask for the server's own catalogues, and for each entry.
 
-    What is not there (404) for a GET may be there for a POST.
+    A resource missing (404) for a GET may exist for a POST.
     """
     found = []
     for each in await _entries(play):

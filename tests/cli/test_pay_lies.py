@@ -1,7 +1,8 @@
-"""Nothing that who is to be paid says of itself widens what `pay` and `PaymentAuth` sign.
+"""No claim of a paid server widens the signatures of `pay` and `PaymentAuth`.
 
-Each row is a host that lies in one fact. Whatever it is sent is within the user's cap, for minutes
-from now, on the chain and for the token of our table, to the payee of the offer, and signed once.
+Each row is a host that lies in a single fact. A payment to the host is within the user's cap, for
+minutes from now, on the chain and for the token of our table, to the payee of the offer, and signed
+once.
 """
 
 import json
@@ -49,7 +50,7 @@ def offer(on: Network = BASE_SEPOLIA, amount: Any = "10000", **changes: Any) -> 
 
 
 def world(network: Network = BASE_SEPOLIA, ahead_s: float = 0, **changes: Any) -> dict[str, Any]:
-    """What a host says at /_sim/who."""
+    """The host's answer at /_sim/who."""
     token = {
         "chainId": network.chain_id,
         "name": network.token_name,
@@ -287,7 +288,7 @@ def test_a_story_at_a_url_signs_with_the_users_key_within_the_same_bounds(
     host.assert_harmless()
 
 
-# --- what the user may say -----------------------------------------------------------------
+# --- the user's permissions -----------------------------------------------------------------
 
 
 def test_the_user_names_a_main_network() -> None:

@@ -15,7 +15,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
 
 
 def names_of(module: ModuleType) -> list[str]:
-    """Return the names of a module that are public: its `__all__`, or all without underscore."""
+    """Return a module's public names: `__all__`, or all names without underscore."""
     names: list[str] = getattr(module, "__all__", dir(module))
     return [name for name in names if name[0] != "_"]
 

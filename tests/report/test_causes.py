@@ -101,7 +101,7 @@ LEAKS = "what pays goes to the hosts of the task only"
 
 
 def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
-    """Who shows a payment elsewhere follows a redirect only where there is one."""
+    """A payment shown elsewhere has the cause "redirect" only if there was a redirect."""
     cases = {case.id: case for case in payers()}
 
     def cause_at(check_id: str, expected: str) -> str:

@@ -1,4 +1,4 @@
-"""Each limit of the table is one that the code keeps: an attack on each row, and what it meets."""
+"""The code keeps each limit of the table: an attack on each row, and the server's answer."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def attack(what: str) -> Callable[[Attack], Attack]:
 
 
 class Scene:
-    """What an attack may use; `shrink` lowers a limit that takes long to reach."""
+    """The tools of an attack; `shrink` lowers a limit that takes long to reach."""
 
     def __init__(self, hasty: Running, local: LocalServer, patch: pytest.MonkeyPatch) -> None:
         self.hasty, self.local, self.patch = hasty, local, patch
@@ -55,7 +55,7 @@ class Scene:
         return most
 
     def answered(self, sent: bytes) -> str:
-        """Return the status with which the hasty server answers; "closed" if it does not."""
+        """Return the hasty server's status; "closed" without an answer."""
         with self.hasty.connect() as to:
             with suppress(ConnectionError):
                 to.sendall(sent)
@@ -69,7 +69,7 @@ class Scene:
         return httpx.post(self.local.rpc_url, json=body, timeout=PATIENCE_S).json()
 
     def send(self, number: int = 0, size: int = 0, gap: int = 0) -> str:
-        """Send a transaction; return "" if the mempool takes it, and the error if not."""
+        """Send a transaction; return the mempool's error, or "" if admitted."""
         wallet = self.local.wallets[number]
         nonce = self.nonces.setdefault(wallet.address, 0)
         fields = {"type": 2, "maxFeePerGas": 10**13, "maxPriorityFeePerGas": 0, "value": 0}
@@ -91,7 +91,7 @@ def hasty() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalServer]:
-    """A world that mines only when it is told to."""
+    """A world that mines only on request."""
     with LocalServer(seed=1, block_time_s=3600) as server:
         yield server
 
@@ -206,7 +206,7 @@ def _(scene: Scene) -> str:
         for raw in raws:
             to.send("eth_sendRawTransactionSync", raw, 1000)
         to.send("eth_chainId")
-        assert to.read()["error"]["code"] == 4  # of those that wait for a receipt
+        assert to.read()["error"]["code"] == 4  # no receipt in time
     return "the rest stays unread"
 
 
@@ -331,7 +331,7 @@ def _(scene: Scene) -> str:
         for _ in range(most):
             assert "result" in one.ask("eth_subscribe", "logs")
         code = other.ask("eth_subscribe", "logs")["error"]["code"]
-    with talking(scene.local.rpc_url) as later:  # those of clients that have left do not count
+    with talking(scene.local.rpc_url) as later:  # departed clients do not count
         waited = stopwatch()
         while "error" in later.ask("eth_subscribe", "logs"):
             assert waited() < PATIENCE_S
@@ -373,7 +373,7 @@ def _(scene: Scene) -> str:
 
 @attack("transactions of the blocks in memory")
 def _(scene: Scene) -> str:
-    """They go to a file, and can still be read, but no longer be undone."""
+    """Old transactions go to a file, readable but final."""
     size, machine = 10_000, scene.local.parts.chain.machine
     most = scene.shrink("chain.ledger.machine", "MAX_MINED_BYTES", 10 * size)
     for _ in range(30):
@@ -415,7 +415,7 @@ def _(scene: Scene) -> str:
 
 
 def ask(count: int, size: int, subscribe: Callable[[Journal, Requests], Any]) -> Any:
-    """Return what subscribes to the records of requests with headers of so many bytes."""
+    """Return a subscriber to the records of requests with headers of so many bytes."""
     journal = Journal()
     requests = Requests(journal, Clock())
 
@@ -436,7 +436,7 @@ def ask(count: int, size: int, subscribe: Callable[[Journal, Requests], Any]) ->
 
 
 def kept(count: int, size: int) -> str:
-    """Return what became of the oldest requests on the page."""
+    """Return the fate of the oldest requests on the page."""
     feed = ask(count, size, PageFeed)
     numbers = [json.loads(each)["n"] for each in dict(feed.messages())["exchanges"]]
     assert numbers[-1] == count
@@ -455,7 +455,7 @@ def _(scene: Scene) -> str:
 
 
 def counted(count: int, size: int) -> str:
-    """Return what became of the requests that the log has no room for."""
+    """Return the fate of requests beyond the log's room."""
     lines = list[bytes]()
 
     def subscribe(_: Journal, requests: Requests) -> ServerLog:

@@ -1,4 +1,4 @@
-"""What a command that is judged can reach of the judge, and what is left of it afterwards."""
+"""A judged command cannot reach the judge's secrets, and leaves no process behind."""
 
 import asyncio
 import os

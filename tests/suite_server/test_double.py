@@ -1,4 +1,4 @@
-"""The double that stands between servers and our facilitator passes the judge of facilitators."""
+"""The double between servers and our facilitator passes the judge of facilitators."""
 
 import asyncio
 from typing import Any

@@ -462,7 +462,7 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
     try:
         who, keys = _described(http, root)
         ahead_s = who.now / 1000 - Clock().now()
-    except (httpx.HTTPError, ValueError, OverflowError):  # no x402sim server
+    except (httpx.HTTPError, ValueError, OverflowError):  # the server is no x402sim
         return found
     if abs(ahead_s) > CLOCKS_AGREE_S:
         differs = f"its clock is {abs(ahead_s):.0f} s {'ahead' if ahead_s > 0 else 'behind'}"

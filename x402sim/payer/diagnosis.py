@@ -359,9 +359,7 @@ def examine(
     if response.status_code == 402 and not ways and not found:
         found.append(_NO_WAY)
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
-    ours = _payment_auth(
-        replace(case, networks=known)
-    )  # a 402 proves nothing about its token
+    ours = _payment_auth(replace(case, networks=known))  # a 402 proves nothing about its token
     payers = (_two_steps(case), *(_client(each, case) for each in CLIENTS), ours)
     return Diagnosis(tuple(ways), (*found, *_merged(by_way)), payers)
 
