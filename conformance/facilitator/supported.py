@@ -95,7 +95,7 @@ _NOT_SUPPORTED = re.compile(
 
 
 async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
-    """Verify a payment of each listed kind: the kind, whether the payment is good, and the answer."""
+    """Verify a payment of each listed kind: kind, whether the payment is good, answer."""
     found, ours = [], play.room.network
     for kind in _kinds(await _supported(play))[:MOST_KINDS]:
         named, scheme = str(kind.get("network")), str(kind.get("scheme"))
