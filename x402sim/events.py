@@ -1,7 +1,7 @@
-"""The events: every one that a journal can hold, declared once.
+"""The events: each possible event of a journal, declared once.
 
 An event's name in the journal is its class name in words: `PaymentSettled` is "payment settled".
-All its fields are written, in the order of the declaration, which is part of the journal's format.
+All fields are written, in the order of the declaration; the order is part of the journal's format.
 Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
 `seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
 wei) is a decimal string. The guide's page `events.md` is made from this file.

@@ -91,7 +91,7 @@ _NOT_SUPPORTED = re.compile(
     r"|no (facilitator|scheme)\b.{0,60} registered",
     re.IGNORECASE,
 )
-"""How a facilitator says that it does not support a kind: words of section 9, and of libraries."""
+"""Refusals of an unsupported kind: words of section 9, and of libraries."""
 
 
 async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:

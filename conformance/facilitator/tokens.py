@@ -104,7 +104,7 @@ _EVENT = (
     bytes.fromhex("602435600435") + _push(abi.TRANSFER_EVENT) + bytes.fromhex("60205fa3")
 )
 _VALUE, _ONE_LESS = bytes.fromhex("6044355f52"), bytes.fromhex("6001604435035f52")
-"""Put the amount that is signed into mem[0], or one base unit less."""
+"""Put the signed amount into mem[0], or one base unit less."""
 
 
 def _if(condition: bytes, body: bytes) -> bytes:
@@ -122,7 +122,7 @@ def _token(transfer: bytes) -> bytes:
 TAKES_FEE = _token(_ONE_LESS + _EVENT)
 """A token that keeps a base unit of each transfer, and says so in its event."""
 WORTHLESS = _token(_VALUE + _EVENT)
-"""A token of anybody's, which says that it has moved what was signed."""
+"""A worthless token whose event claims the signed transfer."""
 MOST_GAS = 10_000_000
 """A limit, however generous: a hundred times as much as Circle's token takes."""
 _BURN = (
@@ -130,9 +130,9 @@ _BURN = (
     _push((MOST_GAS * 3 // 2 // 34).to_bytes(3)) + bytes.fromhex("5b6001900380586006900357" + "50")
 )
 BURNS = _token(_BURN + _VALUE + _EVENT)
-"""The same, which first burns half as much again as `MOST_GAS`."""
+"""The same token, but first burns one and a half times `MOST_GAS`."""
 BURNING_WALLET = _BURN + _push(abi.VALID_SIGNATURE) + bytes.fromhex("5f5260205ff3")
-"""A wallet that takes every signature as its own, and first burns as much (EIP-1271)."""
+"""A wallet that accepts every signature, and first burns as much gas (EIP-1271)."""
 
 
 def _asks_wallets(own: Address) -> bytes:

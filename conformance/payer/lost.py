@@ -222,7 +222,7 @@ def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
 
 
 WINDOW_S = 4
-"""A time to pay that ends while a payer waits."""
+"""Seconds to pay, over while a payer waits."""
 
 
 def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> Row:

@@ -16,12 +16,12 @@ from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 CATALOGUES = ("/discovery/resources", "/.well-known/x402", "/.well-known/x402.json")
-"""Where a server lists what it sells: the first is the standard's, indexers read the others."""
+"""Paths of a server's catalogue: the first is the standard's, indexers read the rest."""
 TEMPLATE = frozenset("{}:*<>[]")
-"""A path that has one of them is a pattern of paths."""
+"""Characters that make a path a pattern of paths."""
 NOT_THERE = frozenset({404, 410})
 NOT_SO = NOT_THERE | {400, 405, 415, 422, 501}
-"""How a request is answered that is not what the path wants."""
+"""Statuses of a request with the wrong method or form."""
 _TERMS = ("scheme", "network", "amount", "asset", "payTo")
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "object": dict,

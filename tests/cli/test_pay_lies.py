@@ -77,14 +77,14 @@ class Host:
     """A host that takes every payment, in version 1 or 2, and lies."""
 
     accepts: list[list[dict[str, Any]]]
-    """The offers of its first 402, and of those that come after."""
+    """The offers of the first 402, and of later ones."""
     who: dict[str, Any] = field(default_factory=world)
     headers: dict[str, str] = field(default_factory=dict)
     is_greedy: bool = False
-    """Whether it answers a payment with another 402."""
+    """Whether the host answers a payment with another 402."""
     unpaid: int = 0
     got: list[tuple[Any, bytes]] = field(default_factory=list)
-    """The authorizations and signatures that it got."""
+    """The authorizations and signatures received."""
 
     def __call__(self, asked: Asked) -> Reply:
         if asked.path == "/_sim/who":
@@ -154,7 +154,7 @@ WITHIN = {
     "prices that rise": Host([[offer()], [offer(amount="90000")], [offer(amount=HUGE)]]),
     "what was paid": Host([[offer()], [offer(amount="90000")]], is_greedy=True),
 }
-"""Hosts that get one payment, within what the user allows."""
+"""Hosts that get one payment, within the user's limits."""
 Pay = Callable[[str], object]
 
 

@@ -11,7 +11,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "x402sim": (), "x402sim.policies": (), "x402sim.population": (), "x402sim.backends": (),
     "x402sim.experiments": (), "x402sim.judging": (), "x402sim.payer.tools": ("ToolTransport", "call_paid", "tool_request"),
 }  # fmt: skip
-"""The modules that programs may import, each with its public names, by default `names_of`."""
+"""The modules for programs to import, each with public names, by default `names_of`."""
 
 
 def names_of(module: ModuleType) -> list[str]:

@@ -238,7 +238,7 @@ def test_a_jam_within_a_play_is_not_charged_to_what_came_after() -> None:
 
 
 def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
-    """A facilitator that finds the chain's own port can send for anybody there."""
+    """A facilitator on the chain's own port can send for anybody there."""
     ids = "facilitator/supported/lists-v2 facilitator/spelling/no-nonce-v2"
 
     opened: list[Room] = []

@@ -37,8 +37,8 @@ Only = Annotated[
     str | None,
     typer.Option(
         "--network",
-        help="Pay on this network only: its name, or eip155:ID. Main networks, whose money is "
-        "real, are paid only so. [default: test networks, and those of --network-file]",
+        help="Pay on this network only: a name, or eip155:ID. Main networks hold real money, "
+        "and are paid only when named. [default: test networks, and those of --network-file]",
         metavar="NAME",
         envvar="X402SIM_NETWORK",
     ),
@@ -47,8 +47,8 @@ WorldUrl = Annotated[
     str | None,
     typer.Option(
         "--world",
-        help="URL of a world of `serve` that you have started: believe its clock and, without "
-        "--key, its token. [default: this machine's clock, known tokens and --network-file]",
+        help="URL of your own world of `serve`: believe the world's clock and, without "
+        "--key, the token. [default: this machine's clock, known tokens and --network-file]",
         metavar="URL",
     ),
 ]

@@ -394,7 +394,7 @@ def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
 ASK_S = 5.0
 """Seconds in which a local server must answer with its time and accounts."""
 LOCK_POLL_S = 0.05
-"""Seconds after which a process that waits for another asks for the lock again."""
+"""Seconds between a waiting process's requests for the lock."""
 CLOCKS_AGREE_S = 60
 """Seconds by which a world's clock may be wrong before the payer is asked to believe the clock."""
 

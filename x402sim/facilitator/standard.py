@@ -265,7 +265,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
         raise _Unread(unsupported.reason, str(unsupported))
     signed = payment.signed
     if wanted.amount == "0" and not signed.authorization.value:
-        # anybody can sign such payments, without a token, and the gas would be ours
+        # anybody can sign payments of nothing, without a token, and the gas would be ours
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, "amount: wanted more than 0")
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
         signed = msgspec.structs.replace(signed, asset=wanted.asset)

@@ -199,7 +199,7 @@ def of_other_payment(fields: Mapping[str, Any], dialect: Dialect) -> Finding | N
 
 
 def of_other_shape(fields: Mapping[str, Any], version: Any) -> Finding | None:
-    """Return that a payment of the standard has one version's number and the other's shape."""
+    """Return that a standard payment has a version's number and the other version's shape."""
     is_flat = "accepted" not in fields and {"scheme", "network"} <= fields.keys()
     if version == 2 and is_flat:
         seen, wanted = "version 1's: scheme and network beside payload", "version 2's: `accepted`"
