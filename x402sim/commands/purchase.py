@@ -396,7 +396,7 @@ ASK_S = 5.0
 LOCK_POLL_S = 0.05
 """Seconds between a waiting process's requests for the lock."""
 CLOCKS_AGREE_S = 60
-"""Seconds by which a world's clock may be wrong before the payer is asked to believe the clock."""
+"""Seconds that a world's clock may be off before the payer is asked to believe the world."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ class Service:
     """The payment ids that are being settled now, and their resources; used only if the policy
     `claim` reserves nothing."""
     answering: set[str] = field(default_factory=set)
-    """The one-step payments whose answer is taken by this service and not yet recorded as
+    """The one-step payments with an answer taken by this service and not yet recorded as
     written."""
     debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
     """Session id, base units and resource of the debits without an answer that the database could

@@ -124,7 +124,7 @@ async def judged(
     tell: Tell = lambda text: None,
     on_ready: Callable[[Judging], None] = lambda judging: None,
 ) -> tuple[list[Result], str]:
-    """Judge a subject in real time; return results and what was done; raises `NotReady`.
+    """Judge a subject in real time; return results and a record of the run; raises `NotReady`.
 
     The results are in the order of the cases; `on_result` is called with each as soon as it is
     certain; `on_begin` with each id that begins, the number of certain ids and of planned ids, both

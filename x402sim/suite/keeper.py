@@ -89,7 +89,7 @@ def ready(judge: socket.socket, wake: int) -> list[int]:
 
 
 def run(streams: list[int], words: list[str], environment: dict[str, str], folder: str) -> None:
-    """Become the command, with the signals as a shell has them."""
+    """Become the command, with signals as in a shell."""
     os.setsid()
     for place, each in enumerate(streams):
         os.dup2(each, place)

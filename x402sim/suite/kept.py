@@ -59,7 +59,7 @@ class Written:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Kept:
-    """A command that was started; `returncode` is None while it runs, and below 0 of a signal.
+    """A started command; `returncode` is None during the run, and below 0 after a signal.
 
     `log` is the standard error, `out` the standard output; both may be one. A command that speaks
     has `stdin` and `stdout` instead. After the end, `cpu_s` is the CPU time of the command and of
@@ -101,7 +101,7 @@ async def kept(
     speaks: bool = False,
     in_one: bool = False,
 ) -> AsyncIterator[tuple[Kept, asyncio.Task[None]]]:
-    """Start a command with the variables that pass, and `environment`; kill it at the end.
+    """Start a command with the variables that pass, and `environment`; kill the command at the end.
 
     Yields the command, and a task that is done once the command has ended and its output is read.
     `also` names further variables to inherit. A command that `speaks` gets requests and answers by
@@ -203,7 +203,7 @@ def _started() -> "tuple[subprocess.Popen[bytes], socket.socket]":
 
 @cache
 def hide() -> None:
-    """Blank the variables that do not pass where other processes read them, at /proc/PID/environ.
+    """Blank the variables that do not pass in the text for other processes, /proc/PID/environ.
 
     /proc shows the memory this process started with. `os.environ` keeps the variables, and C's
     `getenv` finds copies.

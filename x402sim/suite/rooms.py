@@ -503,7 +503,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return done, ""
 
     async def _certain(self, group: list[RoomCase], first: Played) -> Outcomes:
-        """Return the results of a play; if it has failed, play it again in another room first.
+        """Return the results of a play; repeat a failed play in another room first.
 
         The first `JAMS` plays that jam the subject are played again, too; later jams are believed
         at once. If the subject ends by itself in both, all ends together are one failure; an end in

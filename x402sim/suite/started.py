@@ -1,4 +1,4 @@
-"""How a subject that listens is started, for each world anew: a command, or an ASGI application."""
+"""Starts a listening subject anew for each world: a command, or an ASGI application."""
 
 import asyncio
 import socket

@@ -176,7 +176,7 @@ async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        await CLOCK.sleep(LAST_S)  # connections that wait are accepted
+        await CLOCK.sleep(LAST_S)  # waiting connections are accepted
         server.close()
         if unread:
             await asyncio.wait(unread, timeout=LAST_S)

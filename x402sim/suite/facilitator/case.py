@@ -89,7 +89,7 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     moved = transfers_of(money, draft)
     if not answer.succeeded:
         return Violation(expected=wanted, actual=actual)
-    # an earlier payment that was pending may be mined just now: only this payer's transfers count
+    # an earlier pending payment may be mined just now: only this payer's transfers count
     hashes = {each.tx_hash for each in money.moved if each.sender == draft.auth.from_}
     if moved != 1 or len(hashes) != 1 or answer.transaction not in hashes:
         return Violation(expected=wanted, actual=actual)

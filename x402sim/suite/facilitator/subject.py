@@ -88,7 +88,7 @@ class Judge(rooms.Judge[Room, Play]):
         )
         dialects = self.dialects[:1]
         wrong = await self.try_good_payment(room, dialects) if kind.chain == "anvil" else ""
-        if wrong and not await room.strays(0):  # strays are a failure of its plays
+        if wrong and not await room.strays(0):  # strays fail the room's plays
             await room.close()
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room

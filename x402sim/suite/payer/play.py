@@ -273,7 +273,7 @@ BEAT_S = 0.2
 MOST_GAPS = 16
 """The most missing nonces to fill in the wallet, so that the transactions behind are mined."""
 PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
-"""A contract that moves nothing without another signature: wallets allow it everything."""
+"""A contract that moves nothing without a further signature: wallets allow Permit2 everything."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -701,7 +701,7 @@ class _Case:
     # --- what moves ----------------------------------------------------------------------
 
     async def settle(self, signed: Signed) -> Paid:
-        """Settle an authorization, if the token takes it."""
+        """Settle an authorization, if the token agrees."""
         data = abi.transfer_with_authorization(signed.auth, signed.signature)
         call = Call(self.sender, self.chain.token, data)
         try:

@@ -1,4 +1,4 @@
-"""The shop of a case: it offers, settles by a real facilitator, and serves, as its story says.
+"""The shop of a case: offers, settles by a real facilitator, and serves, as the story says.
 
 An honest shop takes each authorization once, and repeats its answer when the same authorization
 comes again, so that a payer can get a lost answer back. A `Story` is data, and says where a shop
@@ -300,7 +300,7 @@ class Story:
     offers
         The offers of a 402, given the right offer; called for every 402.
     strikes
-        How the first paying requests are answered; later ones are answered rightly.
+        Answers to the first paying requests; later requests are answered rightly.
     first, paying, elsewhere
         A wrong answer to a request without payment, to a request with a payment, and at another
         host; None leaves the right answer.

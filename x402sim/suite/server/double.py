@@ -1,4 +1,4 @@
-"""The facilitator of a room: it settles as ours does, unless a case has it hang, lie or fail.
+"""The facilitator of a room: settles as ours, unless a case makes the double hang, lie or fail.
 
 A settled payment, settled again for the same requirements, gets the same answer: settle may be
 called more than once for one payment. Another payment with the same nonce goes to our facilitator.

@@ -267,7 +267,7 @@ class Play(rooms.Play[Room, Answer]):
         return self.room.goods[key]
 
     async def count(self) -> int | None:
-        """Return how often handlers have run, as the path of --counter tells; None without one.
+        """Return how often handlers have run, as the path of --counter tells; None without a path.
 
         None also for two servers, which may count separately. Raises `Inconclusive`.
         """
