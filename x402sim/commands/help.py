@@ -39,7 +39,8 @@ or go on with the same payment. A free request then counts as bought.
 
 Exit codes: 0, the payment was signed and the request served (with --wrong: refused); 1, signed and
 not served; 2, nothing was signed; 75, another start with the same --state-dir did not end in time,
-and nothing was signed here: start again. """,
+and nothing was signed here: start again.
+""",
     "decode": """Decode any message of a payment, and say what is wrong in it.
 
 It reads 402s, payment requirements, payments and receipts, in two steps (as Cronos has them) and

@@ -207,8 +207,7 @@ _CREDENTIAL = re.compile(r"(?:payment|l402|lsat)\s+\S", re.I)
 
 
 def foreign_header(name: str, value: str) -> Foreign | None:
-    """Return the content of another protocol's header, with or without a name; None for other
-    texts."""
+    """Return the content of another protocol's header, named or not; None for other texts."""
     name = name.lower()
     if name == CHALLENGE:
         return challenged(value)

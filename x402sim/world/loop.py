@@ -107,8 +107,7 @@ class _Timer(_Call):
 
 
 class _Selector(selectors.DefaultSelector):
-    """Runs the virtual loop where asyncio would wait: asyncio calls `select`, idle, in each
-    step."""
+    """Runs the virtual loop in place of asyncio's wait: `select`, called idle in each step."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         super().__init__()

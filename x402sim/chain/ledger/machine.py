@@ -5,8 +5,7 @@ on disk is reopened by replay, and equal seeds give equal blocks.
 A signed transaction is admitted by the rules of geth's mempool, in their order and words. Three
 rules differ. The ledger has no EVM, so no transaction can create a contract. A bid below the base
 fee is refused, as by anvil. And a full mempool (too many transactions or bytes, or too many
-transactions behind gaps in nonces) refuses the newest transaction, where geth drops another without
-a word.
+transactions behind gaps in nonces) refuses the newest transaction; geth drops one silently.
 """
 
 from collections.abc import Collection, Iterator, Mapping

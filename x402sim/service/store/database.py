@@ -111,7 +111,7 @@ class Database:
         self._taken_back = [0]
         self._connection = opened(file or "")
         self._ends = [finalize(self, self._connection.close)]
-        """Close the connection and the lock: Python 3.13 warns of an open connection."""
+        """Close connection and lock if no caller did: Python 3.13 warns of an open connection."""
         self._writer = self._connection.cursor()
         """For statements that return no rows: a cursor for each would take longer."""
         self._transaction = _Transaction(self._writer)

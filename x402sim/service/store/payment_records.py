@@ -296,7 +296,7 @@ class PaymentRecords:
     def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
         """Store an attempt as settled (4.1/store-settled), and open its `session` with it.
 
-        A deposit with an open session keeps the session and the amount. False without such a
+        A deposit that has a session keeps the session and the amount. False without such a
         record, if another service on this store has settled the attempt, or if another attempt gets
         the payment (`_SETTLE`).
         """

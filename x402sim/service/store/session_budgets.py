@@ -272,7 +272,7 @@ class SessionBudgets:
         *,
         is_deep: bool = False,
     ) -> tuple[str, int] | None:
-        """Record the transaction that paid a refund; if `is_deep`, nobody looks again.
+        """Record the transaction that paid a refund; if `is_deep`, it is final.
 
         Returns the hash of another transaction recorded before, and the amount paid: the chain has
         only one of the two.

@@ -228,8 +228,7 @@ def wastes_no_gas(title: str, because: str) -> Demand:
 
 
 def sends_nothing(title: str, so: str) -> Demand:
-    """Return the demand that settle sends no transaction for a payment that visibly cannot
-    settle."""
+    """Return the demand that settle sends no transaction for a visibly unpayable payment."""
     return Demand(
         title=title,
         ground=texts.derived(texts.EXECUTES, texts.SAFETY, so=so),
