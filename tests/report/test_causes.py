@@ -97,7 +97,7 @@ def test_what_follows_from_what_has_failed_is_no_cause_of_its_own() -> None:
     assert len(causes([reverts, gas, moved, failed("valid", "MUST", about=VALID)])) == 2
 
 
-LEAKS = "what pays goes to the hosts of the task only"
+LEAKS = "what pays goes to the hosts of the task only, and the key to nobody"
 
 
 def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
@@ -117,7 +117,7 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
     )
     assert twice == "it signs another authorization while the first can still be used"
     elsewhere = cause_at("payer/send/resource-elsewhere-v2", LEAKS)
-    assert elsewhere == "it sends a payment, or its proof, to a host that its task does not name"
+    assert elsewhere == "it sends a payment, its proof or its key to a host that its task does not name"
 
 
 def test_each_place_of_a_cause_is_one_of_a_case() -> None:

@@ -61,7 +61,7 @@ class _Words(msgspec.Struct, frozen=True):
     loss: Loss
     at: tuple[str, ...] = ()
     """Places with this cause, whatever the cause elsewhere: ids without dialects, each alone or
-    with the failed demand, "payer/send/proof-redirected: what pays stays here"."""
+    with the failed demand, "payer/send/proof-redirected: DEMAND"."""
     follows: tuple[str, ...] = ()
     """Keys of possible causes: the failure follows from the first of them that has failed, too."""
 
