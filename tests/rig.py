@@ -150,7 +150,7 @@ class ServiceRig(Buyer):
 
 @contextmanager
 def beside(rig: ServiceRig) -> Iterator[tuple[Service, httpx.AsyncClient]]:
-    """Give another service on the store of the rig, and a client of it; it crashes in the end."""
+    """Give another service on the rig's store, and a client; the service crashes in the end."""
     other = restarted(replace(rig.service, answering=set()))
     app = httpx.ASGITransport(service_app(other))
     yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")

@@ -3,8 +3,8 @@
 All other code uses a `Clock`, whose source is the wall clock (a served mock) or a virtual loop (a
 simulation). A clock can be advanced; its sleepers wake in order of deadline.
 
-A system's clock is set back now and then. Who sleeps until it shows a time would sleep for hours
-then, so sleepers count the ticks of a clock that is never set.
+A system's clock is set back now and then. A sleeper that waits for a time of day would then sleep
+for hours, so sleepers count the ticks of a clock that nobody sets.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _SLACK_S = 1e-6
 """An event loop may fire a timer this much early. A sleeper that is due within it wakes: else its
 timer would be set again, for a time that rounds to nothing, without end."""
 JUMP_S = 5.0
-"""A source that differs by more from its ticks than before was set; else it may have drifted."""
+"""A source that moved further from the ticks was set; a smaller difference may be drift."""
 
 is_periodic: ContextVar[bool] = ContextVar("periodic work", default=False)
 """Whether the current task repeats something forever, so that nothing waits for its end."""
@@ -45,7 +45,7 @@ def _process_started_s() -> float:
     """Return when this process started, in real Unix seconds; now, where /proc does not say."""
     try:
         fields = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-        # a tick more: whatever ended before the process began must not seem to be of its time
+        # a tick more: a purchase that ended before the process began must not seem newer
         boot_s = (int(fields[19]) + 1) / os.sysconf("SC_CLK_TCK")
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - boot_s
     except (OSError, AttributeError):  # not Linux
@@ -57,9 +57,9 @@ _starts = itertools.chain((_process_started_s() for _ in range(1)), iter(time.ti
 
 
 def command_started_s() -> float:
-    """Return when this command started, in real Unix seconds; to be called once by each.
+    """Return the start of this command, in real Unix seconds; each command calls once.
 
-    The first command of a process started with it, before all that it imports; any other, now.
+    The first command started with the process, before all imports; later commands, now.
     """
     return next(_starts)
 
@@ -72,18 +72,18 @@ class Clock:
         source: Callable[[], float] = time.time,
         ticks: Callable[[], float] | None = None,
     ) -> None:
-        """`ticks` counts seconds for the sleepers; by default those of the system for its time, and
-        for any other source itself.
+        """`ticks` counts seconds for the sleepers; the default is the system's monotonic clock for
+        the system's time, and any other source itself.
         """
         self._source = source
         self._ticks = ticks or (time.monotonic if source is time.time else source)
         self._apart_s = 0.0 if self._ticks is source else source() - self._ticks()
-        """How far the source is ahead of the ticks, when it was looked at last."""
+        """Seconds of the source ahead of the ticks, at the last look."""
         self._offset_s = self._skipped_s = 0.0
         self.on_jump: Callable[[float], object] = lambda seconds: None
         """Called when the source was set, with how far: a negative number if back."""
         self._sleepers: list[tuple[float, int, asyncio.Future[None], bool]] = []
-        """Each with the ticks at which it wakes, as `_ticked` counts them."""
+        """Each sleeper with the ticks of its end, as counted by `_ticked`."""
         self._order = itertools.count()
         self._alarms: list[tuple[float, asyncio.TimerHandle]] = []
         """The loop's timers for the next sleepers and when they ring, the next one last."""
@@ -131,7 +131,7 @@ class Clock:
         if math.isnan(at_s):
             raise ValueError("cannot sleep until NaN")
         waiter = asyncio.get_running_loop().create_future()
-        if self._ticks is not self._source:  # else it is the same number, but for its last digits
+        if self._ticks is not self._source:  # else equal, but for the last digits
             self._look()
             at_s = self._ticked() + at_s - self.now()
         sleeper = at_s, next(self._order), waiter, is_periodic.get()
@@ -177,7 +177,7 @@ class Clock:
         return self._ticks() + self._skipped_s + self._offset_s
 
     def _look(self) -> None:
-        """Notice that the source was set. Forward, it is as if this clock was advanced."""
+        """Notice that the source was set. Forward counts as an advance of this clock."""
         jumped_s = self._source() - self._ticks() - self._apart_s
         if abs(jumped_s) > JUMP_S:
             self._apart_s += jumped_s

@@ -1,16 +1,16 @@
-"""The events: every one that a journal can hold, declared once.
+"""The events: each possible event of a journal, declared once.
 
 An event's name in the journal is its class name in words: `PaymentSettled` is "payment settled".
-All its fields are written, in the order of the declaration, which is part of the journal's format.
+All fields are written, in the order of the declaration; the order is part of the journal's format.
 Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
 `seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
 wei) is a decimal string. The guide's page `events.md` is made from this file.
 
-To add an event: declare it here with its `meaning`, and add it to its union; record it where it
-happens, and give it a text in report/trace.py. The format has changed: raise `VERSION` in
-journal.py, add the line to FORMAT in tests/house/test_events.py, which fails until all of this is
-done, and renew the golden journals. A field that may be absent (`UNSET`), and an event that only
-new options of a world cause, leave other journals as they are, and the version.
+To add an event: declare a class here with a `meaning`, and add the class to a union; record the
+event where it happens, and write a text in report/trace.py. The format has changed: raise `VERSION`
+in journal.py, add the line to FORMAT in tests/house/test_events.py, and renew the golden journals;
+the test fails until all steps are done. An optional field (`UNSET`), and an event caused only by
+new options of a world, leave the version and other journals unchanged.
 """
 
 from typing import Any, ClassVar, Literal, get_args

@@ -40,9 +40,9 @@ class InFlight:
 
 
 class Turns:
-    """Runs one piece of work in each turn of the event loop, in the order in which they came.
+    """Runs one piece of work in each turn of the event loop, in order of arrival.
 
-    However many clients have much for a server to do, everybody else waits for one piece only.
+    However much work some clients have for a server, every other client waits for one piece only.
     """
 
     __slots__ = ("_taken_in", "_waiting")
@@ -50,10 +50,10 @@ class Turns:
     def __init__(self) -> None:
         self._waiting = deque[Callable[[], object]]()
         self._taken_in: asyncio.AbstractEventLoop | None = None
-        """The loop whose turn is taken; what waited in one that has ended is dropped."""
+        """The loop whose turn is taken; work waiting in an ended loop is dropped."""
 
     def later(self, work: Callable[[], object]) -> None:
-        """Call `work` when it is its turn: at once if nobody has had this one."""
+        """Call `work` in its turn: at once if the present turn is free."""
         loop = asyncio.get_running_loop()
         if self._taken_in is loop:
             self._waiting.append(work)
@@ -64,11 +64,11 @@ class Turns:
         work()
 
     async def mine(self) -> None:
-        """Return when it is the caller's turn, which lasts until it awaits."""
+        """Return when the caller's turn comes; the turn lasts until the caller's next await."""
         waiter = asyncio.get_running_loop().create_future()
 
         def wake() -> None:
-            if not waiter.done():  # it was cancelled
+            if not waiter.done():  # else cancelled
                 waiter.set_result(None)
 
         self.later(wake)

@@ -79,8 +79,8 @@ WORDS: dict[str, Sequence[str]] = {
     "a wallet that is not deployed": (_SIGNATURE, f"{_EVM}undeployed_smart_wallet"),
     "no money": ("insufficient_funds",),
 }
-"""The words of section 9 for each thing that is wrong, and where it has none, the one that the
-public libraries share. `GENERAL` words are true of each.
+"""The words of section 9 for each fault, or else the word shared by the public libraries. `GENERAL`
+words are true of every fault.
 """
 GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_settle_error")
 

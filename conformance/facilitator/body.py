@@ -50,7 +50,7 @@ _NO_JSON: dict[str, Made] = {
     "a NUL": lambda _: b"\0",
 }
 LENIENT = ("more behind it", "twice", "quotes of another kind", "a comma too many")
-"""Bodies in which a lenient reader finds a whole payment: a parser may accept other forms, too
+"""Bodies with a whole payment for a lenient reader: a parser may accept other forms, too
 (RFC 8259, 9).
 """
 _NO_OBJECT: dict[str, Made] = {
@@ -99,7 +99,8 @@ _INNER: dict[str, Made] = {
     for word, value in _VALUES.items()
     if not (name == "requirements.extra" and word in ("null", "an empty object"))
 }
-"""Who knows his own token need not read `extra`: a payment with another one may be good."""
+"""A facilitator that knows the token need not read `extra`: a payment with another `extra` may be
+good."""
 _ODD: dict[str, Made] = {
     "a lone surrogate": lambda draft: draft.content.replace(b'"exact"', b'"\\ud800"'),
     "a NUL in a text": lambda draft: draft.content.replace(b'"exact"', b'"ex\\u0000act"'),
@@ -218,7 +219,7 @@ def _answers_or_closes(play: Play, observed: Sequence[Sent]) -> Violation | None
 def _breaks_parsers(
     what: str, test: Callable[[Play, Any], Violation | None] = _no_error
 ) -> list[Demand]:
-    """Return the demand on what no text speaks of; a good payment after it is a MUST."""
+    """Return the demand without a text; a good payment afterwards is a MUST."""
     return [
         Demand(
             title=f"{what}: no 5xx",

@@ -56,7 +56,7 @@ def _other_network(draft: Draft) -> Draft:
 
 
 def _named_network(draft: Draft) -> Draft:
-    """Ask for a payment on another network, which is signed for this one's chain."""
+    """Ask for a payment on another network, signed for this network's chain."""
     return draft.demanding("network", _another(draft)[0])
 
 

@@ -91,13 +91,11 @@ _NOT_SUPPORTED = re.compile(
     r"|no (facilitator|scheme)\b.{0,60} registered",
     re.IGNORECASE,
 )
-"""How a facilitator says that it does not support a kind: words of section 9, and of libraries."""
+"""Refusals of an unsupported kind: words of section 9, and of libraries."""
 
 
 async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
-    """Verify a payment of each kind that it lists: the kind, whether the payment is good, and the
-    answer.
-    """
+    """Verify a payment of each listed kind: kind, whether the payment is good, answer."""
     found, ours = [], play.room.network
     for kind in _kinds(await _supported(play))[:MOST_KINDS]:
         named, scheme = str(kind.get("network")), str(kind.get("scheme"))

@@ -100,11 +100,11 @@ _ZERO = bytes.fromhex("5f5f5260205ff3")
 SILENT = _RICH + _ZERO
 """A token in which everybody is rich, and a transfer does nothing: no event, no revert."""
 _EVENT = (
-    # of what mem[0] has: log3(0, 32, Transfer, from, to)
+    # with the value in mem[0]: log3(0, 32, Transfer, from, to)
     bytes.fromhex("602435600435") + _push(abi.TRANSFER_EVENT) + bytes.fromhex("60205fa3")
 )
 _VALUE, _ONE_LESS = bytes.fromhex("6044355f52"), bytes.fromhex("6001604435035f52")
-"""Put the amount that is signed into mem[0], or one base unit less."""
+"""Put the signed amount into mem[0], or one base unit less."""
 
 
 def _if(condition: bytes, body: bytes) -> bytes:
@@ -114,7 +114,7 @@ def _if(condition: bytes, body: bytes) -> bytes:
 
 
 def _token(transfer: bytes) -> bytes:
-    """Return a token in which everybody is rich, and a transfer with an authorization does this."""
+    """Return a token with only rich accounts, and a given transferWithAuthorization."""
     is_long = bytes.fromhex("36") + _push(b"\xa0") + bytes.fromhex("10")  # 0xa0 < calldatasize
     return _RICH + _answers(abi.AUTHORIZATION_STATE, bytes(32)) + _if(is_long, transfer) + _ZERO
 
@@ -122,22 +122,22 @@ def _token(transfer: bytes) -> bytes:
 TAKES_FEE = _token(_ONE_LESS + _EVENT)
 """A token that keeps a base unit of each transfer, and says so in its event."""
 WORTHLESS = _token(_VALUE + _EVENT)
-"""A token of anybody's, which says that it has moved what was signed."""
+"""A worthless token whose event claims the signed transfer."""
 MOST_GAS = 10_000_000
 """A limit, however generous: a hundred times as much as Circle's token takes."""
 _BURN = (
-    # n; jumpdest; n - 1; back to it unless n is 0: 34 gas each
+    # n; jumpdest; n - 1; back to jumpdest unless n is 0: 34 gas each
     _push((MOST_GAS * 3 // 2 // 34).to_bytes(3)) + bytes.fromhex("5b6001900380586006900357" + "50")
 )
 BURNS = _token(_BURN + _VALUE + _EVENT)
-"""The same, which first burns half as much again as `MOST_GAS`."""
+"""The same token, but first burns one and a half times `MOST_GAS`."""
 BURNING_WALLET = _BURN + _push(abi.VALID_SIGNATURE) + bytes.fromhex("5f5260205ff3")
-"""A wallet that takes every signature as its own, and first burns as much (EIP-1271)."""
+"""A wallet that accepts every signature, and first burns as much gas (EIP-1271)."""
 
 
 def _asks_wallets(own: Address) -> bytes:
-    """Return the code of a token that asks payers that have code, as Circle's does. All else it
-    leaves to its own code, which is at this address.
+    """Return the code of a token that asks payers with code, as Circle's does, and leaves all other
+    calls to the token's own code at an address.
     """
     overloads = abi.TRANSFER_WITH_AUTHORIZATION, abi.TRANSFER_WITH_AUTHORIZATION_BYTES
     first, second = (_push(each) + b"\x14" for each in overloads)
@@ -175,8 +175,8 @@ def _hostile(code: bytes) -> Callable[[Play], Awaitable[Observed]]:
 
 
 async def _burns(play: Play) -> Observed:
-    """Pay from an account whose code burns gas when the token asks it (EIP-7702: its key signs, as
-    ever), and in a token that burns it.
+    """Pay from an account whose code burns gas when asked by the token (EIP-7702: the key still
+    signs), and in a token that burns gas.
     """
     room, draft = play.room, await play.draft()
     asset, controls = draft.network.asset, room.controls

@@ -1,7 +1,7 @@
-"""Controls: a shop that nothing is wrong with. Who cannot buy here is not judged further in this
-flow; who pays too much, somebody else or for nothing here has failed.
+"""Controls: an honest shop. A payer that cannot buy here is not judged further in the flow; a payer
+that pays too much, somebody else or for nothing here has failed.
 
-What a payer signs is looked at here, too: the amount, the nonce, the window, and what it accepted.
+Controls also check the signed payment: amount, nonce, window, and the accepted offer.
 """
 
 from x402sim.protocol import x402

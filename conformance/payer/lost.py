@@ -114,7 +114,7 @@ def _empty(_: Shop, right: Reply) -> Reply:
 
 
 def _no_goods(shop: Shop, right: Reply) -> Reply:
-    """Return an error where the goods should be, with a status that says that all is well."""
+    """Return an error in place of the goods, with status 200."""
     if shop.flow is not PaymentFlow.MCP:
         return replace(right, body=b'{"error":"the report could not be made"}')
     failed = {"isError": True, "content": [{"type": "text", "text": "the report was not made"}]}
@@ -207,7 +207,7 @@ def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
                 f"Paid for, and then: {title}: still one payment",
                 "the payment is made, and its proof can be shown again",
             ),
-            # an empty 200 may be all that was sold
+            # an empty 200 may be the goods
             *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
         ],
     )
@@ -217,12 +217,12 @@ NAMED = {PaymentFlow.SESSION: "a deposit is what the payer names, so no price ca
 
 
 def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
-    """Offer the price first, and more than the cap, by its value, whenever it is asked again."""
+    """Offer the price first, and more than the cap, by value, in every later 402."""
     return [replace(right, amount="0100000") if shop.paying or shop.demanded > 1 else right]
 
 
 WINDOW_S = 4
-"""A time to pay that ends while a payer waits."""
+"""Seconds to pay, over while a payer waits."""
 
 
 def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> Row:

@@ -35,9 +35,9 @@ async def _again(play: Play) -> Uses:
 
 
 async def _elsewhere(play: Play) -> Uses:
-    """Buy, and send the same payment for all else, what has the same price first.
+    """Buy, and send the same payment for every other item, the same price first.
 
-    What a payment gets that is bound to its price alone is at another path of that price.
+    A payment bound to the price alone gets another path of the same price.
     """
     other = play.other
     others = {each.place: each for each in play.items if each.place != play.item.place}
@@ -89,7 +89,7 @@ async def _another_body(play: Play) -> Uses:
 
 
 def _changed(value: Any) -> Any:
-    """Return a JSON value with another one in the place of each text, number and boolean."""
+    """Return a JSON value with each text, number and boolean replaced."""
     match value:
         case bool():
             return not value
@@ -130,9 +130,9 @@ async def _at_once_repeated(play: Play) -> Uses:
 
 
 async def _runs(play: Play) -> int:
-    """Return how often what is sold was made for one payment at once, by a number that counts it.
+    """Return how often the handler ran for a single payment, by a counter in the goods.
 
-    Raises `Untold` for goods in which nothing counts.
+    Raises `Untold` for goods without a counter.
     """
     made = await times_made(play, lambda: _at_once(play, SETTLE, strict=True))
     if made is None:

@@ -52,7 +52,7 @@ def _through(default_s: float) -> Callable[[Play], Awaitable[Shared]]:
 
 
 def _is_permitted(answer: Answer) -> bool:
-    """Tell whether an answer permits shared caches in so many words to keep it (RFC 9111)."""
+    """Tell whether an answer explicitly permits storage in shared caches (RFC 9111)."""
     headers = Headers(answer.headers)
     words = {"public", "max-age", "s-maxage"} & directives(headers).keys()
     is_explicit = bool(words) or "expires" in headers

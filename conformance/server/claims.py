@@ -113,7 +113,7 @@ async def _same_nonce(play: Play) -> Several:
 
 
 async def _refused_before(play: Play) -> Several:
-    """Send a payment that was changed after it was signed, and then the good one."""
+    """Send a payment changed after signing, and then the good payment."""
     payment = await play.draft()
     false = payment.with_value("payload.authorization.value", "1")
     return await _sent(play, [false, payment])

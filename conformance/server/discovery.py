@@ -16,12 +16,12 @@ from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 CATALOGUES = ("/discovery/resources", "/.well-known/x402", "/.well-known/x402.json")
-"""Where a server lists what it sells: the first is the standard's, indexers read the others."""
+"""Paths of a server's catalogue: the first is the standard's, indexers read the rest."""
 TEMPLATE = frozenset("{}:*<>[]")
-"""A path that has one of them is a pattern of paths."""
+"""Characters that make a path a pattern of paths."""
 NOT_THERE = frozenset({404, 410})
 NOT_SO = NOT_THERE | {400, 405, 415, 422, 501}
-"""How a request is answered that is not what the path wants."""
+"""Statuses of a request with the wrong method or form."""
 _TERMS = ("scheme", "network", "amount", "asset", "payTo")
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "object": dict,
@@ -188,7 +188,7 @@ class Listed:
 
 
 async def _entries(play: Play) -> list[Mapping[str, Any]]:
-    """Return the entries of its own catalogues; a bare URL is an entry without offers."""
+    """Return the entries of the server's own catalogues; a bare URL is an entry without offers."""
     found: list[Mapping[str, Any]] = []
     for path in CATALOGUES:
         answer = await play.ask(Item("GET", path))
@@ -205,9 +205,9 @@ async def _entries(play: Play) -> list[Mapping[str, Any]]:
 
 
 async def _catalogue(play: Play) -> list[Listed]:
-    """Ask for the catalogues that the server has itself, and for each thing in them.
+    """Ask for the server's own catalogues, and for each entry.
 
-    What is not there (404) for a GET may be there for a POST.
+    A resource missing (404) for a GET may exist for a POST.
     """
     found = []
     for each in await _entries(play):

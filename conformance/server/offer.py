@@ -108,7 +108,7 @@ def _same(play: Play, answer: Answer) -> Found:
 
 
 def _same_in_body(play: Play, answer: Answer) -> Found:
-    """Tell whether the body offers what the header does not; of version 1, `_same` tells it."""
+    """Tell whether the body has an offer missing in the header; for version 1, `_same` tells."""
     body = answer.json if isinstance(answer.json, dict) else {}
     offers = body.get("accepts")
     written = (
@@ -139,7 +139,7 @@ def _names_the_token(play: Play, answer: Answer) -> Found:
         given = offer.get("extra")
         extra = given if isinstance(given, dict) else {}
         named = (extra.get("name"), extra.get("version"))
-        # version 1 leaves `extra` to the scheme: what is not said is not wrong there
+        # version 1 leaves `extra` to the scheme: a missing `extra` is not wrong there
         is_left_out = play.dialect is Dialect.V1 and named == (None, None)
         if named != wanted and not is_left_out:
             return Violation(
@@ -244,7 +244,7 @@ def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """A 402 that a script of another origin asked for, and the preflight of its payment."""
+    """A 402 to a script of another origin, and the preflight of the payment."""
 
     unpaid: Answer
     answer: Answer
@@ -292,7 +292,7 @@ def _allows(play: Play, observed: Preflight) -> Found:
 
 
 async def _behind_a_proxy(play: Play) -> Visit:
-    """Buy as through a proxy that ends TLS; one that serves other names only is not judged."""
+    """Buy as through a proxy that ends TLS; a server for other names only is not judged."""
     unpaid = await play.ask(headers=PROXY)
     if unpaid.status != 402 or payable(play.dialect, unpaid, play.room.network) is None:
         raise NotApplicable(f"asked for by another name, it makes no offer: {unpaid.how}")

@@ -124,7 +124,7 @@ def _no() -> Twist:
 
 
 def _told(play: Play, answer: Answer) -> set[str]:
-    """Return what a refusal says in words: in its receipt, in its offer and in its body."""
+    """Return a refusal's words: of the receipt, the offer and the body."""
     offer, body = required_in(play.dialect, answer) or {}, answer.json
     said = [reason_in(play.dialect, answer), offer.get("error")]
     said += body.values() if isinstance(body, dict) else [answer.body.decode("latin-1")]

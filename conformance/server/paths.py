@@ -12,7 +12,7 @@ from x402sim.text.words import counted, often
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
 DIGITS = 8
-"""By how much the lengths of two goods may differ, by the numbers in them."""
+"""Bytes by which two goods may differ in length, through numbers in the text."""
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
 REWRITES = ("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri", "X-Forwarded-Path")
 

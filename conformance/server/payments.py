@@ -63,7 +63,7 @@ class Refusal:
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a 5xx or no answer, and does not tell of its facilitator's error."""
+        """Whether the answer is a 5xx or missing, without word of the facilitator's error."""
         is_5xx = self.answer.is_server_error and not is_blamed(self.answer, self.asked)
         return not self.answer.status or is_5xx
 
@@ -107,9 +107,9 @@ async def _headers(play: Play) -> list[Refusal]:
 
 
 def not_served(play: Play, observed: list[Refusal]) -> Found:
-    """Tell whether any of them was served, but for one that has paid the price to the shop.
+    """Tell whether any payment was served without paying the price to the shop.
 
-    Who goes by what was signed alone may read no more of a payment.
+    A server that goes by the signed fields alone may read no more of a payment.
     """
     for each in observed:
         if each.answer.is_sale:

@@ -120,7 +120,7 @@ def _between(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
         first, ran = await it.pay(payment), await it.ran()
         await it.room.kill()
         await it.start_again()
-        if ran is not None:  # what counts may begin anew with it
+        if ran is not None:  # a counter may begin anew
             it.counted = (await it.count() or 0) - ran
         it.double.strict = strict
         return await used(it, payment, [first, await it.pay(payment), await it.pay(payment)])

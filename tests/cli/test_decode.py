@@ -921,7 +921,7 @@ def test_an_answer_of_a_node_is_an_error_of_json_rpc() -> None:
 
 
 def told(text: Any, *options: str) -> str:
-    """What decode prints, in one line."""
+    """The output of decode, in one line."""
     return " ".join(decoded(text if isinstance(text, str) else json.dumps(text)).stdout.split())
 
 
@@ -1115,7 +1115,7 @@ def test_the_page_of_the_sdk_beside_its_header_is_left() -> None:
 
 
 def resigned(signature: bytes, **changes: Any) -> dict[str, Any]:
-    """A payment of version 2 whose signature is another."""
+    """A payment of version 2 with another signature."""
     auth = PAID_V2["payload"]["authorization"] | changes
     return PAID_V2 | {"payload": {"signature": "0x" + signature.hex(), "authorization": auth}}
 

@@ -405,7 +405,7 @@ HTML = {"content-type": "text/html; charset=utf-8"}
 
 
 def paywall(asked: Asked) -> Reply:
-    """A shop that sends browsers the page of the SDK, of 2.3 MB."""
+    """A shop that sends browsers the SDK's page, 2.3 MB."""
     if "text/html" in asked.headers.get("accept", ""):
         return Reply(402, PAGE, HTML | in_header(told_in(asked)[1]))
     return right(asked)

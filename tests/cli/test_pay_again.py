@@ -70,7 +70,7 @@ def starts(url: str, folder: Path, **more: str) -> Start:
 
 
 def files(folder: Path) -> list[Path]:
-    """The purchases in a folder that are not finished."""
+    """The unfinished purchases in a folder."""
     kept = sorted(folder.glob("*.json"))
     return [each for each in kept if json.loads(each.read_text() or "{}").get("bought") is None]
 

@@ -1,7 +1,8 @@
-"""Nothing that who is to be paid says of itself widens what `pay` and `PaymentAuth` sign.
+"""No claim of a paid server widens the signatures of `pay` and `PaymentAuth`.
 
-Each row is a host that lies in one fact. Whatever it is sent is within the user's cap, for minutes
-from now, on the chain and for the token of our table, to the payee of the offer, and signed once.
+Each row is a host that lies in a single fact. A payment to the host is within the user's cap, for
+minutes from now, on the chain and for the token of our table, to the payee of the offer, and signed
+once.
 """
 
 import json
@@ -49,7 +50,7 @@ def offer(on: Network = BASE_SEPOLIA, amount: Any = "10000", **changes: Any) -> 
 
 
 def world(network: Network = BASE_SEPOLIA, ahead_s: float = 0, **changes: Any) -> dict[str, Any]:
-    """What a host says at /_sim/who."""
+    """The host's answer at /_sim/who."""
     token = {
         "chainId": network.chain_id,
         "name": network.token_name,
@@ -76,14 +77,14 @@ class Host:
     """A host that takes every payment, in version 1 or 2, and lies."""
 
     accepts: list[list[dict[str, Any]]]
-    """The offers of its first 402, and of those that come after."""
+    """The offers of the first 402, and of later ones."""
     who: dict[str, Any] = field(default_factory=world)
     headers: dict[str, str] = field(default_factory=dict)
     is_greedy: bool = False
-    """Whether it answers a payment with another 402."""
+    """Whether the host answers a payment with another 402."""
     unpaid: int = 0
     got: list[tuple[Any, bytes]] = field(default_factory=list)
-    """The authorizations and signatures that it got."""
+    """The authorizations and signatures received."""
 
     def __call__(self, asked: Asked) -> Reply:
         if asked.path == "/_sim/who":
@@ -153,7 +154,7 @@ WITHIN = {
     "prices that rise": Host([[offer()], [offer(amount="90000")], [offer(amount=HUGE)]]),
     "what was paid": Host([[offer()], [offer(amount="90000")]], is_greedy=True),
 }
-"""Hosts that get one payment, within what the user allows."""
+"""Hosts that get one payment, within the user's limits."""
 Pay = Callable[[str], object]
 
 
@@ -287,7 +288,7 @@ def test_a_story_at_a_url_signs_with_the_users_key_within_the_same_bounds(
     host.assert_harmless()
 
 
-# --- what the user may say -----------------------------------------------------------------
+# --- the user's permissions -----------------------------------------------------------------
 
 
 def test_the_user_names_a_main_network() -> None:

@@ -216,7 +216,7 @@ def test_verify_simulates_the_call_unless_told_not_to(version: int) -> None:
 
 @VERSIONS
 def test_a_payment_of_nothing_is_refused(desk: Desk, version: int) -> None:
-    """Whoever signs it needs no token, and the gas would be the facilitator's."""
+    """A payment of nothing needs no token, and the gas would be the facilitator's."""
     body = asking(version, authorization(value=0), **asks("0"))
     assert desk.post(VERIFY, body)["invalidReason"] == "invalid_payment_requirements"
     assert desk.post(SETTLE, body)["errorReason"] == "invalid_payment_requirements"

@@ -11,11 +11,11 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "x402sim": (), "x402sim.policies": (), "x402sim.population": (), "x402sim.backends": (),
     "x402sim.experiments": (), "x402sim.judging": (), "x402sim.payer.tools": ("ToolTransport", "call_paid", "tool_request"),
 }  # fmt: skip
-"""The modules that programs may import, each with its public names, by default `names_of`."""
+"""The modules for programs to import, each with public names, by default `names_of`."""
 
 
 def names_of(module: ModuleType) -> list[str]:
-    """Return the names of a module that are public: its `__all__`, or all without underscore."""
+    """Return a module's public names: `__all__`, or all names without underscore."""
     names: list[str] = getattr(module, "__all__", dir(module))
     return [name for name in names if name[0] != "_"]
 

@@ -16,7 +16,7 @@ SETTINGS = SETUP.settings
 
 
 def test_the_bounds_are_those_of_the_code() -> None:
-    """Those of strangers are a table of their own: `tests/serve/test_limits.py`."""
+    """Limits for strangers have a separate table: `tests/serve/test_limits.py`."""
     of_others, of_world, of_journal = (
         size >> 20 for size in (Limits().max_answer_bytes, WORLD_ANSWER_BYTES, JOURNAL_ANSWER_BYTES)
     )

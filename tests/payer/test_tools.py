@@ -131,7 +131,7 @@ def test_a_tool_is_paid_and_its_result_is_the_answer(as_events: bool) -> None:
     ],
 )
 def test_a_tool_has_any_name(name: str, header: str) -> None:
-    """The headers are those that MCP's revision of 2026-07-28 gives, or decode to the name."""
+    """The headers equal MCP's of revision 2026-07-28, or decode to the name."""
     heard, shop, auth = list[tuple[str, str]](), ToolShop(name=name), payer()
 
     def hear(request: httpx.Request) -> httpx.Response:

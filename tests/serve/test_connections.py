@@ -279,7 +279,7 @@ def test_a_target_that_is_too_long_and_too_many_headers_are_431(server):
     "trailer", ["X-Payment-Id: pay_1", "X-Forwarded-For: 9.9.9.9", "Host: y", "Expect: x"]
 )
 def test_trailers_are_no_headers(server, trailer):
-    """A trailer is merged with the headers only where its field is defined so (RFC 9110, 6.5.1)."""
+    """Only a field defined for trailers is merged with the headers (RFC 9110, 6.5.1)."""
     head = b"POST /names HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     sent = head + b"1\r\na\r\n0\r\n" + trailer.encode() + b"\r\n\r\n"
     for each in (sent, sent[: len(head)]):

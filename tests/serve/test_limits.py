@@ -1,4 +1,4 @@
-"""Each limit of the table is one that the code keeps: an attack on each row, and what it meets."""
+"""The code keeps each limit of the table: an attack on each row, and the server's answer."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def attack(what: str) -> Callable[[Attack], Attack]:
 
 
 class Scene:
-    """What an attack may use; `shrink` lowers a limit that takes long to reach."""
+    """The tools of an attack; `shrink` lowers a limit that takes long to reach."""
 
     def __init__(self, hasty: Running, local: LocalServer, patch: pytest.MonkeyPatch) -> None:
         self.hasty, self.local, self.patch = hasty, local, patch
@@ -55,7 +55,7 @@ class Scene:
         return most
 
     def answered(self, sent: bytes) -> str:
-        """Return the status with which the hasty server answers; "closed" if it does not."""
+        """Return the hasty server's status; "closed" without an answer."""
         with self.hasty.connect() as to:
             with suppress(ConnectionError):
                 to.sendall(sent)
@@ -69,7 +69,7 @@ class Scene:
         return httpx.post(self.local.rpc_url, json=body, timeout=PATIENCE_S).json()
 
     def send(self, number: int = 0, size: int = 0, gap: int = 0) -> str:
-        """Send a transaction; return "" if the mempool takes it, and the error if not."""
+        """Send a transaction; return the mempool's error, or "" if admitted."""
         wallet = self.local.wallets[number]
         nonce = self.nonces.setdefault(wallet.address, 0)
         fields = {"type": 2, "maxFeePerGas": 10**13, "maxPriorityFeePerGas": 0, "value": 0}
@@ -91,7 +91,7 @@ def hasty() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalServer]:
-    """A world that mines only when it is told to."""
+    """A world that mines only on request."""
     with LocalServer(seed=1, block_time_s=3600) as server:
         yield server
 
@@ -150,7 +150,7 @@ def _(scene: Scene) -> str:
     return f"{status}, close {closed and closed.code}"
 
 
-@attack("body with its chunking and trailers")
+@attack("body with chunking and trailers")
 def _(scene: Scene) -> str:
     chunks = b"1;%b\r\na\r\n" % (b"x" * 60_000) * (limits.MAX_MESSAGE_BYTES // 60_000 + 1)
     with scene.hasty.connect() as to:
@@ -178,7 +178,7 @@ def _(scene: Scene) -> str:
     return "closed"
 
 
-@attack("time in which a client reads less than 1 MiB of an answer")
+@attack("time for a client to read 1 MiB of an answer")
 def _(scene: Scene) -> str:
     with scene.hasty.connect() as to:
         to.sendall(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -187,7 +187,7 @@ def _(scene: Scene) -> str:
     return "closed"
 
 
-@attack("requests that one connection has in work")
+@attack("requests of one connection in work")
 def _(scene: Scene) -> str:
     with scene.hasty.connect() as to:
         to.sendall(
@@ -196,18 +196,18 @@ def _(scene: Scene) -> str:
         assert not scene.hasty.begun.wait(0.2)
         scene.hasty.gate.set()
         assert scene.hasty.begun.wait(PATIENCE_S)
-    return "they stay unread"
+    return "the rest stays unread"
 
 
-@attack("requests that a WebSocket has in work")
+@attack("requests of a WebSocket in work")
 def _(scene: Scene) -> str:
     with talking(scene.local.rpc_url) as to:
         raws = [_raw(scene, nonce) for nonce in range(limits.MAX_AT_ONCE)]
         for raw in raws:
             to.send("eth_sendRawTransactionSync", raw, 1000)
         to.send("eth_chainId")
-        assert to.read()["error"]["code"] == 4  # of those that wait for a receipt
-    return "they stay unread"
+        assert to.read()["error"]["code"] == 4  # no receipt in time
+    return "the rest stays unread"
 
 
 def _raw(scene: Scene, nonce: int) -> str:
@@ -219,7 +219,7 @@ def _raw(scene: Scene, nonce: int) -> str:
     )
 
 
-@attack("requests that all connections hold, beyond 16 KiB each")
+@attack("requests of all connections, beyond 16 KiB each")
 def _(scene: Scene) -> str:
     scene.shrink("world.server.connection", "MAX_HELD_BYTES", 300_000)
     frame = b"\x01\xff" + (200_000).to_bytes(8) + bytes(4) + bytes(150_000)
@@ -239,7 +239,7 @@ def _(scene: Scene) -> str:
     return seen
 
 
-@attack("answers that all clients have not read, beyond 64 KiB each")
+@attack("unread answers of all clients, beyond 64 KiB each")
 def _(scene: Scene) -> str:
     scene.shrink("world.server.connection", "MAX_UNREAD_BYTES", 1 << 24)
     with ExitStack() as opened:
@@ -308,12 +308,12 @@ def _(scene: Scene) -> str:
     return "the longest not polled ends"
 
 
-@attack("time that a filter is kept without a poll")
+@attack("time of a filter without a poll")
 def _(scene: Scene) -> str:
     name = scene.rpc("eth_newBlockFilter")["result"]
     scene.shrink("chain.rpc.subscriptions", "MAX_AGE_S", -1)
     assert "error" in scene.rpc("eth_getFilterChanges", name)
-    return "it ends"
+    return "the filter ends"
 
 
 @attack("subscriptions of a WebSocket")
@@ -331,7 +331,7 @@ def _(scene: Scene) -> str:
         for _ in range(most):
             assert "result" in one.ask("eth_subscribe", "logs")
         code = other.ask("eth_subscribe", "logs")["error"]["code"]
-    with talking(scene.local.rpc_url) as later:  # those of clients that have left do not count
+    with talking(scene.local.rpc_url) as later:  # departed clients do not count
         waited = stopwatch()
         while "error" in later.ask("eth_subscribe", "logs"):
             assert waited() < PATIENCE_S
@@ -343,7 +343,7 @@ def _(scene: Scene) -> str:
     return scene.send(size=limits.MAX_TRANSACTION_BYTES).partition(":")[0]
 
 
-@attack("transactions that wait")
+@attack("waiting transactions")
 def _(scene: Scene) -> str:
     most = scene.shrink("chain.ledger.machine", "MAX_POOL", 3)
     assert [scene.send(number) for number in range(most)] == [""] * most
@@ -353,14 +353,14 @@ def _(scene: Scene) -> str:
     return full
 
 
-@attack("transactions that wait behind a gap")
+@attack("transactions waiting behind a gap")
 def _(scene: Scene) -> str:
     most = scene.shrink("chain.ledger.machine", "MAX_QUEUED", 3)
     assert [scene.send(number, gap=2) for number in range(most)] == [""] * most
     return scene.send(5, gap=2)
 
 
-@attack("all transactions that wait")
+@attack("all waiting transactions")
 def _(scene: Scene) -> str:
     size = limits.MAX_TRANSACTION_BYTES - 1000
     most = scene.shrink("chain.ledger.machine", "MAX_POOL_BYTES", limits.MAX_POOL_BYTES >> 4)
@@ -373,7 +373,7 @@ def _(scene: Scene) -> str:
 
 @attack("transactions of the blocks in memory")
 def _(scene: Scene) -> str:
-    """They go to a file, and can still be read, but no longer be undone."""
+    """Old transactions go to a file, readable but final."""
     size, machine = 10_000, scene.local.parts.chain.machine
     most = scene.shrink("chain.ledger.machine", "MAX_MINED_BYTES", 10 * size)
     for _ in range(30):
@@ -415,7 +415,7 @@ def _(scene: Scene) -> str:
 
 
 def ask(count: int, size: int, subscribe: Callable[[Journal, Requests], Any]) -> Any:
-    """Return what subscribes to the records of requests with headers of so many bytes."""
+    """Return a subscriber to the records of requests with headers of so many bytes."""
     journal = Journal()
     requests = Requests(journal, Clock())
 
@@ -436,7 +436,7 @@ def ask(count: int, size: int, subscribe: Callable[[Journal, Requests], Any]) ->
 
 
 def kept(count: int, size: int) -> str:
-    """Return what became of the oldest requests on the page."""
+    """Return the fate of the oldest requests on the page."""
     feed = ask(count, size, PageFeed)
     numbers = [json.loads(each)["n"] for each in dict(feed.messages())["exchanges"]]
     assert numbers[-1] == count
@@ -444,18 +444,18 @@ def kept(count: int, size: int) -> str:
     return "the oldest are dropped"
 
 
-@attack("requests that the page shows")
+@attack("requests on the page")
 def _(scene: Scene) -> str:
     return kept(limits.MAX_EXCHANGES + 1, 1)
 
 
-@attack("those requests and their answers")
+@attack("requests and answers on the page")
 def _(scene: Scene) -> str:
     return kept(limits.MAX_EXCHANGES_BYTES // limits.MAX_HEAD_BYTES + 1, limits.MAX_HEAD_BYTES)
 
 
 def counted(count: int, size: int) -> str:
-    """Return what became of the requests that the log has no room for."""
+    """Return the fate of requests beyond the log's room."""
     lines = list[bytes]()
 
     def subscribe(_: Journal, requests: Requests) -> ServerLog:
@@ -467,12 +467,12 @@ def counted(count: int, size: int) -> str:
     return "counted in the log"
 
 
-@attack("requests that wait to be logged")
+@attack("requests waiting to be logged")
 def _(scene: Scene) -> str:
     most = scene.shrink("world.server.log", "MAX_UNLOGGED", 10)
     return counted(most + 1, 1)
 
 
-@attack("those that wait, and their answers")
+@attack("requests and answers waiting to be logged")
 def _(scene: Scene) -> str:
     return counted(limits.MAX_UNLOGGED_BYTES // limits.MAX_HEAD_BYTES + 1, limits.MAX_HEAD_BYTES)

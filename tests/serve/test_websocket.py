@@ -243,7 +243,7 @@ def test_a_flood_of_frames_leaves_the_others_their_turns(name: str) -> None:
 
 
 def slowest(url: str, requests: int) -> float:
-    """Return how long the slowest of some requests took, each on a connection of its own."""
+    """Return the seconds of the slowest of some requests, each on a separate connection."""
     took = []
     for _ in range(requests):
         elapsed = stopwatch()
@@ -254,7 +254,7 @@ def slowest(url: str, requests: int) -> float:
 
 @contextmanager
 def flooding(to: socket.socket, data: bytes) -> Iterator[None]:
-    """Send the same again and again in a thread, and read what comes, until the end of the block."""
+    """Send the same message repeatedly in a thread, and read the answers, until the block's end."""
     is_over = threading.Event()
     to.settimeout(0.1)
 

@@ -405,7 +405,7 @@ async def test_two_debits_that_are_undone_late_are_refunded_together(rig: Servic
 async def test_in_any_order_each_debit_is_served_or_paid_back_once(
     rig: ServiceRig, seed: int
 ) -> None:
-    """Two services on one store, clients that leave, refunds whose answers are lost, restarts."""
+    """Two services on one store, departing clients, refunds with lost answers, restarts."""
     luck = random.Random(seed)
     ids = [(await rig.open_session("0.04", luck.choice([40, 80]))) for _ in range(3)]
     open_debits: list[Callable[[], Awaitable[None]]] = []

@@ -104,7 +104,7 @@ def test_a_file_of_another_version_is_refused_with_what_to_do(tmp_path):
 
 
 def test_one_process_holds_a_file_and_another_is_refused_until_it_ends(tmp_path):
-    """Also if it is killed; and a program that only reads is not locked out."""
+    """Also after a kill; and a program that only reads is not locked out."""
     file = tmp_path / "service.db"
     ready, holds = os.pipe()
     if (child := os.fork()) == 0:

@@ -181,7 +181,7 @@ WALLET = Wallet(b"\1" * 32)
 
 
 def signed(network: str, asset: dict[str, str] | None = None, **more: Any) -> str:
-    """Sign for a 402 that names a network, and perhaps another token than the usual one."""
+    """Sign for a 402 that names a network, and perhaps an unusual token."""
     named = CHALLENGE.body["paymentRequirements"] | {"network": network} | (asset or {})
     challenge = Challenge(CHALLENGE, "pay_1", named)
     return Probe(setting_for(refuses_all(), **more)).wallets.sign(challenge, WALLET)

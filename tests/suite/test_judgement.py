@@ -161,7 +161,7 @@ def test_any_subject_is_judged_planned_and_reported(
 def test_a_failure_is_told_when_it_is_certain_and_progress_counts_what_is(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """What begins out of order, or turns out not to apply, moves nothing back."""
+    """An id that begins out of order, or turns out not to apply, moves nothing back."""
     absent = Bread(id="kit/crumb/none", ends=ends("skipped", reason="it has none"))
     last = Bread(id="kit/salt/some", ends=ends("passed"))
     cases = [absent, FAILS, HOLDS, last]

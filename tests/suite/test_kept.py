@@ -1,4 +1,4 @@
-"""What a command that is judged can reach of the judge, and what is left of it afterwards."""
+"""A judged command cannot reach the judge's secrets, and leaves no process behind."""
 
 import asyncio
 import os
@@ -100,7 +100,7 @@ def test_however_the_judge_ends_nothing_is_left(number: signal.Signals, tmp_path
 
 
 def test_a_gigabyte_of_output_is_not_kept(tmp_path: Path) -> None:
-    """300 MB here, of which 1.5 as many were held."""
+    """A command writes 300 MB; before, the judge held 450 MB."""
     script = tmp_path / "pay.py"
     script.write_text("for _ in range(300): print('x' * 1_000_000)")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,4 +1,4 @@
-"""What the engine of rooms does with a subject that ends by itself, or whose control fails."""
+"""The engine of rooms with a subject that ends by itself, or with a failing control."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -42,7 +42,7 @@ class Process:
 
 @dataclass
 class Mortal:
-    """A command that ends at some plays, or after so many of them."""
+    """A command that ends at some plays, or after a number of plays."""
 
     at: Sequence[str] = ()
     after: int = 0

@@ -254,7 +254,7 @@ class Facilitator:
         reads = json.JSONDecoder(object_pairs_hook=unique, parse_constant=no)
         try:
             text = body.decode()
-            # as Go's decoder does: what comes behind the first value is left alone
+            # as Go's decoder does: bytes behind the first value are ignored
             found = reads.raw_decode(text)[0] if self.has("first value") else reads.decode(text)
         except (ValueError, RecursionError) as wrong:
             raise Malformed(f"no JSON: {wrong!r}") from None

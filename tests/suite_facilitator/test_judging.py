@@ -208,7 +208,7 @@ def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
 
 
 def test_each_play_has_a_must_or_is_followed_by_one() -> None:
-    """A jam is a MUST, wherever it is found, but for the depth that ends a language's parser."""
+    """A jam is a MUST anywhere, except for the depth that ends a language's parser."""
     musts = {case.played_as for case in all_cases() if case.level == "MUST"}
     others = {case.played_as for case in all_cases()} - musts
     assert others == {each for each in others if each.startswith("body/deep-")}

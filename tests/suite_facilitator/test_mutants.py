@@ -163,7 +163,7 @@ def test_an_honest_one_is_left_alone(habits: frozenset[str]) -> None:
 
 
 def test_who_reads_leniently_or_knows_his_token_is_left_alone() -> None:
-    """RFC 8259 lets a parser accept more, and who has one token needs no name of it."""
+    """RFC 8259 lets a parser accept more, and a facilitator with a single token needs no name."""
     ids = "facilitator/body/no-json-refused-v2 facilitator/body/inner-refused-v2"
     found = judged(mutant(habits=["first value", "ignores extra"]), cases(ids))
     assert {result.outcome for result in found.values()} == {Outcome.PASSED}
@@ -202,7 +202,7 @@ def test_tokens_that_are_none_are_seen_on_anvil(monkeypatch: pytest.MonkeyPatch)
 def test_a_settlement_without_a_limit_of_gas_is_seen_on_anvil(
     habit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wallet burns the gas, or a token where any is settled; who sets a limit is left alone."""
+    """A wallet burns the gas, or a token if any is settled; a facilitator with a limit passes."""
     monkeypatch.setenv(find.VARIABLE, str(find.anvil()))
     burns, flags = cases("facilitator/token/burns-v2"), [habit] if habit else []
     (without,) = judged(mutant([*flags, "no bound of gas"]), burns).values()
@@ -220,7 +220,7 @@ def test_what_comes_in_turn_is_advised_no_lock() -> None:
 
 
 def test_a_jam_within_a_play_is_not_charged_to_what_came_after() -> None:
-    """Of several payments of a play one jams the facilitator: the next ones are not to blame."""
+    """If a payment of a play jams the facilitator, the next payments are not to blame."""
 
     class Jams(Facilitator):
         async def settle(self, sent: Any) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def test_a_jam_within_a_play_is_not_charged_to_what_came_after() -> None:
 
 
 def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
-    """A facilitator that finds the chain's own port can send for anybody there."""
+    """A facilitator on the chain's own port can send for anybody there."""
     ids = "facilitator/supported/lists-v2 facilitator/spelling/no-nonce-v2"
 
     opened: list[Room] = []

@@ -627,7 +627,7 @@ class Purchase:
     # --- what only a bad payer does ------------------------------------------------------
 
     def _signed_besides(self, auth: Authorization) -> dict[str, Any]:
-        """Sign what lets somebody else take the money, too."""
+        """Also sign a permission for somebody else to take the money."""
         task, until = self.task, auth.valid_before
         domain = Domain(
             task.token_name, task.token_version, int(task.network[7:]), parse_address(task.asset)

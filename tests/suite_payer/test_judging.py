@@ -186,7 +186,7 @@ def test_what_was_bought_and_not_shown_is_no_failure_of_money() -> None:
 
 
 def test_a_subject_reaches_nothing_that_changes_its_world() -> None:
-    """It can ask the chain; what it tried besides stands in the report."""
+    """The payer can ask the chain; refused calls stand in the report."""
     import httpx
 
     def tries(task: Task) -> str:

@@ -69,7 +69,7 @@ class Bench:
 
 
 class Counting(Bench):
-    """One whose shops sell the same each time, and tell at a path how often handlers have run."""
+    """A judge of shops that sell the same each time, and count handlers' runs at a path."""
 
     counts = True
 

@@ -1,4 +1,4 @@
-"""The double that stands between servers and our facilitator passes the judge of facilitators."""
+"""The double between servers and our facilitator passes the judge of facilitators."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from x402sim.suite.started import App
 from x402sim.suite.wire import Reply, Request, as_json
 
 OF_PAYMENTS = ("control", "fields", "domain", "signature", "nonce", "again", "balance")
-"""The sections about what is settled, for whom; of the rest the double is a pipe."""
+"""The sections about settlements and payees; for all others the double is a pipe."""
 
 
 def double(given: Given) -> Any:

@@ -210,7 +210,7 @@ def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> Non
 def asked(
     words: str, monkeypatch: pytest.MonkeyPatch, *options: str, item: str = "/weather"
 ) -> tuple[int, str]:
-    """Judge a shop that is a command; return the exit code and what was printed."""
+    """Judge a shop started by a command; return the exit code and the output."""
     monkeypatch.chdir(ROOT)
     start = f"{sys.executable} -m tests.suite_server.shop {words}"
     given = ["conformance", "server", item, "--start", start, "--jobs", "1", *options]
@@ -369,7 +369,7 @@ def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
 
 
 def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
-    """It resets the world, moves its time and stops mining, or tries to, with each request."""
+    """With each request the shop tries to reset the world, move the time and stop mining."""
     refused = []
 
     def make(given: Given) -> Any:

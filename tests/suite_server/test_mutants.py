@@ -122,7 +122,7 @@ COUNTED = {
     "head is free, hides its length": "server/path/head-v2",
     "keeps it in memory, never verifies, serves before settling": "server/restart/served-v2",
 }
-"""The same, of shops whose goods are alike, and that tell at a path how often handlers ran."""
+"""The same, for shops with equal goods and a path that counts handlers' runs."""
 HONEST = {
     "several offers": "server/offer kit/offer server/payment",
     "ids are required": "server/identifier server/payment server/many",

@@ -512,7 +512,7 @@ def test_a_slow_body_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", to)
             writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n")
             with suppress(ConnectionError):
-                while not watcher.seen:  # byte by byte: all of it has that long
+                while not watcher.seen:  # byte by byte: the whole head has that long
                     writer.write(b"a")
                     await writer.drain()
                     await asyncio.sleep(0.02)

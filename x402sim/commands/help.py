@@ -14,33 +14,32 @@ for gas, and a minter's key, if listed, mints for payers.
     "demo": "Pay for a quote through every component, and print each step.",
     "pay": """Pay for a request: a curl that answers a 402.
 
-It sends the request, signs what the 402 demands, and pays. It prints the answer's body to stdout
-and each step to stderr. Without --key it pays from account 0 of `serve`.
+Sends the request, signs the payment that the 402 demands, and pays. The answer's body goes to
+stdout, each step to stderr. Without --key, account 0 of `serve` pays.
 
 \b
 Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
   -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'
 
-`--wrong amount` shows what a server answers to that mistake, and what to do about it.
+`--wrong amount` shows a server's answer to the mistake, and the remedy.
 
-It pays the first offer that it can pay, and prints why it skipped the offers before. The last
+`pay` takes the first payable offer, and prints why earlier offers were skipped. The last
 line names the transaction of the receipt. If no receipt confirms the payment, the last line says
 until when the signed payment can still be used.
 
-It believes nothing that the server says of itself. It pays in the tokens of cronos-testnet,
-base-sepolia, avalanche-fuji and your --network-file, by this machine's clock, for at most 300 s;
-on a main network, whose money is real, only if you name it: --network. If you have started the
-server with `serve`, and advanced its clock or given it a token of your own, say so:
---world http://127.0.0.1:4020. With --key, a token of your own needs --network-file, too.
+`pay` does not trust the server: it signs for the tokens of cronos-testnet, base-sepolia,
+avalanche-fuji and your --network-file, by this machine's clock, for at most 300 s; on a main
+network, with real money, only with --network NAME. If you have started `serve` and advanced its
+clock, or chosen your own token, add --world http://127.0.0.1:4020. With --key, a token of your own
+needs --network-file, too.
 
-With --state-dir you may stop `pay` at any time and start it again: it sends the same signed
-payment again and signs no other. Of several starts at once one pays; the others wait for it, and
-print what it has bought, or go on with its payment. A request that costs nothing then counts as
-bought.
+With --state-dir you may stop `pay` at any time and start again: `pay` sends the same signed payment
+and signs no other. Of several starts at once the first pays; the rest wait, and print the purchase,
+or go on with the same payment. A free request then counts as bought.
 
-Exit codes: 0, the payment was signed and the request served (with --wrong: refused); 1, signed
-and not served; 2, nothing was signed; 75, another start with the same --state-dir did not end in
-time, so nothing was signed here: start it again.
+Exit codes: 0, the payment was signed and the request served (with --wrong: refused); 1, signed and
+not served; 2, nothing was signed; 75, another start with the same --state-dir did not end in time,
+and nothing was signed here: start again.
 """,
     "decode": """Decode any message of a payment, and say what is wrong in it.
 

@@ -37,8 +37,8 @@ Only = Annotated[
     str | None,
     typer.Option(
         "--network",
-        help="Pay on this network only: its name, or eip155:ID. Main networks, whose money is "
-        "real, are paid only so. [default: test networks, and those of --network-file]",
+        help="Pay on this network only: a name, or eip155:ID. Main networks hold real money, "
+        "and are paid only when named. [default: test networks, and those of --network-file]",
         metavar="NAME",
         envvar="X402SIM_NETWORK",
     ),
@@ -47,8 +47,8 @@ WorldUrl = Annotated[
     str | None,
     typer.Option(
         "--world",
-        help="URL of a world of `serve` that you have started: believe its clock and, without "
-        "--key, its token. [default: this machine's clock, known tokens and --network-file]",
+        help="URL of your own world of `serve`: believe the world's clock and, without "
+        "--key, the token. [default: this machine's clock, known tokens and --network-file]",
         metavar="URL",
     ),
 ]
@@ -199,7 +199,7 @@ UNDER_WAY = 75
 
 @contextmanager
 def _alone(kept: buying.Kept, request: httpx.Request, printer: _Printer) -> Iterator[None]:
-    """Wait until no other process pays for a request, and keep others out; may exit."""
+    """Wait until no other process pays for a request, and keep other processes out; may exit."""
     with ExitStack() as stack:
         try:
             stack.enter_context(kept.alone(request, DEADLINE_S))
@@ -213,7 +213,7 @@ def _alone(kept: buying.Kept, request: httpx.Request, printer: _Printer) -> Iter
 
 
 def _show_bought(bought: buying.Bought, printer: _Printer) -> None:
-    """Print what another start of the same command has bought since this one started."""
+    """Print the purchase that another start of the same command finished meanwhile."""
     answer = httpx.Response(bought.status, content=bought.body)
     if printer.as_json:
         _print_json(printer, ok=True, answer=answer, payment=bought.payment)
@@ -224,7 +224,7 @@ def _show_bought(bought: buying.Bought, printer: _Printer) -> None:
 
 
 def _pay(purchase: buying.Purchase, printer: _Printer) -> None:
-    """Pay for a request, and print what came of it; exits with 1 unless it was served."""
+    """Pay for a request, and print the outcome; exits with 1 unless served."""
     answer = _bought(purchase, printer)
     outcome = purchase.ask_chain()
     problem = "" if answer.is_success else in_vain(outcome, answer) + purchase.local.hint

@@ -1,17 +1,17 @@
-"""The request of `pay`, `doctor` and `demo`, and its purchase: paid as the 402 demands, each step
+"""The request of `pay`, `doctor` and `demo`, and the purchase: paid as the 402 demands, each step
 reported.
 
-`Outcome` is what is known of the payment, and no more: what was signed, whether a receipt or the
-chain confirms it, and until when it can be used.
+`Outcome` holds the known facts of the payment: the signed authorization, a receipt's or the chain's
+confirmation, and the time until which the authorization can be used.
 
-Nothing that an answer says of itself widens what is signed: tokens, chains and decimals are those
-of our table or of the user's file, and the time is this machine's. Only a world that the user has
-started and names (`--world`) is believed. Money of main networks is paid if the user names one.
+No answer widens a signature: tokens, chains and decimals come from our table or the user's file,
+and the time from this machine. Only a world that the user has started and names (`--world`) is
+believed. A main network's money is paid only if the user names the network.
 
-Signed payments that are not finished may be kept in a folder, one file for each purchase (by
-method, URL and body). The file is written before an authorization is sent; when what it paid for
-was read to its end, it holds that, for starts of the same command that have waited meanwhile. The
-operating system's lock of a file beside it lets one process at a time go on with a purchase.
+Unfinished signed payments may be kept in a folder, a file for each purchase (by method, URL and
+body). The file is written before an authorization is sent; once the paid answer was read to the
+end, the file holds the answer, for waiting starts of the same command. The operating system's lock
+on a second file lets a single process at a time go on with a purchase.
 """
 
 import hashlib
@@ -192,7 +192,7 @@ else:
 
 
 class Bought(msgspec.Struct, kw_only=True):
-    """What a purchase has bought: the answer, the payment as in JSON, and when (Unix seconds)."""
+    """A finished purchase: the answer, the payment as in JSON, and the time (Unix seconds)."""
 
     at_s: float
     status: int
@@ -201,7 +201,7 @@ class Bought(msgspec.Struct, kw_only=True):
 
 
 class KeptPurchase(msgspec.Struct, kw_only=True):
-    """One purchase: its unfinished payments, or what it has bought; `network` is a name."""
+    """A purchase: unfinished payments, or the paid answer; `network` is a name."""
 
     url: str
     network: str
@@ -211,7 +211,7 @@ class KeptPurchase(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The purchases in a folder, which is made when needed."""
+    """The purchases in a folder; the folder is made when needed."""
 
     folder: Path
 
@@ -219,7 +219,7 @@ class Kept:
     def alone(self, request: httpx.Request, most_s: float) -> Iterator[None]:
         """Keep other processes from a purchase until the end of the block, or of this process.
 
-        Waits at most `most_s` seconds for the process that has its turn. Raises `TimeoutError`, and
+        Waits at most `most_s` seconds for the process at work. Raises `TimeoutError`, and
         `OSError` for a folder that cannot be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ class Kept:
             yield
 
     def bought(self, request: httpx.Request, since_s: float) -> Bought | None:
-        """Return what another process has bought since a time, or None; raises `ValueError`."""
+        """Return another process's purchase since a time, or None; raises `ValueError`."""
         found = self._read(request)
         bought = None if found is None else found.bought
         return bought if bought and since_s <= bought.at_s <= real_now() else None
@@ -259,7 +259,7 @@ class Kept:
             ) from wrong
 
     def write(self, request: httpx.Request, found: KeptPurchase) -> None:
-        """Write a purchase, or remove its file if nothing is left of it; raises `OSError`."""
+        """Write a purchase, or remove the file of an empty purchase; raises `OSError`."""
         file = self._file(request)
         if not found.unfinished.payments and found.bought is None:
             file.unlink(missing_ok=True)
@@ -394,30 +394,30 @@ def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
 ASK_S = 5.0
 """Seconds in which a local server must answer with its time and accounts."""
 LOCK_POLL_S = 0.05
-"""Seconds after which a process that waits for another asks for the lock again."""
+"""Seconds between a waiting process's requests for the lock."""
 CLOCKS_AGREE_S = 60
-"""Seconds by which a world's clock may be wrong before a payer is told to believe it or not."""
+"""Seconds that a world's clock may be off before the payer is asked to believe the world."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What is believed of this machine and of a world of the user's: what may be paid, and when.
+    """The trusted facts of this machine and of the user's world: payable tokens, and the time.
 
-    `known` are the networks, `keys` those of the accounts that pay without --key.
+    `known` are the networks, `keys` the keys that pay without --key.
     """
 
     known: Mapping[str, Network]
     keys: list[str]
     clock: Clock
     chosen: frozenset[str] = frozenset()
-    """The networks that the user has named: only of these may the money be real."""
+    """The networks named by the user: no other network may have real money."""
     rpc: str = ""
     """The URL of its chains' JSON-RPC, by the name of a network; "" if there is no such server."""
     hint: str = ""
-    """What the server says of itself and is not believed, and the option that believes it."""
+    """The server's claims that a payer does not believe, and the option to believe them."""
 
     def only(self, name: str) -> "Local":
-        """Return it with the network of this name or CAIP-2 name alone; raises `ValueError`."""
+        """Return a copy with only the network of a name or CAIP-2 name; raises `ValueError`."""
         found = {each: it for each, it in self.known.items() if name in (each, it.caip2)}
         if not found:
             raise ValueError(f"--network {unknown('network', name, self.known)}")
@@ -427,10 +427,10 @@ class Local:
 def world_at(
     http: httpx.Client, world: str, known: Mapping[str, Network], *, own_key: bool
 ) -> Local:
-    """Return what a world says that the user has started; raises `ValueError` if it is none.
+    """Return the claims of the user's own world; raises `ValueError` if the URL is no world.
 
-    Its clock is believed. Its token is, too, unless the user's own key pays: then decimals and
-    chain stay those of our table or of the user's file. A token of our table keeps its decimals.
+    The world's clock is believed, and the token, unless the user's own key pays: then decimals and
+    chain come from our table or the user's file. A token of our table keeps the decimals.
     """
     root = world.rstrip("/").removesuffix("/_sim")
     try:
@@ -450,10 +450,10 @@ def world_at(
 
 
 def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
-    """Return what is believed of a server at a URL: if it is a world on this machine, its accounts.
+    """Return the trusted facts of a server at a URL: the accounts, for a world on this machine.
 
-    Without one, the accounts are those of anvil. Whoever names a key knows it, so nothing can be
-    lost by it; all else that limits what is signed is not the server's to say.
+    Without a world, the accounts are anvil's. A server that names a key knows the key already, so a
+    lie costs nothing; all other limits of a signature are not the server's to say.
     """
     found = Local(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
     if url.host not in LOOPBACK:
@@ -462,7 +462,7 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
     try:
         who, keys = _described(http, root)
         ahead_s = who.now / 1000 - Clock().now()
-    except (httpx.HTTPError, ValueError, OverflowError):  # it is not an x402sim server
+    except (httpx.HTTPError, ValueError, OverflowError):  # the server is no x402sim
         return found
     if abs(ahead_s) > CLOCKS_AGREE_S:
         differs = f"its clock is {abs(ahead_s):.0f} s {'ahead' if ahead_s > 0 else 'behind'}"
@@ -474,7 +474,7 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
 
 
 def _described(http: httpx.Client, root: str) -> tuple[WorldInfo, list[str]]:
-    """Return a world's description and its accounts' keys; raises `ValueError` if it is none."""
+    """Return a world's description and account keys; raises `ValueError` if the URL is no world."""
 
     def fetched(what: str) -> bytes:
         request = http.build_request("GET", f"{root}/_sim/{what}", timeout=ASK_S)
@@ -581,9 +581,9 @@ class Purchase:
         )
 
     def _keep(self, answer: httpx.Response | None = None) -> None:
-        """Write down what is signed and not finished, or what an answer has brought for it.
+        """Write down unfinished signed payments, or the paid answer.
 
-        Raises `PaymentFailed` if that fails.
+        Raises `PaymentFailed` if writing fails.
         """
         if self.kept is None or self._payer is None:
             return
@@ -690,7 +690,7 @@ class Purchase:
         return self.steps is None or (way.dialect is Dialect.TWO_STEPS) == (self.steps == 2)
 
     def _forbidden(self, amount_base: int, network: Network) -> str:
-        """Return why the user has not allowed to pay this; "" if it is allowed."""
+        """Return why the user has not allowed the payment; "" if allowed."""
         name = network.name
         if NETWORKS.get(name) is network and not network.is_test and name not in self.local.chosen:
             return f"the 402 asks for real money, on {name}; --network {name} allows that"

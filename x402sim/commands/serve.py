@@ -368,7 +368,7 @@ def show(ready: Ready, db: Path | None) -> None:
     console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
         console.print(f"curl {ready.control}")
-        known = NETWORKS.get(ready.network)  # `pay` pays its token by itself on a test network
+        known = NETWORKS.get(ready.network)  # `pay` knows the test networks' tokens
         is_known = known is not None and known.is_test and known.asset == parse_address(ready.asset)
         believed = "" if is_known else f" --world {url}"
         console.print(f"x402sim pay {url}/api/perp/market{believed}")

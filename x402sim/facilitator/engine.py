@@ -132,9 +132,9 @@ class InvalidPayment(msgspec.Struct, frozen=True):
 class NotTransferred(msgspec.Struct, frozen=True):
     """The payment is valid, but the token or the chain refused the transfer.
 
-    `tx_hash` is that of a transaction that was mined without effect; `detail` has the words of the
-    token or the node, and `block_s` the time of the block that the window was compared with, if our
-    clock does not explain the refusal.
+    `tx_hash` is the hash of a transaction mined without effect; `detail` has the words of the token
+    or the node, and `block_s` the time of the block compared with the window, if our clock does not
+    explain the refusal.
     """
 
     why: Cause
@@ -314,7 +314,7 @@ async def _run_call(
         return await _refused(facilitator, payment.authorization, str(reverted))
     except ChainUnavailable:
         raise
-    except ChainError as error:  # it was not sent
+    except ChainError as error:  # not sent
         return NotTransferred(Cause.OTHER, detail=str(error))
     return result
 
@@ -329,7 +329,7 @@ async def _wait(
         return PendingTransfer(tx_hash)
     except ChainUnavailable as unavailable:
         return PendingTransfer(tx_hash, str(unavailable))
-    except ChainError as error:  # another transaction replaced it
+    except ChainError as error:  # replaced by another transaction
         return NotTransferred(Cause.OTHER, detail=str(error))
     if receipt.revert_reason is not None:
         found = await _refused(facilitator, auth, receipt.revert_reason, receipt.block_number)
@@ -348,9 +348,9 @@ async def _refused(
 ) -> NotTransferred:
     """Return the cause of a revert reason, in the newest block or in another.
 
-    If the reason is the window, find out which end of it. An authorization that is late in that
-    block stays late. Otherwise our clock decides, which may differ from the chain's: if the window
-    is open by our clock, the nearer end counts.
+    If the reason is the window, find the end at fault. An authorization late in the block stays
+    late. Otherwise our clock decides, and may differ from the chain's: if the window is open by our
+    clock, the nearer end counts.
     """
     revert = cause(reason)
     if revert not in _OF_TIME:
@@ -366,7 +366,7 @@ async def _refused(
         revert = Cause.EARLY if is_open_later and not is_over else Cause.LATE
     is_explained = is_early if revert is Cause.EARLY else is_late
     if block_number is None and is_explained(auth, now_s):
-        block_s = None  # a node may run calls at its own time, which is ours
+        block_s = None  # a node may run calls at its own time, close to ours
     return NotTransferred(revert, detail=reason, block_s=block_s)
 
 

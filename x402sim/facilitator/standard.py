@@ -48,7 +48,7 @@ ACCEPTS_PATH = "/accepts"
 _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.FacilitatorRequest))
 WAITS = "it was sent, and is not mined yet: settle the same payment again to wait for it"
 MOST_DETAIL = 300
-"""The characters of a node's or a token's own words that are answered."""
+"""The most characters answered of a node's or a token's own words."""
 INDEX = f"""\
 A facilitator of the x402 standard, versions 1 and 2.
 GET  {HEALTH_PATH}
@@ -265,7 +265,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
         raise _Unread(unsupported.reason, str(unsupported))
     signed = payment.signed
     if wanted.amount == "0" and not signed.authorization.value:
-        # anybody can sign such payments, without a token, and the gas would be ours
+        # anybody can sign payments of nothing, without a token, and the gas would be ours
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, "amount: wanted more than 0")
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
         signed = msgspec.structs.replace(signed, asset=wanted.asset)

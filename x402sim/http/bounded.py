@@ -49,8 +49,8 @@ def bound(
 
     Reading it then raises `AnswerTooLarge` and `AnswerUnreadable`; with `elapsed_s`, also
     `AnswerTooSlow` as soon as a chunk arrives after the deadline. The header Content-Encoding is
-    removed, because the body is decoded already when httpx reads it. Of a page for browsers with
-    status 402 the rest is left: its offer is in a header.
+    removed, because the body is decoded already when httpx reads it. A large 402 page for browsers
+    is cut: the offer is in a header.
     """
     if response.is_stream_consumed:  # it did not come over a wire
         require_size(len(response.content), limits)
@@ -147,7 +147,7 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._meter.finish()
 
     def _part(self, chunk: bytes) -> bytes | None:
-        """Return a chunk decoded; None where a body that may be cut is too large."""
+        """Return a chunk decoded; None once a body that may be cut is too large."""
         try:
             return self._meter.decode(chunk)
         except AnswerTooLarge:

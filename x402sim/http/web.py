@@ -119,7 +119,7 @@ class Connection:
         return True
 
     def forget(self, size: int) -> None:
-        """Note that a message of a WebSocket, of so many bytes, is in work no more."""
+        """Note that a WebSocket's message, of so many bytes, is done."""
 
 
 CONNECTION = "x402sim.connection"

@@ -359,7 +359,7 @@ def examine(
     if response.status_code == 402 and not ways and not found:
         found.append(_NO_WAY)
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
-    ours = _payment_auth(replace(case, networks=known))  # what a 402 says of its token is no proof
+    ours = _payment_auth(replace(case, networks=known))  # a 402 proves nothing about its token
     payers = (_two_steps(case), *(_client(each, case) for each in CLIENTS), ours)
     return Diagnosis(tuple(ways), (*found, *_merged(by_way)), payers)
 
@@ -402,7 +402,7 @@ class _Case:
         ]
 
     def why_unseen(self, client: Client) -> str:
-        """Return why a client of version 1 does not look at the offers; "" if it does."""
+        """Return why a client of version 1 ignores the offers; "" if the client reads them."""
         body = object_in(self.response.content) or {}
         if client.dialect is not Dialect.V1:
             return ""

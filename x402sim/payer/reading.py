@@ -33,10 +33,10 @@ class AttemptOver(PaymentFailed):
 
 
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is no receipt, of any shape (section 7 prescribes none).
+    """An answer without a receipt, of any shape (section 7 prescribes no shape).
 
-    `final` is the field of the answer, or None. `refuses`: the answer is a refusal, and has no word
-    that leaves the outcome open. `hints`: it may mean that the payment was made before.
+    `final` is the field of the answer, or None. `refuses`: the answer is a refusal without a word
+    that leaves the outcome open. `hints`: perhaps the payment was made before.
     """
 
     answered: str

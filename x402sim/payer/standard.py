@@ -293,12 +293,13 @@ def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settl
 
 
 def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> str:
-    """Return the 402 to a request that pays, if it reports the authorization as used.
+    """Return the 402 to a paying request, if the 402 reports the authorization as used.
 
-    Its nonce was drawn at random, so only this payment can have used it. Raises `AttemptOver` if it
-    has expired, and `PaymentFailed` if it may still be used: a server that refuses a payment has it
-    all the same. A settlement that failed for an unknown word may have moved the money: that, too,
-    raises `PaymentFailed`, and no other payment is signed.
+    The nonce was drawn at random, so only this payment can have used the nonce. Raises
+    `AttemptOver` for an expired authorization, and `PaymentFailed` while the authorization may
+    still be used: a refusing server holds the payment all the same. A settlement that failed for an
+    unknown word may have moved the money: it raises `PaymentFailed`, too, and no other payment is
+    signed.
     """
     settlement, reason = settlement_in(response, version), ""
     with suppress(BadMessage):
@@ -312,7 +313,7 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
     outcome = x402_reasons.meaning_of(reason, sent).outcome
     if outcome is Outcome.SETTLED or says_used(reason) or reason == x402_reasons.STATE:
         return got
-    # without a report of the settlement and a known word, a 402 says only that it does not serve
+    # without a report of the settlement and a known word, a 402 says only "not served"
     is_reported = settlement is not None or reason in x402_reasons.WORDS
     is_unclear = outcome is Outcome.UNKNOWN
     if payment.is_expired and not (is_unclear and is_reported):

@@ -47,9 +47,9 @@ _INVALID = {
 
 
 def advice_for() -> dict[str, str]:
-    """Return the advice for an answered text: that of the longest known text it begins with.
+    """Return the advice for an answered text, by the longest known beginning.
 
-    Every text begins with the empty one: of an unknown word the outcome is not known.
+    Every text begins with the empty text: an unknown word leaves the outcome unknown.
     """
     found = {
         Refusal.INSUFFICIENT_BALANCE.text: "funds",

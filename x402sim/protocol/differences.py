@@ -75,16 +75,16 @@ SERVER_CLOCK = "the server's clock says"
 
 
 def times(end: str, at_s: int, now_s: int, clock: str = SERVER_CLOCK) -> str:
-    """Return an end of a window and the time that it was compared with, in Unix seconds.
+    """Return an end of a window and the time compared with it, in Unix seconds.
 
-    `clock` says whose time that is.
+    `clock` says whose time.
     """
     return f"{end} is {at_s}, {clock} {now_s}"
 
 
 MILLISECONDS, NO_TIME = 10**11, 10**14
-"""Unix seconds of the year 5138: whoever signs more has signed milliseconds. From the second number
-on it is neither: some sign a window without end.
+"""Unix seconds of the year 5138: greater numbers are milliseconds. From the second number on,
+neither: some payers sign a window without end.
 """
 
 
@@ -147,10 +147,10 @@ def domain_signed(
 
 
 def partial_domain_signed(auth: Authorization, signature: bytes, ours: Domain) -> str | None:
-    """Return which fields of the EIP712Domain the payer's wallet has left out, in words.
+    """Return the fields of EIP712Domain that the payer's wallet left out, in words.
 
     A browser wallet signs the fields that `types.EIP712Domain` declares, which may be none. None if
-    that is not what was signed; raises `BadSignature` if nobody can be recovered.
+    no such domain was signed; raises `BadSignature` if nobody can be recovered.
     """
     for count in range(len(DOMAIN_FIELDS)):
         for names in combinations(DOMAIN_FIELDS, count):

@@ -72,11 +72,11 @@ DOMAIN_FIELDS = {
     "chainId": "uint256 chainId",
     "verifyingContract": "address verifyingContract",
 }
-"""The fields of the token's domain, as EIP-712 declares them."""
+"""The fields of the token's domain, as declared by EIP-712."""
 
 
 def partial_digest(auth: Authorization, domain: Domain, names: Collection[str]) -> bytes:
-    """Return the 32 bytes that a wallet signs if its EIP712Domain has only these fields."""
+    """Return the 32 bytes to sign for a wallet whose EIP712Domain has only some fields."""
     declared = ",".join(DOMAIN_FIELDS[name] for name in DOMAIN_FIELDS if name in names)
     values: dict[str, int | bytes] = {
         "name": keccak256(domain.name.encode()),

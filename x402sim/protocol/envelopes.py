@@ -167,12 +167,12 @@ _RIGHT_PLACES: tuple[tuple[str, Callable[[Fields], bool], str, str], ...] = (
         'metadata["x402.payment.receipts"]',
     ),
 )
-"""What a message may hold: how it is known, and where programs of MCP and of A2A look for it."""
+"""The parts of a message: how to recognise each, and its place in MCP and in A2A."""
 _DEEPEST = 6
 
 
 def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Enclosed]:
-    """Yield what is of a payment, wherever it stands."""
+    """Yield the parts of a payment, at any depth."""
     for name, value in fields.items():
         place = f'{where}["{name}"]' if not name.replace("_", "").isalnum() else f"{where}.{name}"
         place, inner = place.removeprefix("."), value
@@ -184,7 +184,7 @@ def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Encl
             yield Enclosed(place, value)
         elif is_object and (below := list(_misplaced(inner, place, depth + 1))):
             yield from below
-        elif "x402" in name.lower():  # it means to be one
+        elif "x402" in name.lower():  # meant as a part of a payment
             yield Enclosed(place, value)
 
 

@@ -135,7 +135,7 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
 
 
 def _shown(fields: Mapping[str, Any], name: str) -> str:
-    """Return a field as it was sent, or another spelling of its name that was sent instead."""
+    """Return a field, or the field sent under another spelling of the name."""
     if name in fields:
         return repr(fields[name])[:120]
     twins = _letters(name), _AMOUNTS.get(name)
@@ -148,7 +148,7 @@ def _letters(name: str) -> str:
 
 
 _AMOUNTS = {"amount": "maxamountrequired", "maxAmountRequired": "amount"}
-"""The name of the amount in one version, and the letters of the other's."""
+"""The name of the amount in a version, and the letters of the other version's name."""
 
 
 def _of_others(way: Way, network: Network | None) -> Finding | None:
@@ -199,7 +199,7 @@ def of_other_payment(fields: Mapping[str, Any], dialect: Dialect) -> Finding | N
 
 
 def of_other_shape(fields: Mapping[str, Any], version: Any) -> Finding | None:
-    """Return that a payment of the standard has one version's number and the other's shape."""
+    """Return that a standard payment has a version's number and the other version's shape."""
     is_flat = "accepted" not in fields and {"scheme", "network"} <= fields.keys()
     if version == 2 and is_flat:
         seen, wanted = "version 1's: scheme and network beside payload", "version 2's: `accepted`"
@@ -411,7 +411,7 @@ def signer_of(
 
 
 def of_wallet(signature: bytes) -> str:
-    """Return which contract's signature it is, in words; "" if an account's can have its form."""
+    """Return the kind of a contract's signature, in words; "" if an account's may look the same."""
     if signature.endswith(UNDEPLOYED):
         return "a wrapper of ERC-6492: of a contract wallet that may not be deployed"
     if len(signature) > 65:
@@ -498,7 +498,7 @@ def is_pending(fields: Fields) -> bool:
 
 
 def _moves_nothing(fields: Fields) -> str:
-    """Return why a success needs no transaction, by its scheme's text; "" if that is not seen."""
+    """Return why a success needs no transaction, by the scheme's text; "" without such a reason."""
     if str(fields.get("amount")) == "0":
         return "the amount is 0, as `upto` settles what was not used"
     scheme = fields.get("scheme")
@@ -619,18 +619,18 @@ ERROR_FIELDS = frozenset(
         *("errorReason", "invalidReason"),
     }
 )
-"""One of these has every error that services and hosted facilitators answer."""
+"""Every error of services and hosted facilitators has a key from this list."""
 _WORD = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 MOST_TEXT = 20_000
-"""The characters of an error in which its words are looked for."""
+"""The most characters of an error to search for words."""
 
 
 def of_error(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield what an error means for a payment that was sent with the request.
+    """Yield the meaning of an error for the payment sent with the request.
 
-    Services pass on what a facilitator answered, as an object or inside a text: known words and a
-    hash count wherever they stand, and of several words the one that leaves most open.
+    Services pass on a facilitator's answer as an object or inside a text: known words and a hash
+    count anywhere, and of several words the word that leaves most open.
     """
     error, final = fields.get("error"), fields.get("final")
     seen = message_in(fields) or "an error without words"
@@ -649,13 +649,13 @@ def of_error(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
 
 
 def of_error_in(fields: Fields) -> Iterator[Finding]:
-    """Yield what a known word means, wherever it stands in a message that holds no other."""
+    """Yield the meaning of the only known word in a message, at any place."""
     if word := known_word_in(fields):
         yield Finding("error", word, "a receipt", meaning_of(word, _hash_in(fields)).do)
 
 
 def known_word_in(fields: Fields) -> str:
-    """Return the known word in a message that leaves most open; "" if it has none."""
+    """Return the known word in a message that leaves most open; "" without a known word."""
     found = [each for each in _WORD.findall(_text_of(fields)) if each in WORDS]
     return max(found, key=lambda each: list(Meaning).index(WORDS[each]), default="")
 
@@ -669,7 +669,7 @@ def _text_of(fields: Fields) -> str:
 
 
 def of_error_word(fields: Fields) -> Iterator[Finding]:
-    """Yield that a 402 refuses a payment, if its error is a word of the standard."""
+    """Yield that a 402 refuses a payment, if the error is a word of the standard."""
     error = fields.get("error")
     if isinstance(error, str) and error in WORDS:
         yield Finding("error", error, "an offer that refuses nothing", meaning_of(error).do)
@@ -725,7 +725,7 @@ def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findi
 
 
 def of_declaration(fields: Fields, version: Version | None) -> Iterator[Finding]:
-    """Yield why an index does not list a resource that declares itself by the extension bazaar."""
+    """Yield why an index does not list a resource with the extension bazaar."""
     listed = fields.get("accepts")
     offers = listed if isinstance(listed, list) else []
     parts = (fields, *(each for each in offers if isinstance(each, dict)))

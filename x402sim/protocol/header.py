@@ -131,8 +131,8 @@ def signed_in(header: PaymentHeader) -> SignedPayment:
 
 
 def _signature(text: str) -> bytes:
-    """Return a signature of any size, as contract wallets have; raises `ValueError`, which names
-    the size of an account's.
+    """Return a signature of any size, as from contract wallets; raises `ValueError` naming the size
+    of an account's signature.
     """
     with suppress(ValueError):
         return from_hex(text, max(0, len(text) - 2) // 2)

@@ -22,10 +22,10 @@ from x402sim.protocol.messages import decoded, encode
 PAYMENT, RESPONSE = "x402/payment", "x402/payment-response"
 """The keys of `_meta`: of a call that pays, and of a result."""
 TOOL = "Mcp-Name"
-"""The header that marks a call of a tool, with the tool's name as `header_of` writes it; MCP has it
-since 2026-07-28."""
+"""The header of a tool call, with the tool's name as written by `header_of`; in MCP since
+2026-07-28."""
 _BEGIN, _END = "=?base64?", "?="
-"""What is around a name in Base64 (MCP 2026-07-28, value encoding of headers)."""
+"""Prefix and suffix of a name in Base64 (MCP 2026-07-28, value encoding of headers)."""
 PROTOCOL, SESSION = "MCP-Protocol-Version", "Mcp-Session-Id"
 REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The revisions of MCP that begin with `initialize`, the newest first."""
@@ -62,7 +62,7 @@ def message(number: int | str | None, method: str, params: Mapping[str, Any]) ->
 
 
 def header_of(name: str) -> str:
-    """Return the header of a name: the name, or its UTF-8 in Base64 if it cannot be a header."""
+    """Return the header of a name: the name, or UTF-8 in Base64 if the name cannot be a header."""
     is_plain = name.isascii() and name.isprintable() and name == name.strip()
     if is_plain and not (name.startswith(_BEGIN) and name.endswith(_END)):
         return name

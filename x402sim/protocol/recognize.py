@@ -214,7 +214,7 @@ class Recognized:
     envelope: Envelope | None = None
     foreign: Foreign | None = None
     odd: tuple[Finding, ...] = ()
-    """What is wrong in how it is written: its encoding, and the spelling of its names."""
+    """Faults of writing: the encoding, and the spelling of names."""
 
     @property
     def kind(self) -> MessageType:
@@ -310,7 +310,7 @@ def recognize(text: str) -> Recognized:
     if named := _NAMED.match(value):
         value = value[named.end() :].strip()
     header_name = named[1] if named else ""
-    sent = whole.partition(":")[2].strip() if named else value  # with its own quotes
+    sent = whole.partition(":")[2].strip() if named else value  # with inner quotes
     if (other := ways.foreign_header(header_name, sent)) is not None:
         return Recognized(_FOREIGN, "text", {}, header_name, foreign=other)
     if not value:
@@ -343,7 +343,7 @@ _ONCE = "Encode it once: programs read it once."
 
 
 def _decoded_again(body: bytes) -> Fields | None:
-    """Return the object in a text that was encoded twice; None if it is not that."""
+    """Return the object in a text encoded twice; None for any other text."""
     try:
         inner = json_of_header(body.decode("ascii").strip())
     except (BadMessage, UnicodeDecodeError):
@@ -353,9 +353,9 @@ def _decoded_again(body: bytes) -> Fields | None:
 
 
 def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recognized:
-    """Return which message an object is; raises `BadMessage` if it is none.
+    """Return the message in an object; raises `BadMessage` for an unknown object.
 
-    One whose names are spelled in another case is read as if they were spelled right.
+    Names spelled in another case are read as if spelled right.
     """
     spelled = dict[str, str]()
     fields = _in_camel_case(fields, spelled)
@@ -406,7 +406,7 @@ _DEEPEST = 8
 
 
 def _in_camel_case(value: Any, spelled: dict[str, str], depth: int = 0) -> Any:
-    """Return JSON with its known names in camelCase; `spelled` gets those that were not."""
+    """Return JSON with known names in camelCase; `spelled` gets the corrected names."""
     if isinstance(value, list):
         return [_in_camel_case(each, spelled, depth + 1) for each in value]
     if not isinstance(value, dict) or depth > _DEEPEST:

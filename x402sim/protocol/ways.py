@@ -164,7 +164,7 @@ class Foreign:
     """What it says."""
     do: str = "Pay as its seller describes; x402 and our two steps cannot."
     is_required: bool = True
-    """Whether it asks for a payment; if not, it is a payment or a receipt."""
+    """Whether the header asks for a payment; else the header is a payment or a receipt."""
 
 
 def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
@@ -185,7 +185,7 @@ def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
 
 
 PAYWALL = "window.x402"
-"""What the page of the x402 SDKs for browsers sets: its offer."""
+"""The variable with the offer in the x402 SDKs' page for browsers."""
 ASK_FOR_JSON = (
     "ask for JSON, with the header Accept: application/json "
     "(doctor and pay: -H 'Accept: application/json')"
@@ -193,7 +193,7 @@ ASK_FOR_JSON = (
 
 
 def page_of(text: str) -> str:
-    """Return what a page of HTML is, in words; "" if a text is none."""
+    """Return the kind of an HTML page, in words; "" for other texts."""
     start = text.lstrip()[:200].lower()
     if not start.startswith(("<!doctype html", "<html", "<head", "<!--")):
         return ""
@@ -207,7 +207,7 @@ _CREDENTIAL = re.compile(r"(?:payment|l402|lsat)\s+\S", re.I)
 
 
 def foreign_header(name: str, value: str) -> Foreign | None:
-    """Return what a header of another protocol carries, or its value alone; None if it is none."""
+    """Return the content of another protocol's header, named or not; None for other texts."""
     name = name.lower()
     if name == CHALLENGE:
         return challenged(value)
@@ -221,7 +221,7 @@ def foreign_header(name: str, value: str) -> Foreign | None:
 
 
 def _facts(text: str) -> dict[str, str]:
-    """Return what is in a credential or a receipt: base64url of JSON, or parameters."""
+    """Return the content of a credential or a receipt: base64url of JSON, or parameters."""
     body = _json_text(text)
     fields = None if body is None else decoded(body.encode(), dict[str, Any])
     found = _parameters(text[:MOST]) if fields is None else fields

@@ -512,7 +512,7 @@ def declared_in(extensions: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def why_not_listed(extensions: Any, version: Version | None) -> str:
-    """Return why the extension bazaar of a 402 or a payment lists nothing; "" if it may."""
+    """Return why the extension bazaar of a 402 or payment lists nothing; "" if listed."""
     if not isinstance(extensions, dict) or BAZAAR not in extensions:
         return ""
     if version == 1:

@@ -1,10 +1,9 @@
-"""The x402 standard's words for why a payment is not valid or not settled, and what each means.
+"""The x402 standard's words for why a payment is not valid or not settled, and their meanings.
 
-`meaning_of` says of a word of any facilitator whether something may have been sent: a word that
-`WORDS` does not have means that nobody knows. The words of section 9 of its specification come
-first. Where it has none for a case, version 2 uses the word that the public libraries share, and
-version 1, whose words are a closed list there, the nearest of its section 9.
-Decision: 4.1/standard-reasons.
+`meaning_of` tells for any facilitator's word whether a transaction may have been sent; for a word
+outside `WORDS` nobody knows. The words of section 9 come first. For a case without a word there,
+version 2 uses the word shared by the public libraries, and version 1, a closed list, the nearest
+word of its section 9. Decision: 4.1/standard-reasons.
 """
 
 from collections.abc import Mapping
@@ -62,7 +61,7 @@ def invalid_reason(version: Version, why: InvalidReason) -> str:
 
 
 class Outcome(Enum):
-    """What became of the money of a payment, as a refusal of settle tells it."""
+    """The fate of a payment's money, as told by a refusal of settle."""
 
     REFUSED = "refused before anything was sent"
     UNKNOWN = "not known: the money may have moved, or still may"
@@ -70,7 +69,7 @@ class Outcome(Enum):
 
 
 class Meaning(Enum):
-    """What words of a refusal mean: the outcome of settle, and what to do."""
+    """The meaning of a refusal's words: the outcome of settle, and the remedy."""
 
     WRONG = (
         Outcome.REFUSED,
@@ -159,20 +158,20 @@ _MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
 WORDS: Mapping[str, Meaning] = {
     word: meaning for meaning, words in _MEANINGS.items() for word in words
 }
-"""The known words of the public facilitators, and those of Cronos', with what each means.
+"""The known words of the public facilitators and of Cronos', with their meanings.
 
-A word is in it as refused only if its facilitators find it before they send anything.
+A word counts as refused only if facilitators answer the word before sending a transaction.
 """
 BEGINNINGS: Mapping[str, Meaning] = {
     **{each.partition("{}")[0]: Meaning.WRONG for each in cronos.INVALID_REASONS.values()},
     "No facilitator registered for": Meaning.UNSUPPORTED,
 }
-"""What sentences begin with that end with a value: of Cronos' verify, and of the SDK's."""
+"""Beginnings of sentences that end with a value: of Cronos' verify, and of the SDK's."""
 
 
 def meaning_of(reason: str, transaction: object = "") -> Meaning:
-    """Return what a reason means; of one that is not known, or beside a transaction that was sent,
-    that the outcome is not known.
+    """Return the meaning of a reason; for an unknown reason, or beside a sent transaction, an
+    unknown outcome.
     """
     found = WORDS.get(reason)
     if found is None:

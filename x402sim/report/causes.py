@@ -60,8 +60,8 @@ class _Words(msgspec.Struct, frozen=True):
     repair: str
     loss: Loss
     at: tuple[str, ...] = ()
-    """Where this is the cause, whatever it is elsewhere: ids without their dialects, each alone or
-    with the demand that failed there, "payer/send/proof-redirected: what pays stays here"."""
+    """Places with this cause, whatever the cause elsewhere: ids without dialects, each alone or
+    with the failed demand, "payer/send/proof-redirected: DEMAND"."""
     follows: tuple[str, ...] = ()
     """Keys of possible causes: the failure follows from the first of them that has failed, too."""
 
@@ -170,7 +170,7 @@ def _key(result: Result) -> str:
 
 
 def _there(evidence: Evidence) -> str:
-    """Return the key of what is the cause where a failure was found; empty without one."""
+    """Return the key of a failure's cause at the place found; empty without a cause."""
     places = (f"{evidence.place}: {evidence.demand or evidence.about}", evidence.place)
     return next((_places()[each] for each in places if each in _places()), "")
 
@@ -191,7 +191,7 @@ def _words() -> dict[str, _Words]:
 
 @cache
 def _places() -> dict[str, str]:
-    """Return the key of the cause at each place that has one of its own."""
+    """Return the key of the cause at each place with a special cause."""
     return {place: key for key, words in _words().items() for place in words.at}
 
 

@@ -116,11 +116,11 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
 
 
 NAMED = 4
-"""How many ids a verdict names of those that could not be told."""
+"""The most untold ids that a verdict names."""
 
 
 def _untold(counting: Results) -> str:
-    """Return in a line what was played and could not be told, and why; empty if nothing."""
+    """Return a line on played ids without an answer, and why; empty without such ids."""
     reasons: dict[str, list[str]] = {}
     for each in counting:
         if each.outcome is Outcome.SKIPPED and any(case.is_untold for case in each.cases):

@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
 INTERRUPTED = "the run was interrupted before this was certain"
-"""The reason of what is inconclusive since Ctrl-C or SIGTERM ended the run."""
+"""The reason of results left inconclusive by Ctrl-C or SIGTERM."""
 
 
 class Demand(StrEnum):
@@ -59,16 +59,17 @@ class Demand(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What failures are compared by: the demand, its object, the answer, and where it was found.
+    """The key for comparing failures: the demand, the object, the answer, and the place.
 
-    `answer` has no ids, hashes and times; of an id that was not judged, it is the reason.
+    `answer` has no ids, hashes and times; for an id without judgement, `answer` is the reason.
     """
 
     demand: Demand = Demand.OTHER
     about: str = ""
     answer: str = ""
     place: str = ""
-    """The id without its dialect, where a judge has dialects and the case itself found it."""
+    """The id without the dialect, if the judge has dialects and the case itself found the
+    failure."""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     lacks: bool = False
     """Whether it was skipped because a need is not met."""
     is_untold: bool = False
-    """Whether it was played, and nothing showed what it looks for."""
+    """Whether the case was played, and the subject showed nothing to judge by."""
     evidence: Evidence | None = None
     loss: Loss | None = None
     """What this failure costs, if money was counted."""

@@ -219,7 +219,7 @@ def _has_same_nonce(request: ValidRequest, attempt: Attempt) -> bool:
 
 
 def lasts_too_long(service: Service, valid_before: int) -> str:
-    """Return why an authorization lasts too long; "" if it does not (4.1/longest-window)."""
+    """Return why an authorization lasts too long; "" if short enough (4.1/longest-window)."""
     now_s, settings = service.clock.now_s(), service.settings
     most_s = max(settings.longest_window_s, 2 * settings.max_timeout_s)
     return too_far(valid_before, now_s, most_s) if valid_before - now_s > most_s else ""
@@ -277,11 +277,11 @@ async def is_unused(service: Service, request: ValidRequest) -> bool:
 def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
     """Claim the payment id for the authorization of a new attempt; return the pending record.
 
-    An attempt that is stored already is returned as it is. The payer's key is reserved with the
-    claim: of two payments with one key, the second is refused before anything is settled. Raises
+    A stored attempt is returned unchanged. The payer's key is reserved with the claim: of two
+    payments with one key, the second is refused before anything is settled. Raises
     `SettlementRefused` if the authorization pays for another payment id (7/nonce-already-used), if
-    the 402 is paid in one step and in two, or if another service on this store was faster.
-    Raises `Refused` 409 if another payment has the key.
+    the 402 is paid in one step and in two, or if another service on this store was faster. Raises
+    `Refused` 409 if another payment has the key.
     """
     if attempt.state is not PaymentState.NEW:
         return attempt
@@ -316,7 +316,7 @@ def key_ends_s(service: Service, valid_before: int) -> int:
 
 
 def _require_unclaimed(service: Service, request: ValidRequest) -> None:
-    """Raise `SettlementRefused` if another service on this store has just claimed it."""
+    """Raise `SettlementRefused` if another service on this store has just claimed the payment."""
     sent = service.store.payments.attempts(request.payment_id)
     if any(_is_same(request, each) and each.status != "failed" for each in sent):
         raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")

@@ -375,7 +375,7 @@ async def _conclude(service: Service, paid: OneStep, connection: Connection) -> 
         service.record(events.AnswerNotWritten(payment_id=payment_id))
     try:
         service.store.served.end(payment_id, paid.resource, is_served=is_answered)
-    except sqlite3.OperationalError as failure:  # nobody else gets the answer while this one runs
+    except sqlite3.OperationalError as failure:  # no other request gets the answer meanwhile
         log.warning("%s: whether it was served is not stored: %s", paid.resource, failure)
     if service.settings.policy.serves_first:
         await _settle_afterwards(service, paid)

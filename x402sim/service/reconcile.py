@@ -92,8 +92,8 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     The caller holds the lock of its payment id. Even so, another service on this store may have
     moved the record during the query, or an older database may have been restored. A settled
     payment whose transfer was undone becomes pending while the chain may still make the transfer,
-    and failed when it cannot. A settled payment that was in no block yet stays settled until it
-    can never be paid, because its transaction may still come.
+    and failed when it cannot. A settled payment without a block stays settled until it can never be
+    paid, because the transaction may still come.
     """
     attempt = service.store.payments.reload(listed)
     if attempt is None:
@@ -243,12 +243,12 @@ def _transfer(attempt: Attempt) -> tuple[Address | None, Address, int]:
 
 
 def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
-    """Turn a payment into a settled one, return it, and grant its entitlement (steps 5 and 6).
+    """Mark a payment settled, grant the entitlement, and return the payment (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction (3/deposit-makes-session).
-    Returns None if another service on this store has settled the payment, if another attempt
-    gets it (`PaymentRecords.mark_settled`), or if the control API has restored an older database,
-    which has no such payment.
+    Returns None if another service on this store has settled the payment, if another attempt gets
+    the payment (`PaymentRecords.mark_settled`), or if the control API has restored an older
+    database without the payment.
     """
     payment_id, payer, resource = attempt.payment_id, attempt.from_address, attempt.resource_url
     session, opened = _session_of(service, attempt) if resource == SESSIONS else (None, None)

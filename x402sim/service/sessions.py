@@ -248,7 +248,7 @@ def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
     if not paid:
         raise Unavailable(f"the node shows no transfer to the payer in {use.tx_hash}")
     # If the transaction has several transfers to the payer and none is of this amount, count the
-    # largest: what is counted too little would be paid twice.
+    # largest: a smaller count would be paid twice.
     return refund.amount if refund.amount in paid else max(paid)
 
 

@@ -48,7 +48,7 @@ class Entitlements:
         self._cached: dict[str, Entitlement] = {}
         self._store = store
         self._taken_back, self._checked = store.taken_back(), set[str]()
-        """The payment ids whose records are settled since this number of the database."""
+        """The payment ids whose records were read as settled under this number."""
 
     def __len__(self) -> int:
         """Return how many entitlements have a settled record now."""
@@ -142,7 +142,8 @@ class Service:
     """The payment ids that are being settled now, and their resources; used only if the policy
     `claim` reserves nothing."""
     answering: set[str] = field(default_factory=set)
-    """The one-step payments whose answer this service has taken and not yet recorded as written."""
+    """The one-step payments with an answer taken by this service and not yet recorded as
+    written."""
     debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
     """Session id, base units and resource of the debits without an answer that the database could
     not undo. Each sweep tries again, and so does the end of the process; a crash loses them, and a
@@ -181,9 +182,9 @@ def connected(
 
 
 def restarted(service: Service) -> Service:
-    """Return the service as a restart leaves it: with its database, and nothing in memory.
+    """Return the service after a restart: with the database, and nothing in memory.
 
-    What the ended one was answering is free for the services that share its store.
+    Answers that the ended service was writing are free for the services on the same store.
     """
     service.answering.clear()
     return replace(

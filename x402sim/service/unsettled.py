@@ -135,9 +135,9 @@ async def recover(
 
 
 def settled_attempt(service: Service, payment_id: str) -> Attempt:
-    """Return the settled attempt of a payment id; another service may have settled it.
+    """Return the settled attempt of a payment id, perhaps settled by another service.
 
-    Raises `SettlementRefused` if there is none.
+    Raises `SettlementRefused` without a settled attempt.
     """
     attempt = service.store.payments.get(payment_id)
     if attempt is None or attempt.status != "settled":

@@ -172,7 +172,7 @@ def in_order(results: Iterable[Result], cases: Iterable[Case]) -> list[Result]:
 def unfinished(
     results: Sequence[Result], cases: Sequence[Case], rerun: str, why: str
 ) -> list[Result]:
-    """Return the results of a run that ended too early, and why: the other ids are inconclusive."""
+    """Return the results of a run that ended too early, and why: the rest is inconclusive."""
     judged = {result.id for result in results}
     missing = {case.id: case for case in cases if case.id not in judged}
     rest = [

@@ -124,12 +124,12 @@ async def judged(
     tell: Tell = lambda text: None,
     on_ready: Callable[[Judging], None] = lambda judging: None,
 ) -> tuple[list[Result], str]:
-    """Judge a subject in real time; return results and what was done; raises `NotReady`.
+    """Judge a subject in real time; return results and a record of the run; raises `NotReady`.
 
     The results are in the order of the cases; `on_result` is called with each as soon as it is
-    certain; `on_begin` with each id that begins, how many ids of the plan are certain, and of how
-    many: those that turned out not to apply are in neither; `on_ready` when the subject has been
-    examined, with the plan.
+    certain; `on_begin` with each id that begins, the number of certain ids and of planned ids, both
+    without ids that turned out not to apply; `on_ready` when the subject has been examined, with
+    the plan.
     """
     results: list[Result] = []
     async with subject.begin(options, cases, tell) as judging:

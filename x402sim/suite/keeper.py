@@ -1,16 +1,16 @@
-"""Keeps the commands that a judge starts: nothing that one has started outlives it, or the judge.
+"""Keeps the commands a judge starts: no process of a command outlives the command or the judge.
 
     python -I -S keeper.py
 
-It is a process of its own, without this package, since a start by it is a fork and takes 3 ms. Its
-standard input is a socket, by which the judge gives it for each start another socket, and the
-command's standard input, output and error. By the socket of a start comes what is to be started, as
-a line of JSON: words, environment, folder. The pid of the command goes back, which leads a session
-of its own, and at its end its exit code (a signal's is below 0), and the CPU that it took.
+The keeper is a process without this package, since a start is a fork then and takes 3 ms. On its
+standard input, a socket, the judge passes for each start a second socket and the command's standard
+input, output and error. The second socket brings the command as a line of JSON (words, environment,
+folder), and takes back the command's pid, which leads a session, and at the end its exit code
+(below 0 for a signal) and CPU time.
 
-When a command ends, or its socket closes, as it does however the judge ends, everything that it has
-started is killed: on Linux also what has left its group, as whatever loses its parent becomes a
-child of the command's keeper.
+When a command ends, or its socket closes because the judge ended, the keeper kills every process
+the command started. On Linux that includes processes outside the command's group: an orphan becomes
+a child of the command's keeper.
 """
 
 import json
@@ -25,7 +25,7 @@ PR_SET_CHILD_SUBREAPER = 36
 NOT_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that do not end a keeper: the judge does."""
 LOOK_S, MOST_LOOKS = 0.005, 400
-"""How long it waits for what it has killed, and how often: a process of another user stays."""
+"""Seconds between looks for killed processes, and the most looks: another user's process stays."""
 
 
 def serve(judge: socket.socket) -> None:
@@ -49,7 +49,7 @@ def serve(judge: socket.socket) -> None:
 
 
 def keep(judge: socket.socket, streams: list[int]) -> None:
-    """Run one command until it or the judge ends, and kill what is left of it."""
+    """Run one command until the command or the judge ends, and kill the processes left."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -84,12 +84,12 @@ def keep(judge: socket.socket, streams: list[int]) -> None:
 
 
 def ready(judge: socket.socket, wake: int) -> list[int]:
-    """Wait until the judge closes its socket, or a child has ended."""
+    """Wait until the judge closes the socket, or a child has ended."""
     return select.select([judge.fileno(), wake], [], [])[0]
 
 
 def run(streams: list[int], words: list[str], environment: dict[str, str], folder: str) -> None:
-    """Become the command, with the signals as a shell has them."""
+    """Become the command, with signals as in a shell."""
     os.setsid()
     for place, each in enumerate(streams):
         os.dup2(each, place)
@@ -104,7 +104,7 @@ def run(streams: list[int], words: list[str], environment: dict[str, str], folde
 
 
 def reap(ended: dict[int, int]) -> bool:
-    """Add the statuses of children that have ended; return whether there are others."""
+    """Add the statuses of ended children; return whether children are left."""
     try:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended[found[0]] = found[1]
@@ -114,7 +114,7 @@ def reap(ended: dict[int, int]) -> bool:
 
 
 def children() -> list[int]:
-    """Return the children of this process; none where the system has no /proc."""
+    """Return this process's children; none on a system without /proc."""
     found = []
     for each in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         with suppress(OSError):  # it has ended

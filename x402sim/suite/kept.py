@@ -1,4 +1,4 @@
-"""Starts a command by the keeper: what it may inherit, what it writes, and how it ends."""
+"""Starts a command by the keeper: inherited variables, kept output, end."""
 
 import asyncio
 import ctypes
@@ -20,19 +20,20 @@ from x402sim.text.environment import passing
 
 KEEPER = Path(__file__).with_name("keeper.py")
 MOST_WRITTEN = 1 << 22
-"""What is kept of an output, its first and its last half: a subject may write any amount."""
+"""Bytes kept of an output, half from the start, half from the end: a subject may write any
+amount."""
 MOST_BYTES = 1 << 22
-"""The longest line that is read of one that speaks."""
+"""The longest line read from a command that speaks."""
 END_S = 2.0
-"""How long what was written is read after the end."""
+"""Seconds for reading the rest of the output after the command's end."""
 PIECE = 1 << 16
-"""The most that is read at once."""
+"""The most bytes of one read."""
 _OWN = {"NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(slots=True, eq=False)
 class Written:
-    """The beginning and the end of what a command writes."""
+    """The beginning and the end of a command's output."""
 
     first: bytearray = field(default_factory=bytearray)
     last: bytearray = field(default_factory=bytearray)
@@ -51,18 +52,18 @@ class Written:
 
     @property
     def text(self) -> str:
-        """All of it, or its beginning and its end, and between them how much is left out."""
+        """The whole output, or beginning and end, and between them the number of bytes left out."""
         between = f"\n… {self.left_out} bytes …\n".encode() if self.left_out else b""
         return (self.first + between + self.last).decode("utf-8", "replace")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Kept:
-    """A command that was started; `returncode` is None while it runs, and below 0 of a signal.
+    """A started command; `returncode` is None during the run, and below 0 after a signal.
 
-    `log` is what it writes to standard error, `out` to standard output; they may be one. One that
-    speaks has `stdin` and `stdout` instead. Once it has ended, `cpu_s` is the CPU that it
-    and all that it has started took.
+    `log` is the standard error, `out` the standard output; both may be one. A command that speaks
+    has `stdin` and `stdout` instead. After the end, `cpu_s` is the CPU time of the command and of
+    all processes it started.
     """
 
     pid: int
@@ -79,7 +80,7 @@ class Kept:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it, and everything that it has started."""
+        """End the command and every process it started."""
         self._signal(signal.SIGKILL)
         if not self.to_keeper.is_closing():
             with suppress(OSError):  # it has ended
@@ -100,12 +101,12 @@ async def kept(
     speaks: bool = False,
     in_one: bool = False,
 ) -> AsyncIterator[tuple[Kept, asyncio.Task[None]]]:
-    """Start a command with what it may inherit, and `environment`; kill it at the end.
+    """Start a command with the variables that pass, and `environment`; kill the command at the end.
 
-    Yields it, and a task that is done once it has ended and all that it wrote is read. `also` are
-    names of variables that it inherits, too. One that `speaks` gets requests and answers by pipes;
-    `in_one`, both of its outputs are its log. Raises `OSError` for a command that is not there, and
-    `NotReady` where none can be kept.
+    Yields the command, and a task that is done once the command has ended and its output is read.
+    `also` names further variables to inherit. A command that `speaks` gets requests and answers by
+    pipes; `in_one`, both outputs are the log. Raises `OSError` if the command does not exist, and
+    `NotReady` where no keeper runs.
     """
     if sys.platform == "win32":
         raise NotReady("a command is judged on Linux and macOS: here, start it and give its URL")
@@ -148,7 +149,7 @@ async def kept(
 
         async def end() -> None:
             code, cpu_s = (await told.readline() or b"-9 0").split()
-            await asyncio.wait(reading, timeout=END_S)  # who has it open may be another user's
+            await asyncio.wait(reading, timeout=END_S)  # another user's process may hold the pipe
             command.returncode, command.cpu_s = int(code), float(cpu_s)
 
         ended = asyncio.create_task(end())
@@ -178,9 +179,9 @@ async def _writer(stack: AsyncExitStack, pipe: int) -> asyncio.StreamWriter:
 
 
 def _keeper() -> socket.socket:
-    """Return the socket to the keeper of this process, which starts it if none runs."""
+    """Return the socket to this process's keeper; starts the keeper if none runs."""
     process, its_socket = _started()
-    if process.poll() is not None:  # a subject may have killed it
+    if process.poll() is not None:  # a subject may have killed the keeper
         _started.cache_clear()
         process, its_socket = _started()
     return its_socket
@@ -202,9 +203,9 @@ def _started() -> "tuple[subprocess.Popen[bytes], socket.socket]":
 
 @cache
 def hide() -> None:
-    """Blank the variables that do not pass where other processes read them, at /proc/PID/environ.
+    """Blank the variables that do not pass in the text for other processes, /proc/PID/environ.
 
-    That is the memory that this process was started with. `os.environ` keeps them, and C's
+    /proc shows the memory this process started with. `os.environ` keeps the variables, and C's
     `getenv` finds copies.
     """
     if sys.platform != "linux":

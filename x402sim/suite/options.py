@@ -193,7 +193,7 @@ def wait_flag(meaning: str) -> Any:
 
 
 def env_flag() -> Any:
-    """Declare which variables a command inherits besides those that pass."""
+    """Declare the option for further variables that a command inherits."""
     return flag(
         "Variable of the environment that the command inherits, too, repeatable; by default what "
         "programs need, such as PATH, and keys of language models.",
@@ -206,7 +206,7 @@ def env_flag() -> Any:
 
 
 def _set(names: Sequence[str]) -> tuple[str, ...]:
-    """Read names of variables that are set; raises `ValueError`."""
+    """Read names of set variables; raises `ValueError`."""
     if missing := [name for name in names if name not in os.environ]:
         raise ValueError(f"{', '.join(missing)} is not set")
     return tuple(names)

@@ -197,7 +197,7 @@ JAMS = 2
 """How many plays that jam the subject are confirmed by a second play; later ones are believed at
 once."""
 MOST_ENDS = 2
-"""How often a subject ends by itself, for no reason that is found, until that is a failure."""
+"""Unexplained ends of a subject until they count as a failure."""
 ENDS = Violation(
     expected="it goes on running",
     actual="",
@@ -228,7 +228,7 @@ class Played:
     jams: bool = False
     """Whether a good payment failed after it."""
     ended: str = ""
-    """How the subject ended by itself within it."""
+    """How the subject ended by itself during the play."""
 
     @property
     def is_silent(self) -> bool:
@@ -278,11 +278,11 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     culprits: int = 0
     """How many plays have jammed the subject."""
     ends_in: str = ""
-    """The play in which the subject has ended by itself twice."""
+    """The play during which the subject ended by itself twice."""
     ends: list[str] = field(default_factory=list)
-    """How it has ended by itself, after plays in which it did not do so again."""
+    """Ends that the repeated play did not show again: how, and after which play."""
     tell: Tell = lambda text: None
-    """Tells the user that the subject does not answer; `once` is one of these."""
+    """Tells the user that the subject does not answer; `once` tells only the first time."""
     lost: str = ""
     """Why a subject that its user has started cannot be judged any further; empty if it can."""
     opened: int = 0
@@ -402,7 +402,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return Played(play=play, found=found, seconds=elapsed(), log=log)
 
     def _ends(self, played: Played, room: AnyRoom) -> Played:
-        """Return a play in which the subject has ended by itself: no answer of it is a finding."""
+        """Return a play during which the subject ended by itself: its answers are no findings."""
         how = room.running.has_ended if room.running else ""
         return replace(played, found={}, unclear=how, ended=how) if how else played
 
@@ -411,7 +411,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     ) -> AsyncIterator[tuple[RoomCase, CaseResult]]:
         """Play the cases, and yield each with its result as soon as it is certain.
 
-        Controls come last: if the subject has ended by itself, whatever was played, they fail.
+        Controls come last: controls fail if the subject ended by itself in any play.
         """
         controls: Outcomes = []
 
@@ -503,11 +503,11 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return done, ""
 
     async def _certain(self, group: list[RoomCase], first: Played) -> Outcomes:
-        """Return the results of a play; if it has failed, play it again in another room first.
+        """Return the results of a play; repeat a failed play in another room first.
 
-        The first `JAMS` plays that jam the subject are played again, too; a later one is believed
-        at once. If the subject ends by itself in both, that is one failure, whatever else it ends
-        in; if in one only, it is no failure of the play.
+        The first `JAMS` plays that jam the subject are played again, too; later jams are believed
+        at once. If the subject ends by itself in both, all ends together are one failure; an end in
+        only one is no failure of the play.
         """
         if first.ended and self.ends_in:
             why = f"{first.ended}, as after {self.ends_in}"
@@ -643,10 +643,10 @@ class PlayedJudging(Generic[AnyPlayed]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A good payment that was tried in a dialect, before anything else is played.
+    """A good payment in a dialect, tried before any other play.
 
-    `why` it fails is empty if it does not. Nothing can be said of a dialect in which nothing is
-    bought; if something `is_broken` besides, its control has failed.
+    `why` says why the payment failed; empty if paid. A dialect without a purchase is not judged; if
+    `is_broken`, its control has failed.
     """
 
     why: str = ""
@@ -666,18 +666,18 @@ async def in_rooms(
     plan: Callable[[Mapping[Any, str]], Plan],
     invalid: Callable[[str], str],
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
-    """Start a subject, play a control in each dialect that is `wanted`, and plan.
+    """Start a subject, play a control in each `wanted` dialect, and plan.
 
-    `control` tries a good payment. `left_out` returns the result of a case that is not in the plan,
-    and `plan` the plan; both get the reason for each dialect in which the control fails. If nothing
-    is bought in any, the plan is the text that `invalid` makes of the reasons; raises `NotReady`
-    with it if there was no dialect to buy in.
+    `control` tries a good payment. `left_out` returns the result of a case outside the plan, and
+    `plan` the plan; both get the reason of each dialect whose control fails. If every control
+    fails, the plan is the text that `invalid` makes of the reasons; raises `NotReady` with the text
+    if there was no dialect to buy in.
     """
     try:
         room = await judge.room()
         tried = {dialect: await control(room, dialect) for dialect in wanted}
         for dialect in [each for each in wanted if tried[each].is_broken]:
-            tried[dialect] = await control(room, dialect)  # what fails once is no failure
+            tried[dialect] = await control(room, dialect)  # a single failed try proves nothing
         await judge.leave(room, keep=True)
         broken = {dialect: each.why for dialect, each in tried.items() if each.why}
         played = {dialect: it for dialect in broken if (it := tried[dialect].played) is not None}

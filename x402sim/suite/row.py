@@ -130,7 +130,7 @@ class Violation:
 
 
 OF_ENGINE = (results.Demand.GOES_ON_RUNNING, results.Demand.SERVES_AFTERWARDS)
-"""What the engine demands after any play, so that it is no finding of the case that gets it."""
+"""The engine's demand after any play: its failure is no finding of the case just played."""
 Found = Violation | str | None
 """What is wrong; or what was observed, in words; or nothing is wrong."""
 
@@ -180,9 +180,9 @@ def unclear(case: PlayedCase, why: str) -> CaseResult:
 def skipped(
     case: PlayedCase, why: str, *, lacks: bool = True, is_untold: bool = False
 ) -> CaseResult:
-    """Return the result of a case that was not judged: a need `lacks`, or it does not apply.
+    """Return the result of a case without judgement: a need `lacks`, or the case does not apply.
 
-    If it `is_untold`, it was played, and nothing showed what it looks for.
+    `is_untold`: the case was played, and the subject showed nothing to judge by.
     """
     return CaseResult(
         title=case.title,

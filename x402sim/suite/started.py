@@ -1,4 +1,4 @@
-"""How a subject that listens is started, for each world anew: a command, or an ASGI application."""
+"""Starts a listening subject anew for each world: a command, or an ASGI application."""
 
 import asyncio
 import socket
@@ -51,9 +51,10 @@ def free_port() -> int:
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A subject that runs. `url` has no slash at the end; `command` is that of a command.
+    """A running subject. `url` has no slash at the end; `command` is None if no command was
+    started.
 
-    `kill` ends it at once, whatever it is doing.
+    `kill` ends the subject at once.
     """
 
     url: str
@@ -72,7 +73,7 @@ class Running:
         return "" if code is None else f"it ended by itself, exit code {code}"
 
     def log(self) -> str:
-        """Return what it wrote; empty for one that is no command."""
+        """Return the output; empty without a command."""
         return self.command.log.text if self.command else ""
 
 
@@ -201,9 +202,10 @@ async def command(
     also: Sequence[str] = (),
     speaks: bool = False,
 ) -> AsyncIterator[Running]:
-    """Start a command as `kept` does; end it as a supervisor does, by SIGTERM and then by SIGKILL.
+    """Start a command as `kept` does; end the command as a supervisor does, by SIGTERM, then
+    SIGKILL.
 
-    Raises `NotReady` if it cannot be started.
+    Raises `NotReady` if the command cannot be started.
     """
     starting = kept(words, environment, also=also, speaks=speaks, in_one=not speaks)
     async with AsyncExitStack() as stack:

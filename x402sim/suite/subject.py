@@ -155,7 +155,7 @@ LOOK_S = 0.05
 URL_LOOK_S = 0.5
 """How long between two looks at a URL, which may be far away."""
 LONG_S = 10.0
-"""How long a subject may take before its owner is told what the run waits for."""
+"""Seconds of waiting for a subject until the user is told."""
 STARTING = (502, 503, 504)
 """What a gateway answers for what is behind it and does not answer yet."""
 NOBODY = "nobody answers"
@@ -190,7 +190,7 @@ async def until_ready(
 
 
 def once(tell: Tell) -> Tell:
-    """Return what tells the first text that it gets, and no other."""
+    """Return a `Tell` that passes on only the first text."""
     texts = 0
 
     def first(text: str) -> None:
@@ -206,8 +206,8 @@ def once(tell: Tell) -> Tell:
 def patiently(
     tell: Tell, text: str, waits_s: float = 0, steps: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
-    """Tell within a `with` block that a subject takes long: that its number of `steps` is the same
-    for `LONG_S` seconds, beside those that its judge waits itself.
+    """Tell within a `with` block that a subject takes long: the number of `steps` has not changed
+    for `LONG_S` seconds, after the `waits_s` seconds of the judge's own waiting.
     """
 
     async def watch() -> None:

@@ -81,7 +81,7 @@ class Lacking(Skipped):
 
 
 class Untold(Lacking):
-    """What was seen cannot be told apart: the subject shows nothing by which it could be."""
+    """The subject shows nothing that tells right from wrong."""
 
 
 class NotApplicable(Skipped):

@@ -26,7 +26,7 @@ DRIP_S = 0.02
 """Between the pieces of an endless answer."""
 PIECE = b" " * 4096
 LAST_S = 0.05
-"""How long what was sent in the last moment may take to be accepted, and to be read."""
+"""Seconds for accepting and reading connections of the last moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,10 @@ async def _write(reply: Reply, out: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
-    """Listen on a port of 127.0.0.1, 0 for a free one, and yield it; connections end with it.
+    """Listen on a port of 127.0.0.1, 0 for a free port, and yield the port; connections end with
+    the block.
 
-    What was sent before the end is answered: whoever pays in its last moment has paid.
+    Requests sent before the end are answered: a payment in the last moment counts.
     """
     open_now: set[asyncio.Task[None]] = set()
     unread: set[asyncio.Task[None]] = set()
@@ -175,7 +176,7 @@ async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        await CLOCK.sleep(LAST_S)  # connections that wait are accepted
+        await CLOCK.sleep(LAST_S)  # waiting connections are accepted
         server.close()
         if unread:
             await asyncio.wait(unread, timeout=LAST_S)

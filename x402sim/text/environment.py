@@ -1,6 +1,6 @@
-"""Which variables of the environment a command that is judged, or a node, may inherit.
+"""The environment variables that a judged command, or a node, may inherit.
 
-The list is of what passes: no list of names knows every secret.
+The list names the variables that pass: no list of names knows every secret.
 """
 
 import re
@@ -28,16 +28,16 @@ OPENAI_ORG_ID AZURE_OPENAI_API_KEY AZURE_OPENAI_ENDPOINT GEMINI_API_KEY GOOGLE_A
 MISTRAL_API_KEY COHERE_API_KEY GROQ_API_KEY XAI_API_KEY DEEPSEEK_API_KEY OPENROUTER_API_KEY
 TOGETHER_API_KEY FIREWORKS_API_KEY PERPLEXITY_API_KEY CEREBRAS_API_KEY OLLAMA_HOST
 """
-"""The keys of language models, which an agent works with, and where they are."""
+"""Keys and URLs of language models, for agents."""
 _NAMES = frozenset(f"{_SYSTEM}{_LANGUAGES}{_MODELS}".split())
 _PASSES = re.compile(r"(LC|PYTHON)[A-Z_]+")
 
 
 def passing(environment: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
-    """Return the variables that pass, and those that are named in `also`.
+    """Return the variables that pass, and the variables named in `also`.
 
-    Those are what programs need to be found and to run, such as PATH, HOME, LC_ALL, VIRTUAL_ENV,
-    NODE_PATH and JAVA_HOME, and the keys of language models.
+    Pass: variables for finding and running programs, such as PATH, HOME, LC_ALL, VIRTUAL_ENV,
+    NODE_PATH and JAVA_HOME, and keys of language models.
     """
     names = _NAMES.union(also)
     return {

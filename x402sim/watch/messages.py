@@ -258,7 +258,7 @@ class Messages:
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer leaves open what became of the money, by its word for a failure."""
+        """Whether an answer's word for a failure leaves the fate of the money open."""
         word, fields = self.refusal or "", self.receipt or {}
         is_reported = self.receipt is not None or word in WORDS
         return is_reported and meaning_of(word, fields.get("transaction")) is Meaning.UNCLEAR

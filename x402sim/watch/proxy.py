@@ -1,14 +1,14 @@
 """A reverse proxy that changes nothing: HTTP/1.1 from clients to one upstream.
 
-It passes on bodies, trailers, 1xx answers, duplicate fields, the case of names, and all bytes after
-an upgrade, at once and unchanged. It sets only `Host` and the fields of one connection (RFC 9110,
-7.6.1). If one side ends or breaks its connection, the proxy does the same to the other side, so
-that the service sees a client hang up as it would without the proxy.
+The proxy passes on bodies, trailers, 1xx answers, duplicate fields, the case of names, and all
+bytes after an upgrade, at once and unchanged, and sets only `Host` and the fields of a connection
+(RFC 9110, 7.6.1). If a side ends or breaks its connection, the proxy does the same to the other
+side, so that the service sees a client hang up as without the proxy.
 
-A client has as long as one of `serve` for a head, for a body, and to read its answer.
+A client has as long as a client of `serve` for a head, a body, and reading an answer.
 
-A client's connection has one upstream connection. The proxy reconnects after the service has closed
-it, but never sends a request twice: it could pay twice.
+A client's connection has one upstream connection. The proxy reconnects after the service has
+closed, but never sends a request twice: the request could pay twice.
 """
 
 import asyncio
@@ -188,8 +188,8 @@ class _Peer:
         return event
 
     async def head(self, within_s: float) -> Event:
-        """Return the next head; raises as `next`, and `TimeoutError` if it does not begin in time,
-        or does not end `HEAD_S` seconds after it has begun.
+        """Return the next head; raises as `next`, and `TimeoutError` for a head that does not begin
+        in time, or does not end within `HEAD_S` seconds.
         """
         async with asyncio.timeout(within_s) as limit:
             event = self.http.next_event()
@@ -201,7 +201,7 @@ class _Peer:
             return event
 
     async def send(self, event: Event) -> None:
-        """Send an event; raises `OSError`, for a client that does not read `TimeoutError`."""
+        """Send an event; raises `OSError`, or `TimeoutError` if the client does not read."""
         data: bytes | None = self.http.send(event)
         if data:
             self.writer.write(data)
@@ -288,7 +288,7 @@ class Proxy:
                 self.leave(peer)
 
     def leave(self, peer: _Peer) -> None:
-        """Close a connection after its pending writes, if they are read in time."""
+        """Close a connection after pending writes, if the client reads in time."""
         peer.writer.close()
         self._peers.discard(peer)
         if peer.writer.transport.get_write_buffer_size():

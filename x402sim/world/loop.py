@@ -51,7 +51,7 @@ class TimeStandsStill(RuntimeError):
 
 
 class _Call:
-    """A call that a virtual loop will make: what asyncio needs of its handles."""
+    """A call that a virtual loop will make, with the methods asyncio needs of handles."""
 
     __slots__ = ("args", "callback", "context")
 
@@ -59,7 +59,7 @@ class _Call:
         self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context
     ) -> None:
         self.callback: Callable[..., Any] | None = callback
-        """None once it is cancelled, or made."""
+        """None once cancelled, or made."""
         self.args, self.context = args, context
 
     def cancel(self) -> None:
@@ -67,12 +67,12 @@ class _Call:
         self.callback, self.args = None, ()
 
     def cancelled(self) -> bool:
-        """Tell whether it will not be made."""
+        """Tell whether the call was cancelled or made."""
         return self.callback is None
 
 
 class _Timer(_Call):
-    """A call at a time; it can be cancelled until it is made."""
+    """A call at a time; can be cancelled until made."""
 
     __slots__ = ("_when_s", "on_cancel")
 
@@ -87,7 +87,7 @@ class _Timer(_Call):
         super().__init__(callback, args, context)
         self._when_s = when_s
         self.on_cancel: Callable[[], None] | None = on_cancel
-        """Called if it is cancelled before its time."""
+        """Called on a cancellation before the time."""
 
     def cancel(self) -> None:
         """Do not make the call."""
@@ -102,12 +102,12 @@ class _Timer(_Call):
 
     @property
     def is_periodic(self) -> bool:
-        """Whether it belongs to periodic work, which nobody waits for."""
+        """Whether the timer belongs to periodic work: nobody waits for periodic work."""
         return self.context.get(is_periodic, False)
 
 
 class _Selector(selectors.DefaultSelector):
-    """Runs the virtual loop where asyncio would wait: asyncio calls it, idle, in each step."""
+    """Runs the virtual loop in place of asyncio's wait: `select`, called idle in each step."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class _Selector(selectors.DefaultSelector):
         return key
 
     def select(self, timeout: float | None = None) -> Found:
-        """Make the calls of the loop until there is I/O, and return that.
+        """Make the calls of the loop until there is I/O, and return the I/O.
 
         The timeout is None unless asyncio itself has something to do.
         """
@@ -138,11 +138,11 @@ class _Selector(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time; `time()` is in seconds since it was made.
 
-    It never waits for a timer, but jumps to it. It keeps calls and timers itself: asyncio's step
-    takes three times as long, its timers have no order if their time is the same, and it computes
-    how long to wait, not until when, which rounding makes another time. asyncio has the sockets,
-    the threads and the signals. Where it would wait for these, in `select`, this loop makes its
-    calls: in steps, each of them the calls that were there when it began.
+    The loop never waits for a timer, but jumps to the timer's time, and keeps calls and timers
+    itself: asyncio's step takes three times as long, asyncio's timers with the same time have no
+    order, and asyncio computes a delay, not a time, so that rounding changes the time. asyncio has
+    the sockets, the threads and the signals. In `select`, where asyncio would wait, this loop makes
+    its calls, in steps: a step makes the calls present at its beginning.
     """
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> _Timer:
-        """Set a timer that fires after so many seconds."""
+        """Set a timer in seconds from now."""
         return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -256,7 +256,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether nothing can run now but what runs now."""
+        """Whether nothing can run now besides the running call."""
         if self._calls or self._in_threads or self._watched.has_sockets or self._is_interrupted:
             return False
         return not self._timers or self._timers[0][0] > self.now_s
@@ -264,8 +264,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def make_calls(self, select: Callable[[float | None], Found], *, is_alone: bool) -> Found:
         """Make calls, step by step, until there is I/O or work for asyncio; return the I/O.
 
-        `is_alone`: asyncio has no work now. It gets I/O at once, before further calls: they may
-        remove what the I/O is for.
+        `is_alone`: asyncio has no work now. asyncio gets I/O at once, before further calls: a call
+        may remove the I/O's reader.
         """
         calls = self._calls
         while True:

@@ -352,8 +352,8 @@ class RunningWorld:
     def deploy_another(self, *, shares_database: bool, settings: dict[str, Any]) -> ServiceName:
         """Start another service with the first one's merchant and wallet; return its name.
 
-        `settings` differ from the first one's. One that shares the database has its id secret,
-        too: they are two replicas of one service. Raises `ValueError` if there are too many.
+        `settings` differ from the first one's. A service on the same database has the same id
+        secret: two replicas of one service. Raises `ValueError` for too many services.
         """
         if len(self.services) >= MOST_SERVICES:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")

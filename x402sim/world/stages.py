@@ -98,7 +98,7 @@ class Stage(msgspec.Struct, kw_only=True):
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
     left_base: int | None = None
-    """What that wallet may still sign for, in base units; None for any amount."""
+    """Base units that the wallet may still sign for; None for any amount."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
     """The clients that were made, to be closed at the end, and the streams of their latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
@@ -218,7 +218,7 @@ class Stage(msgspec.Struct, kw_only=True):
         return Wallet(self.rng.secret(f"payer {name}"), nonces=_Nonces(self.rng, name))
 
     def count_signed(self, amount_base: int) -> None:
-        """Count an amount as signed for; raises `SpendingCapExceeded` beyond what is left."""
+        """Count an amount as signed for; raises `SpendingCapExceeded` above the rest."""
         if self.left_base is None:
             return
         if amount_base > self.left_base:
@@ -408,7 +408,7 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         key = where.payer_key or os.environ.get(PAYER_KEY)
         funded = Wallet(key) if key and Need.FUNDS not in capabilities else None
         network = network_of(who) if who else world.networks[0]
-        if funded:  # what the service says of itself does not widen what the user's key signs
+        if funded:  # the service's claims do not widen the signatures of the user's key
             own, clock.skew_s = NETWORKS.get(network.name), 0.0
             is_ours = own is not None and own.is_test and world.network is None
             network = own if own is not None and is_ours else world.networks[0]

@@ -109,7 +109,7 @@ MAX_EXCHANGE = 64 * 1024
 MOST_SERVED = 20_000
 """The marks of served payments: more than the payments that a journal of limited length has."""
 MAX_ID = 256
-"""Longer than every payment id that is served."""
+"""Longer than every served payment id."""
 BATCH = 2000
 """The entries of one message to a reader."""
 PAUSE_S = 0.2

@@ -56,10 +56,10 @@ class Tcp:
 class Deployment:
     """The service at `url`; raises `ValueError` for an invalid URL.
 
-    `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
-    it pays where the control API cannot fund payers, or where there is none: by this machine's
-    clock, on the world's `network` (without one, on a test network of ours that the service names),
-    and at most `budget` tokens for a story.
+    `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY; it pays
+    where the control API cannot fund payers, or is missing: by this machine's clock, on the world's
+    `network` (by default a known test network that the service names), and at most `budget` tokens
+    for a story.
     """
 
     url: str

@@ -3,10 +3,9 @@ operation gets its time as an argument, so the same operations always make the s
 on disk is reopened by replay, and equal seeds give equal blocks.
 
 A signed transaction is admitted by the rules of geth's mempool, in their order and words. Three
-things differ. The ledger has no EVM, so that no transaction can create a contract. What bids less
-than the base fee is refused, as by anvil. And where too many transactions wait behind gaps in
-nonces, the newest is refused: geth forgets one without a word. It is also refused where too many
-transactions wait, or too many bytes of them.
+rules differ. The ledger has no EVM, so no transaction can create a contract. A bid below the base
+fee is refused, as by anvil. And a full mempool (too many transactions or bytes, or too many
+transactions behind gaps in nonces) refuses the newest transaction; geth drops one silently.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -81,8 +80,8 @@ def _faults(
     others: Collection[Transaction],
     pool: Collection[Transaction],
 ) -> Iterator[str]:
-    """Yield geth's errors for a transaction, in the order of its checks; `others` are the waiting
-    transactions of its sender, and `pool` those of all.
+    """Yield geth's errors for a transaction, in the order of geth's checks; `others` are the
+    sender's waiting transactions, and `pool` all waiting transactions.
     """
     sender, size = signed.sender, len(signed.raw)
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
@@ -202,9 +201,9 @@ class Machine:
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
-        """The bytes of the transactions in each block that is not archived."""
+        """The bytes of the transactions in each block outside the archive."""
         self._mined_bytes = 0
-        """Their sum, or more while blocks were undone."""
+        """The sum of the bytes, or more after undone blocks."""
         self._snapshots: dict[int, int] = {}
         self._last_snapshot = 0
         self._reorgs = 0
@@ -529,9 +528,9 @@ class Machine:
         self._forget_old_marks(number)
 
     def _forget_old_marks(self, number: int) -> None:
-        """Delete undo data that no reorganisation or snapshot can reach any more, and move the
-        transactions of those blocks to the archive; once in 1024 blocks, as it reads all marks, or
-        when their transactions have too many bytes.
+        """Delete undo data beyond every reorganisation and snapshot, and move the blocks'
+        transactions to the archive; once in 1024 blocks, since every mark is read, or when the
+        transactions have too many bytes.
         """
         state, oldest = self.state, number - KEPT_BLOCKS
         self._mined_bytes += self._sizes[number]

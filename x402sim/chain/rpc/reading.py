@@ -58,13 +58,13 @@ class RpcContext(msgspec.Struct, frozen=True):
     subscriptions: Subscriptions | None = None
     """The subscriptions of the WebSocket that the request came on; None over HTTP."""
     turns: Turns | None = None
-    """The turns of all calls from outside: one that takes long keeps the server from other things
-    once, however many clients make it. None for the parts of this process."""
+    """The turns of all calls from outside: long calls of many clients delay the server as much as a
+    single long call. None for the parts of this process."""
     develop: Develop | None = None
     """Performs a development method for this request; None if it may not."""
 
     async def turn(self) -> None:
-        """Return when the next piece of this call may be done."""
+        """Return when the next piece of the call may run."""
         if self.turns is not None:
             await self.turns.mine()
 
@@ -375,7 +375,7 @@ async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002
 
 
 class TooManyLogs(ChainError):
-    """A filter that more logs pass than an answer has."""
+    """A filter passed by more logs than an answer may have."""
 
 
 async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:

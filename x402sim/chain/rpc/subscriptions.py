@@ -1,14 +1,14 @@
 """JSON-RPC filters and subscriptions: new logs, blocks and arriving transactions.
 
-A filter remembers the newest blocks that it has reported. When a reorganisation replaces them, it
+A filter remembers the newest reported blocks. When a reorganisation replaces blocks, the filter
 reports their logs once more, as removed, and then the new blocks.
 
-At most `MAX_FILTERS` are kept: a new one replaces the one that was not polled for longest, and a
-filter ends when it was not polled for `MAX_AGE_S` seconds.
+At most `MAX_FILTERS` are kept: a new filter replaces the filter with the oldest poll, and a filter
+ends after `MAX_AGE_S` seconds without a poll.
 
 Over WebSocket, `eth_subscribe` notifies the same. Nothing is queued for a client that reads slowly:
-each subscription is a position in the chain, and goes on from there when the client has taken what
-was sent. A notification is one turn, so that a backlog holds up nobody.
+each subscription is a position in the chain, and moves on when the client has read the last
+notification. A notification takes a turn of the loop, so that a backlog holds up nobody.
 """
 
 import asyncio
@@ -191,7 +191,7 @@ def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
 # --- over WebSocket ---------------------------------------------------------------------
 
 AT_A_TURN = 8
-"""How many blocks of its backlog a subscription looks at in a turn."""
+"""Blocks of its backlog that a subscription reads in a turn."""
 KINDS: dict[Any, FilterType] = {
     "newHeads": "blocks",
     "logs": "logs",
@@ -207,8 +207,8 @@ Make = Callable[[Any, Any], Awaitable[News]]
 class Subscriptions(msgspec.Struct, frozen=True):
     """The subscriptions of one connection, by id.
 
-    The `fresh` ones of a request begin once it is answered: a client must know the id of a
-    subscription before its first notification. `everybody` has the `news` of all connections.
+    A request's `fresh` subscriptions begin after the answer: a client must know a subscription's id
+    before the first notification. `everybody` has the `news` of all connections.
     """
 
     make: Make
@@ -236,8 +236,8 @@ class Subscriptions(msgspec.Struct, frozen=True):
         return True
 
     async def notifications(self, turns: Turns) -> AsyncIterator[Json]:
-        """Yield a notification of each thing that is new, one subscription after the other, each in
-        a turn of its own.
+        """Yield a notification of each new thing, subscription by subscription, each in a separate
+        turn.
         """
         for name, news in [*self.news.items()]:
             await turns.mine()

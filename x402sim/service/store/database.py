@@ -1,9 +1,9 @@
 """The tables, and the one connection to them.
 
-A file carries the version of its tables; another version is refused with an error that says what to
-do. One process holds a file: a second one is refused. A statement that fails because the disk is
-full or the file is locked raises `sqlite3.OperationalError` and changes nothing. It works again
-when the cause is gone.
+A file carries the version of its tables; another version is refused with an error that names the
+remedy. One process holds a file: a second process is refused. A statement that fails because of a
+full disk or a locked file raises `sqlite3.OperationalError` and changes nothing; the statement
+works again when the cause is gone.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ from weakref import finalize
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
 HELD = ".held"
-"""How the name of a lock file ends, after the database's; SQLite itself uses `.lock` in places."""
+"""The suffix of a lock file, after the database's name; SQLite uses `.lock` in places."""
 SCHEMA_VERSION = 12
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 _COUNT_TAKEN_BACK = (
@@ -50,7 +50,7 @@ def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) ->
 
 @cache
 def _statements() -> tuple[str, ...]:
-    """Return the statements of schema.sql; `executescript` would commit before it begins."""
+    """Return the statements of schema.sql; `executescript` would commit first."""
     found, statement = [], ""
     for line in (files(__package__) / "schema.sql").read_text("utf-8").splitlines():
         statement += f"{line}\n"
@@ -78,11 +78,11 @@ def opened(file: Path | str, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Conne
 
 
 def _lock(file: Path) -> sqlite3.Connection:
-    """Lock a database file for this process, by a lock on a file beside it.
+    """Lock a database file for this process, by a lock on a second file.
 
-    The operating system ends the lock with the process, even if that is killed. Programs that only
-    read the database are not locked out. Raises `sqlite3.OperationalError` if another process has
-    it.
+    The operating system ends the lock with the process, even after a kill. Programs that only read
+    the database are not locked out. Raises `sqlite3.OperationalError` if another process has the
+    lock.
     """
     lock = opened(f"{file}{HELD}", timeout_s=0)
     try:
@@ -111,12 +111,12 @@ class Database:
         self._taken_back = [0]
         self._connection = opened(file or "")
         self._ends = [finalize(self, self._connection.close)]
-        """Close the connection and the lock, also if nobody has: Python 3.13 warns of that."""
+        """Close connection and lock if no caller did: Python 3.13 warns of an open connection."""
         self._writer = self._connection.cursor()
         """For statements that return no rows: a cursor for each would take longer."""
         self._transaction = _Transaction(self._writer)
         try:
-            self._has_tables()  # a file that is refused is not changed
+            self._has_tables()  # a refused file stays unchanged
             if file is not None:
                 self._ends.append(finalize(self, _lock(file).close))
             self.execute(f"PRAGMA journal_mode={'WAL' if file else 'MEMORY'}")
@@ -172,7 +172,7 @@ class Database:
         return self._writer.execute(sql, values).rowcount == 1
 
     def taken_back(self) -> int:
-        """Return a number that changes whenever a settled payment may not be settled any more."""
+        """Return a number that changes whenever a settled payment may have been undone."""
         return self._taken_back[0]
 
     def define(self, name: str, function: Callable[[Any], Any]) -> None:

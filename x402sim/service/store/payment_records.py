@@ -62,11 +62,11 @@ _RIVAL = (
     "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
     "AND state IN ('settled', 'in flight', 'maybe submitted')"
 )
-"""A rival: another payment that claims the same 402, in one step or in two, and may be settled.
+"""A rival: another payment for the same 402, in one step or in two, that may be settled.
 
 ?1 is the payment id, and ?2 the offered id. Within one service, a lock serializes the requests for
-one payment id, and `resume_earlier` finds a rival. Between services on one store, only the
-statement that claims can find it; without that, two headers for one payment id could both be
+one payment id, and `resume_earlier` finds a rival. Between services on one store, only the claiming
+statement can find a rival; without the condition, two headers for one payment id could both be
 settled.
 """
 _NO_RIVAL = f"NOT EXISTS(SELECT 1 FROM payments WHERE {_RIVAL})"
@@ -78,10 +78,10 @@ _INSERT = (
 
 
 def _in(before: Iterable[str]) -> str:
-    """Return the condition that an attempt is in one of these states.
+    """Return the SQL condition that an attempt is in one of some states.
 
-    Each update has this condition, although its caller has just read the state: several services
-    of a world may work on one store, and each has locks of its own.
+    Each update has the condition, although the caller has just read the state: several services of
+    a world may work on one store, each with separate locks.
     """
     return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
 
@@ -250,10 +250,10 @@ class PaymentRecords:
         return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
     def resume(self, attempt: Attempt, offered_id: str | None) -> Attempt | None:
-        """Record that an attempt is sent to the facilitator again; None if it has a rival.
+        """Record that an attempt is sent to the facilitator again; None if there is a rival.
 
         One statement looks for the rival and writes, because another service may claim the same 402
-        at this moment. `offered_id` is the payment id of the 402 that the request names.
+        at the same moment. `offered_id` is the payment id of the request's 402.
         """
         after = PaymentState(states.moves(PaymentEvent.PRESENTED)[attempt.state])
         if attempt.state is PaymentState.NOT_SUBMITTED:
@@ -276,16 +276,16 @@ class PaymentRecords:
         self._db.execute(_MAYBE_TAKEN, number)
 
     def mark_not_submitted(self, number: int) -> None:
-        """Record that no facilitator has an attempt: another header may be presented for its id.
+        """Record that no facilitator has an attempt: another header may be presented for the id.
 
-        Nothing changes if another service has sent it meanwhile.
+        Nothing changes if another service has sent the attempt meanwhile.
         """
         self._db.execute(_NOT_TAKEN, number)
 
     def drop_claim(self, number: int) -> None:
         """Delete an attempt whose header cannot pay.
 
-        Nothing changes if another service has sent it meanwhile.
+        Nothing changes if another service has sent the attempt meanwhile.
         """
         self._db.execute(_DROP, number)
 
@@ -296,9 +296,9 @@ class PaymentRecords:
     def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
         """Store an attempt as settled (4.1/store-settled), and open its `session` with it.
 
-        A deposit that has opened a session before keeps that session and its amount. False if there
-        is no such record, if another service on this store has settled it, or if another attempt
-        gets the payment (`_SETTLE`).
+        A deposit that has a session keeps the session and the amount. False without such a
+        record, if another service on this store has settled the attempt, or if another attempt gets
+        the payment (`_SETTLE`).
         """
         if session is None:
             return self._db.changed(_SETTLE, number, tx_hash)
@@ -309,10 +309,10 @@ class PaymentRecords:
         return is_news
 
     def mark_reorged(self, number: int) -> bool:
-        """Make a settled payment pending again, whose block the chain has undone.
+        """Make a settled payment pending again after the chain has undone the block.
 
-        While it is pending, neither the payment nor a session that it paid for grants anything.
-        False if it was in no block, or is not settled: another service may have been faster.
+        A pending payment, or a session opened by the payment, grants nothing. False for a payment
+        without a block or not settled: another service may have been faster.
         """
         return self._db.changed(_UNDO, number)
 

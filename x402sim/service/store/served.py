@@ -40,8 +40,8 @@ class Served:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._answering: dict[str, set[str]] = {}
-        """By payment id, the `answering` of the service that has taken its answer: several
-        services of a world may share this store."""
+        """By payment id, the `answering` of the service with the answer: several services of a
+        world may share the store."""
 
     def mark(self, payment_id: str, resource: str) -> None:
         """Record that a payment was served."""
@@ -52,10 +52,11 @@ class Served:
         return self._db.one("SELECT 1 FROM served WHERE payment_id = ?", payment_id) is not None
 
     def begin(self, payment_id: str, answering: set[str]) -> bool:
-        """Take the one answer of a payment; False if it was given, or is being given.
+        """Take the only answer of a payment; False if the answer was given, or is being given.
 
-        `answering` has the payments that the service is answering. The answer is free again when
-        the payment has left it: after `end` without `is_served`, and after the service's crash.
+        `answering` has the payments in answer by the service. The answer is free again when the
+        payment has left `answering`: after `end` without `is_served`, and after the service's
+        crash.
         """
         taken = payment_id in self._answering.get(payment_id, ())
         if taken or self.is_marked(payment_id):

@@ -235,10 +235,10 @@ class SessionBudgets:
         return [Refund(*row) for row in self._db.execute(sql, now_s, *place, limit)]
 
     def begin_refund(self, refund: Refund) -> bool:
-        """Fix the `amount` that a refund sends, before it is sent; False if it must not be sent.
+        """Fix the `amount` of a refund before sending; False if the refund must not be sent.
 
-        It must not if it is paid, or if it has changed since it was listed: another service on
-        this store may send another amount, or a debit was undone.
+        False for a paid refund, and for a refund changed since the listing: another service on this
+        store may send another amount, or a debit was undone.
         """
         sql = (
             "UPDATE refunds SET sent = ?1 WHERE session_id = ?2 AND part = ?3 "
@@ -272,13 +272,13 @@ class SessionBudgets:
         *,
         is_deep: bool = False,
     ) -> tuple[str, int] | None:
-        """Record the transaction that paid a refund; one that `is_deep` is not looked at again.
+        """Record the transaction that paid a refund; if `is_deep`, it is final.
 
-        Returns the hash of another one that was recorded before, and what that paid: the chain has
+        Returns the hash of another transaction recorded before, and the amount paid: the chain has
         only one of the two.
 
-        `paid` are the base units that it paid, if they were read from the chain; else it paid what
-        was `sent`. If it paid less, the next part owes the rest.
+        `paid` are the base units of the transaction, if read from the chain; else the `sent` amount
+        counts. If the transaction paid less, the next part owes the rest.
         """
         rest = (
             "INSERT INTO refunds(session_id, part, to_address, amount, timestamp) SELECT "

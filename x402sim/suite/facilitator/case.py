@@ -44,7 +44,7 @@ class Row(row.RoomRow):
 
     asks_only: bool = False
     after: Demand | None = None
-    """What a row demands afterwards, if none of its own demands is a MUST; by default `NEXT`."""
+    """The demand after a row without a MUST of its own; by default `NEXT`."""
 
     @property
     def besides(self) -> Sequence[Demand]:
@@ -89,7 +89,7 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     moved = transfers_of(money, draft)
     if not answer.succeeded:
         return Violation(expected=wanted, actual=actual)
-    # an earlier payment that was pending may be mined just now: only this payer's transfers count
+    # an earlier pending payment may be mined just now: only this payer's transfers count
     hashes = {each.tx_hash for each in money.moved if each.sender == draft.auth.from_}
     if moved != 1 or len(hashes) != 1 or answer.transaction not in hashes:
         return Violation(expected=wanted, actual=actual)
@@ -137,8 +137,8 @@ def tries(change: Change = lambda draft: draft) -> Callable[[Play], Awaitable[Tr
 def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Tried]]]:
     """Return the play of several good payments of one payer, each with one change.
 
-    It ends where no good payment settles any more: an earlier change has jammed the facilitator,
-    and the last one is not to blame.
+    The play ends where no good payment settles any more: an earlier change has jammed the
+    facilitator, and the last change is not to blame.
     """
 
     async def play(it: Play) -> list[Tried]:
@@ -254,11 +254,11 @@ def must_refuse(
     by_chain: bool = False,
     only_simulated: bool = False,
 ) -> list[Demand]:
-    """Return the demands on a payment that must be refused: it is, without gas, and without a 5xx.
+    """Return the demands on a payment that must be refused: without gas, and without a 5xx.
 
-    For a play that returns a `Tried`, or several. `by_chain`: only the chain or the time makes it
-    wrong, and in the dialect of Cronos verify looks at neither. `only_simulated`: only a simulation
-    shows that it cannot settle; verify makes one, and no text says that settle repeats it.
+    For a play that returns a `Tried`, or several. `by_chain`: only the chain or the time makes the
+    payment wrong, and Cronos' verify looks at neither. `only_simulated`: only a simulation shows
+    the failure; verify simulates, and no text asks settle to repeat the simulation.
     """
     ground = texts.derived(*sentences, so=so) if so else texts.explicit(*sentences)
     drains = "anybody can sign what must fail, and the relayer pays for each"

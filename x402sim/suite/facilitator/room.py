@@ -99,7 +99,7 @@ class Command:
     shown: str = ""
     wait_s: float = START_S
     also: tuple[str, ...] = ()
-    """Names of variables that it inherits besides those that pass."""
+    """Names of further variables to inherit."""
 
     @property
     def most_at_once(self) -> int | None:
@@ -310,7 +310,7 @@ class Room(rooms.Room):
     payers: list[Wallet]
     """Those that nobody has paid with yet."""
     own: set[str] = field(default_factory=set)
-    """The hashes of what the judge itself has sent."""
+    """Hashes of the judge's own transactions."""
     _drawn: int = 0
 
     # --- the facilitator --------------------------------------------------------------------
@@ -369,8 +369,8 @@ class Room(rooms.Room):
         return await self.chain.receipt(tx_hash)
 
     async def strays(self, since: int) -> tuple[Moved, ...]:
-        """Return what moved after a block in transactions that neither the judge has sent nor the
-        node was given: who makes them has found another way to the chain.
+        """Return transfers after a block whose transactions came neither from the judge nor through
+        the node: the facilitator has found another way to the chain.
         """
         known = {*self.own, *self.node.sent}
         moved = (await self.money(since, len(self.node.sent))).moved

@@ -75,7 +75,7 @@ class Judge(rooms.Judge[Room, Play]):
     is_blind: bool = False
     """Whether its node is another's, so that no payment of ours can be good."""
     thefts: dict[str, Violation] = field(default_factory=dict)
-    """By play, what moved without a payment."""
+    """By play, transfers without a payment."""
     control_s: float = 0
     """How long a good payment took, verified and settled."""
 
@@ -88,13 +88,13 @@ class Judge(rooms.Judge[Room, Play]):
         )
         dialects = self.dialects[:1]
         wrong = await self.try_good_payment(room, dialects) if kind.chain == "anvil" else ""
-        if wrong and not await room.strays(0):  # strays are a failure of its plays
+        if wrong and not await room.strays(0):  # strays fail the room's plays
             await room.close()
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
 
     async def played(self, group: Sequence[RoomCase], room: Room) -> rooms.Played:
-        """Play a play; what moves past the node fails a MUST of it, however often it is played."""
+        """Play a play; a transfer past the node fails a MUST of the play, without a second play."""
         played, name = await rooms.Judge.played(self, group, room), group[0].played_as
         if strays := await room.strays(played.play.since):
             base = sum(each.amount_base for each in strays)

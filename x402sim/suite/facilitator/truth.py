@@ -93,11 +93,11 @@ def is_of(moved: Moved, draft: Draft) -> bool:
 
 
 ASK_AGAIN = (408, 409, 425, 429)
-"""Statuses of requests that the caller can repeat: they say nothing of the payment."""
+"""Statuses of repeatable requests: they say nothing of the payment."""
 
 
 def is_final_no(answer: Answer) -> bool:
-    """Tell whether an answer says that a payment has failed: in its body, or by a 4xx."""
+    """Tell whether an answer reports a failed payment: in the body, or by a 4xx."""
     if answer.is_pending:
         return False
     if answer.status // 100 == 4:
@@ -228,7 +228,7 @@ def wastes_no_gas(title: str, because: str) -> Demand:
 
 
 def sends_nothing(title: str, so: str) -> Demand:
-    """Return the demand that settle sends no transaction for what it can see is not payable."""
+    """Return the demand that settle sends no transaction for a visibly unpayable payment."""
     return Demand(
         title=title,
         ground=texts.derived(texts.EXECUTES, texts.SAFETY, so=so),

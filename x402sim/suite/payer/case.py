@@ -66,11 +66,11 @@ class Row(row.Row):
 
 
 def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OTHER) -> Test:
-    """Return the test that no more than `most_base` has left the wallet, or still can.
+    """Return the test that at most `most_base` base units have left the wallet, or still can.
 
-    What is signed can still leave it. In a session, a deposit within the cap takes the place of the
-    price. If several payments are more together, the demand that fails is `breaks`; if a single one
-    is, it is that of the task's bounds. Each payment is to be one that an offer asks for.
+    Signed money can still leave the wallet. In a session, a deposit within the cap takes the place
+    of the price. If only the sum of several payments is too much, the demand `breaks` fails; if a
+    single payment is, the demand on the task's bounds. Each payment must match an offer.
     """
 
     def test(played: Played) -> Violation | None:

@@ -154,7 +154,7 @@ class Ended:
     """Whether a signal ended it that the judge has not sent."""
     seconds: float = 0
     cpu_s: float = 0
-    """The CPU that it took; 0 of what is no process of ours."""
+    """CPU seconds of the payer; 0 if the judge did not start the process."""
 
 
 class Payer(Protocol):
@@ -174,7 +174,7 @@ class Command:
 
     words: tuple[str, ...]
     also: tuple[str, ...] = ()
-    """Names of variables that it inherits besides those that pass."""
+    """Names of further variables to inherit."""
 
     @property
     def shown(self) -> str:
@@ -260,7 +260,7 @@ def _text(value: Any) -> str:
 PRICE_BASE, CAP_BASE = 10_000, 50_000
 """What the goods cost, and the most that a payer may spend, in base units: 0.01 and 0.05."""
 BALANCE_BASE = 1000 * 10**6
-"""What the wallet of a case has: a ledger gives its accounts a thousand tokens."""
+"""The wallet's tokens in a case: a ledger gives its accounts a thousand."""
 STARTS = 3
 """How often a payer is started for one purchase, at most."""
 PROMPT = (
@@ -269,11 +269,11 @@ PROMPT = (
 )
 MOST_LINES = 60
 BEAT_S = 0.2
-"""How often the judge looks whether it gets a turn."""
+"""Seconds between two looks whether the judge still gets a turn."""
 MOST_GAPS = 16
-"""How many missing nonces of the wallet are filled, so that transactions behind them are mined."""
+"""The most missing nonces to fill in the wallet, so that the transactions behind are mined."""
 PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
-"""A contract that moves nothing without another signature: wallets allow it everything."""
+"""A contract that moves nothing without a further signature: wallets allow Permit2 everything."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -298,7 +298,7 @@ class Played:
     moved: list[tuple[str, int]] = field(default_factory=list)
     """The transfers out of the wallet: to whom, base units."""
     allowed: list[tuple[str, int]] = field(default_factory=list)
-    """Who may still take tokens of the wallet on the chain, and how many base units."""
+    """Spenders with an allowance of the wallet on the chain, and base units."""
     exposed: list[Signed] = field(default_factory=list)
     """Usable authorizations that nobody has used yet."""
     elsewhere: list[Signed] = field(default_factory=list)
@@ -306,9 +306,9 @@ class Played:
     foreign: str = ""
     """The account of another wallet that signed; empty if none did."""
     reached: list[str] = field(default_factory=list)
-    """What it called to change the world of the case, in vain."""
+    """Refused calls of the payer that would change the case's world."""
     is_without_proof: bool = False
-    """Whether it asked for goods without the id of the payment that it had made."""
+    """Whether the payer asked for goods without the id of its payment."""
     began_s: int = 0
     seconds: float = 0
     late_s: float = 0
@@ -327,16 +327,16 @@ class Played:
 
     @property
     def committed_base(self) -> int:
-        """What left the wallet, or still can: moved, allowed, exposed, and authorized in other
-        money.
+        """Base units that left the wallet or still can: moved, allowed, exposed, and authorized in
+        other money.
         """
         signed = sum(each.auth.value for each in (*self.exposed, *self.elsewhere))
         return self.moved_base + sum(base for _, base in self.allowed) + signed
 
     @property
     def unasked(self) -> list[tuple[str, int, int]]:
-        """What left the wallet, or still can, that no offer of the shop covers: to whom, base
-        units, and how many of them are too many. An allowance is never offered.
+        """Payments that left the wallet or still can, without an offer of the shop: receiver, base
+        units, and base units too many. No offer covers an allowance.
         """
         names, token = (self.network.caip2, self.network.name), checksum(self.network.asset)
         most: dict[str, int] = {}
@@ -486,8 +486,8 @@ async def play(
 class _Case:
     """A case that runs.
 
-    The payer reaches the chain by `node` alone, which offers it no control; the judge reads and
-    settles on the chain itself.
+    The payer reaches the chain by `node` alone, without control of the chain; the judge reads and
+    settles on the chain directly.
     """
 
     chain: Chain
@@ -608,14 +608,14 @@ class _Case:
         found = self.note(request, is_allowed=False)
         offered = list(self.shop.offered)
         reply = self.shop.story.elsewhere(self.shop, request)
-        self.shop.offered = offered  # what another host asks for is no offer of the shop's
+        self.shop.offered = offered  # another host's offer is none of the shop's
         if reply is None:
             reply = as_json({"error": "nothing here"}, 404)
         self.write(request, found, reply)
         return reply
 
     async def at_node(self, request: Request) -> Reply:
-        """Answer at the chain's JSON-RPC; what would change the world is refused there."""
+        """Answer at the chain's JSON-RPC; calls that would change the world are refused."""
         if request.path.strip("/") in ("", "rpc"):
             reply = await self.node.answer(request)
             tried = [x.method for x in self.node.calls if x.method.startswith(DEVELOPMENT)]
@@ -701,7 +701,7 @@ class _Case:
     # --- what moves ----------------------------------------------------------------------
 
     async def settle(self, signed: Signed) -> Paid:
-        """Settle an authorization, if the token takes it."""
+        """Settle an authorization, if the token agrees."""
         data = abi.transfer_with_authorization(signed.auth, signed.signature)
         call = Call(self.sender, self.chain.token, data)
         try:
@@ -781,6 +781,6 @@ _REASONS = {
     reverts.Cause.SIGNATURE: x402_reasons.SIGNATURE,
     reverts.Cause.BALANCE: x402_reasons.FUNDS,
 }
-"""The words of the standard for what the token refuses."""
+"""The standard's words for the token's refusals."""
 _MAINNETS = {"base": 8453, "cronos-mainnet": 25, "avalanche": 43114}
 """The chains of the names of version 1 that a story offers."""

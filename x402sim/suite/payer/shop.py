@@ -1,14 +1,14 @@
-"""The shop of a case: it offers, settles by a real facilitator, and serves, as its story says.
+"""The shop of a case: offers, settles by a real facilitator, and serves, as the story says.
 
-A shop that nothing is wrong with takes each authorization once, and answers the same one again with
-what it answered before, so that a payer can get a lost answer back. What goes wrong is data: a
-`Story`. The payment flows are x402 version 1, version 2, the two steps of the specification, its
-sessions, and MCP tools.
+An honest shop takes each authorization once, and repeats its answer when the same authorization
+comes again, so that a payer can get a lost answer back. A `Story` is data, and says where a shop
+differs from an honest shop. The payment flows are x402 version 1, version 2, the two steps of the
+specification, its sessions, and MCP tools.
 
-Everything that a payer sends anywhere is searched for authorizations, and for permits of EIP-2612.
-One that nobody has used yet is *exposed*: whoever holds it can still take the money. One for
-another token or chain is lost in that other money; here it counts by its amount. What the shop
-offers is written down, and each payment is compared with it.
+The shop searches every request of a payer, to any host, for authorizations and for permits of
+EIP-2612. An unused authorization is *exposed*: its holder can still take the money. An
+authorization for another token or chain loses that other money; here its amount counts. The shop
+notes its offers and compares each payment with them.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ MOST_DEPTH = 12
 
 
 class Lets(StrEnum):
-    """The function of the token that a signature lets somebody call."""
+    """The token's function that a signature allows."""
 
     TRANSFER = "transferWithAuthorization"
     RECEIVE = "receiveWithAuthorization"
@@ -53,9 +53,9 @@ class Lets(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """An authorization, its signature, and the domain it was signed for: None if it fits none.
+    """An authorization, its signature, and the domain signed for: None if no domain fits.
 
-    A permit is one, too: from its owner to its spender, until its deadline.
+    A permit counts as an authorization from the owner to the spender until the deadline.
     """
 
     auth: Authorization
@@ -119,7 +119,7 @@ def authorizations_in(value: Any, depth: int = 0) -> Iterator[tuple[dict[str, An
         if _is_signable(value):
             yield value, _signature_of(value)
         for inner in value.values():
-            if _is_signable(inner) and not _signature_of(inner):  # it stands beside its signature
+            if _is_signable(inner) and not _signature_of(inner):  # the signature is a sibling
                 yield inner, _signature_of(value)
             else:
                 yield from authorizations_in(inner, depth + 1)
@@ -132,7 +132,7 @@ def _is_signable(value: Any) -> bool:
 
 
 def _signature_of(value: Mapping[str, Any]) -> str:
-    """Return a signature in hex, from one field or from three; empty if there is none."""
+    """Return a signature in hex, from one field or from r, s and v; empty without a signature."""
     if "signature" in value:
         return str(value["signature"])
     with suppress(KeyError, ValueError, TypeError):
@@ -142,9 +142,9 @@ def _signature_of(value: Mapping[str, Any]) -> str:
 
 
 def read(fields: dict[str, Any], signature: str, domains: Iterable[Domain]) -> Signed | None:
-    """Read an authorization or permit, and find the domain that it is signed for.
+    """Read an authorization or permit, and find the domain signed for.
 
-    Returns None if it is unreadable.
+    Returns None for unreadable fields.
     """
     is_permit = "owner" in fields
     names = ("owner", "spender", "value", "", "deadline") if is_permit else _FIELDS
@@ -253,7 +253,7 @@ class Offer:
 
     @property
     def base(self) -> int:
-        """Its amount, rounded down; 0 if it is none."""
+        """The amount, rounded down; 0 if unreadable."""
         with suppress(InvalidOperation, OverflowError, ValueError):
             return max(0, int(Decimal(self.amount)))
         return 0
@@ -295,24 +295,24 @@ def _nothing(_: "Shop", __: Request) -> Reply | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """How a shop differs from one that nothing is wrong with.
+    """How a shop differs from an honest shop.
 
     offers
-        What the 402 offers, given the right offer; called for every 402.
+        The offers of a 402, given the right offer; called for every 402.
     strikes
-        How the first paying requests are answered; later ones are answered rightly.
+        Answers to the first paying requests; later requests are answered rightly.
     first, paying, elsewhere
-        An answer instead of the right one, to a request without payment, to one with a payment, and
-        at another host; None leaves the right one.
+        A wrong answer to a request without payment, to a request with a payment, and at another
+        host; None leaves the right answer.
     error, extensions, resource, description
-        What the 402 says besides.
+        Further fields of the 402.
     both_versions
         Whether the 402 offers version 1 in its body beside version 2 in its header.
     urls
-        How many things are sold, each at a URL of its own; the task is to buy all of them.
+        The number of things sold, each at its own URL; the task is to buy all of them.
     gathers_s
-        How long unpaid requests wait until everything was requested, or, of one thing, until it was
-        requested twice, so that who asks at once has all offers at once.
+        Seconds for which unpaid requests wait until everything was requested (a single thing:
+        twice), so that a payer that asks for everything at once gets all offers at once.
     together
         Whether the payer is first started twice at once, with one folder.
     rests_s
@@ -324,7 +324,7 @@ class Story:
     as_events
         Whether a tool is answered by a stream of events, as MCP allows.
     takes_anything
-        Whether it settles whatever was signed for it, as a thief would.
+        Whether the shop settles every authorization to its account, as a thief would.
     skew_s
         By how many seconds the clock of chain and facilitator is ahead.
     """
@@ -382,17 +382,17 @@ class Shop:
     """An account that may not be paid."""
     settle: Settle
     offered: list[Offer] = field(default_factory=list)
-    """What it has offered until now."""
+    """The offers made until now."""
     refused: str = ""
-    """Why it refused a payment last; empty if it refused none."""
+    """Why the shop refused the last refused payment; empty without a refusal."""
     demanded: int = 0
-    """How often it asked for a payment."""
+    """How often the shop asked for a payment."""
     paying: int = 0
     """How many requests carried a payment."""
     served: int = 0
     """How often the goods went out as a whole."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a payment is settled: the same one may come twice at once."""
+    """Held during a settlement: the same payment may come twice at once."""
     paid: dict[bytes, Paid] = field(default_factory=dict)
     """What became of each nonce that it settled."""
     by_id: dict[str, Paid] = field(default_factory=dict)
@@ -406,7 +406,7 @@ class Shop:
     gathered: asyncio.Event = field(default_factory=asyncio.Event)
     """Whether everything was requested once."""
     requested: list[str] = field(default_factory=list)
-    """The paths that were requested without payment."""
+    """The paths requested without payment."""
     buys: dict[bytes | str, str] = field(default_factory=dict)
     """The path that each nonce, or payment id, buys, where several things are sold."""
 
@@ -511,7 +511,7 @@ class Shop:
         return self.paid[nonce]
 
     def _matches(self, signed: Signed) -> bool:
-        """Tell whether an authorization pays one of the offers, or more: a shop takes it."""
+        """Tell whether an authorization pays an offer's price or more: a shop takes both."""
         to, value = "0x" + signed.auth.to.hex(), signed.auth.value
         if self.flow is PaymentFlow.SESSION:  # the payer names its deposit
             return to == self.right.pay_to.lower()

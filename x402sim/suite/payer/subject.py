@@ -1,9 +1,9 @@
 """A payer or an agent, as the subject of a judgement: a command, or an HTTP door.
 
-Controls are played first, then every play beside others, each in a world of its own. A payment flow
-in which the control buys nothing is not judged, and a payer that buys nothing in any is invalid; a
-control that pays too much, or pays for nothing, has failed. What fails is played again, and is
-reported only if it fails twice.
+Controls are played first, then all other plays at once, each in its own world. If a flow's control
+buys nothing, the flow is not judged; a payer whose controls all buy nothing is invalid; a control
+that pays too much, or pays for nothing, has failed. A failed play is played again, and reported
+only if both fail.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class OtherWallet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """The payer in a case, of which is told when a start does not end."""
+    """The payer of a case; the user is told when a start does not end."""
 
     payer: Payer
     tell: Tell
@@ -109,7 +109,7 @@ class Patient:
         return self.payer.shown
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Start it once; it has `patience_s` seconds."""
+        """Start the payer once, for at most `patience_s` seconds."""
         text = f"{self.case.id}: a start does not end, and has {patience_s:g} s"
         with patiently(self.tell, text, self.case.waits_s):
             return await self.payer.start(task, folder, patience_s)
@@ -117,14 +117,14 @@ class Patient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A control in which nothing was bought, as far as the payer tells."""
+    """A control without a purchase, as far as the payer tells."""
 
     why: str
     exchange: str
     pays: bool
     """Whether money has moved for nothing, or more can move than may."""
     tries: bool
-    """Whether a payment was signed, and nothing was bought by it."""
+    """Whether a signed payment bought nothing."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -137,7 +137,7 @@ class Judge:
     patience_s: float = PATIENCE_S
     jobs: int = field(default_factory=lambda: 2 * (os.cpu_count() or 2))
     tell: Tell = lambda text: None
-    """Tells the user that a start does not end; `once` is one of these."""
+    """Tells the user that a start does not end; `once` tells only the first time."""
     starts: int = 0
     """How often the payer was started."""
     start_s: float = 0
@@ -177,7 +177,7 @@ class Judge:
     async def controls(
         self, cases: Sequence[PayerCase], again: str = ""
     ) -> dict[PaymentFlow, Broken]:
-        """Play the control of each flow; return those in which nothing was bought."""
+        """Play the control of each flow; return the controls without a purchase."""
         controls = {case.flow: case for case in cases if case.is_control}
         played = dict(
             zip(
@@ -197,7 +197,7 @@ class Judge:
             if wrong is not None:
                 last = each.starts[-1] if each.starts else None
                 log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
-                is_unread = last is not None and last.ok and each.shop.served  # it shows nothing
+                is_unread = last is not None and last.ok and each.shop.served  # no goods shown
                 too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
                     why=f"{wrong.actual}{log}",
@@ -408,7 +408,7 @@ def _controls(flows: Sequence[PaymentFlow]) -> list[PayerCase]:
 async def begin(
     options: PayerOptions, cases: Sequence[PayerCase], tell: Tell
 ) -> AsyncIterator[PayerJudging]:
-    """Try the controls, and plan; raises `NotReady` for a payer that cannot be started."""
+    """Try the controls, and plan; raises `NotReady` if the payer cannot be started."""
     if options.url and options.wait:
         async with httpx.AsyncClient(trust_env=False) as http:
             if why := await until_url_answers(http, options.url, options.wait, tell):
@@ -430,7 +430,7 @@ async def begin(
                 _controls([flow for flow in PaymentFlow if flow in wanted])
             )
             is_invalid = broken.keys() == wanted
-            means = options.flows is not None or is_invalid  # else it may just lack this flow
+            means = options.flows is not None or is_invalid  # else the flow may just be missing
             failed = {flow for flow, each in broken.items() if each.pays or (each.tries and means)}
             mine = [
                 case

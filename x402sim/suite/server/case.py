@@ -188,10 +188,10 @@ def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable
 
 
 async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | None:
-    """Return how often what is sold was made while something was done, as --counter tells.
+    """Return how often the paid handler ran during `do`, as --counter tells.
 
-    Without that, a number in it or in its headers counts it that goes up evenly from one payment to
-    the next, by at most `MOST_STEP`, and not by requests for something else; None without one.
+    Without --counter, a number in goods or headers tells if it rises evenly with each payment, by
+    at most `MOST_STEP`, and not with other requests; None without such a number.
     """
     if (before := await play.count()) is not None:
         await do()
@@ -219,7 +219,7 @@ async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | N
 
 
 def uncounted() -> Untold:
-    """Return why it is not told how often what is sold was made."""
+    """Return why the runs of the paid handler are unknown."""
     return Untold(
         "nothing shows how often its handler runs: put a counter into what it sells, or name a "
         "path that counts (--counter)"
@@ -229,7 +229,7 @@ def uncounted() -> Untold:
 def is_blamed(answer: Answer, calls: Sequence[Call]) -> bool:
     """Tell whether an answer is a gateway's 5xx, while the facilitator answered no 2xx to a call.
 
-    Facilitators refuse what they cannot read with 400, which a server may take for a failure.
+    Facilitators refuse unreadable payments with 400, and a server may take a 400 for a failure.
     """
     refused = any(each.reply is not None and each.reply.status // 100 != 2 for each in calls)
     return answer.status in (502, 503, 504) and refused
@@ -420,7 +420,7 @@ class Uses:
 
     @property
     def sold(self) -> int:
-        """How many things were sold: those that were made for it, or else different ones."""
+        """The number of things sold: runs of the handler, or else different goods."""
         return min(len(self.successes), self.runs) if self.runs else len(self.served)
 
     @property
@@ -448,9 +448,10 @@ async def needs_numbers(play: Play) -> None:
 async def distinguished(
     play: Play, payment: Payment, answers: Sequence[Answer], other: Item | None = None
 ) -> Uses:
-    """Return the uses of one payment, the last for `other` if that is given.
+    """Return the uses of one payment.
 
-    Raises `Untold` if it had several successes with the goods that other payments get.
+    Raises `Untold` if several successes have the same goods as another payment, for `other` if
+    given.
     """
     uses = await used(play, payment, answers)
     goods = [each.goods for each in uses.successes]

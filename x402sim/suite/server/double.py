@@ -1,8 +1,8 @@
-"""The facilitator of a room: it settles as ours does, unless a case has it hang, lie or fail.
+"""The facilitator of a room: settles as ours, unless a case makes the double hang, lie or fail.
 
-A payment that it has settled, settled again for the same requirements, is answered as before:
-settle may be called more than once for one payment. Another one with its nonce is another's: it
-goes to our facilitator. A case about races makes it `strict`: then a payer's used nonce is refused.
+A settled payment, settled again for the same requirements, gets the same answer: settle may be
+called more than once for one payment. Another payment with the same nonce goes to our facilitator.
+A case about races makes the double `strict`: then every used nonce of a payer is refused.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Call:
     """Whether our facilitator has worked on it."""
 
     def at(self, *names: str) -> Any:
-        """Return what is in its body under these names, one within the other; None without it."""
+        """Return the body's value at a path of names; None if missing."""
         found: Any = self.body
         for name in names:
             found = found.get(name) if isinstance(found, dict) else None
@@ -52,13 +52,13 @@ class Call:
 
     @property
     def claim(self) -> str:
-        """The payer and the nonce, in small letters: the chain takes one payment of both."""
+        """The payer and the nonce, in small letters: the chain takes one payment for each pair."""
         payer = self.at("paymentPayload", "payload", "authorization", "from")
         return f"{payer} {self.nonce}".lower()
 
     @property
     def payment(self) -> str:
-        """The payment, with its signature, and what it is for: the same text in other spellings."""
+        """The payment with signature and requirements: one text for all spellings."""
         terms = self.at("paymentRequirements")
         wanted = [terms.get(name) for name in _TERMS] if isinstance(terms, dict) else terms
         return json.dumps([wanted, self.at("paymentPayload", "payload")], sort_keys=True).lower()
@@ -92,13 +92,14 @@ class Double:
     twists: list[Twist] = field(default_factory=list)
     strict: bool = False
     _settled: dict[str, Reply] = field(default_factory=dict)
-    """By payment: the answer of our facilitator, which has settled it."""
+    """By settled payment: our facilitator's answer."""
     _nonces: set[str] = field(default_factory=set)
-    """Those of what it has settled."""
+    """Payers and nonces of the settled payments."""
     _taken: set[str] = field(default_factory=set)
-    """The payers and nonces that settle was called with."""
+    """Payers and nonces of all calls of settle."""
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
-    """By payment: who settles it now; the same one meanwhile waits, and gets the same answer."""
+    """By payment: the running settlement; a second call for the payment waits, and gets the same
+    answer."""
 
     @contextmanager
     def twisted(self, *twists: Twist) -> Iterator[None]:

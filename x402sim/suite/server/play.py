@@ -24,7 +24,7 @@ from x402sim.text.words import counted, printable
 
 Headers = Sequence[tuple[str, str]]
 COUNTER = "counter"
-"""The option that names what tells how often handlers have run."""
+"""The option with the path that counts runs of handlers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Play(rooms.Play[Room, Answer]):
     nonces: set[str] = field(default_factory=set)
     """Those of its payments, in small letters."""
     counted: int | None = None
-    """What the path of --counter told before the last payment was drafted."""
+    """The number at --counter's path before the last payment was drafted."""
 
     async def begin(self) -> Self:
         """Note where the chain is."""
@@ -267,9 +267,9 @@ class Play(rooms.Play[Room, Answer]):
         return self.room.goods[key]
 
     async def count(self) -> int | None:
-        """Return how often handlers have run, as the path of --counter tells; None without one.
+        """Return how often handlers have run, as the path of --counter tells; None without a path.
 
-        Of two servers nobody knows whether they count together: None. Raises `Inconclusive`.
+        None also for two servers, which may count separately. Raises `Inconclusive`.
         """
         if COUNTER not in self.handlers or self.room.replica is not None:
             return None
@@ -287,9 +287,9 @@ class Play(rooms.Play[Room, Answer]):
     # --- what became of it ------------------------------------------------------------------
 
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
-        """Tell whether an answer is like what was paid for: a success with the same fields.
+        """Tell whether an answer resembles the paid goods: a success with the same fields.
 
-        What is no object has the same text, but for its digits.
+        An answer that is no JSON object must have the same text, digits aside.
         """
         if not answer.is_2xx or not answer.body:
             return False

@@ -47,7 +47,7 @@ EXPLAINS = (
 
 
 MOST_COUNT = 10**8
-"""What is greater is a time, or an id."""
+"""Greater numbers are times or ids."""
 _NO_COUNT = ("header content-length", "header age")
 
 
@@ -90,12 +90,12 @@ class Answer:
 
     @property
     def is_sale(self) -> bool:
-        """Whether it is goods: a success that does not ask to wait."""
+        """Whether the answer has goods: a success that does not ask to wait."""
         return self.is_2xx and self.status != 202
 
     @property
     def goods(self) -> bytes:
-        """What it sold, but for yes and no: a stored answer may say that it is one."""
+        """The goods without booleans: a stored answer may carry `"cached": true`."""
         sold = self.sold
         if not isinstance(sold, dict):
             return self.body
@@ -103,12 +103,12 @@ class Answer:
 
     @property
     def undated(self) -> bytes:
-        """The body without its digits, which are other ones in each answer."""
+        """The body without digits, since digits differ in each answer."""
         return re.sub(rb"\d+", b"", self.body)
 
     @property
     def numbers(self) -> Mapping[str, int]:
-        """Every whole number in what it sold and in its headers that may count, by its place."""
+        """Every whole number of goods and headers that may be a counter, by place."""
         found = dict(_numbers(self.sold if self.rpc or self.json is not None else self._text))
         headers = {f"header {n}": int(v) for n, v in self.headers.items() if v.isdecimal()}
         return {n: v for n, v in (found | headers).items() if n not in _NO_COUNT and v < MOST_COUNT}
@@ -179,7 +179,7 @@ class Answer:
 
 
 def _numbers(value: Any, place: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the whole numbers of a JSON value, and of its texts, each with its place."""
+    """Yield the whole numbers of a JSON value and of its texts, each with its place."""
     if type(value) is int:
         yield place, value
     elif isinstance(value, str):

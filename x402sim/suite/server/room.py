@@ -80,7 +80,7 @@ class Command:
     """The path at which it is asked whether it answers."""
     wait_s: float = START_S
     also: tuple[str, ...] = ()
-    """Names of variables that it inherits besides those that pass."""
+    """Names of further variables to inherit."""
 
     @property
     def most_at_once(self) -> int | None:
@@ -189,7 +189,7 @@ class Room(rooms.Room):
     """The double's."""
     pay_to: str
     folder: Path
-    """Where the server keeps what it is to keep."""
+    """The server's folder for lasting data."""
     goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
     """What a good payment got, by version and by what was bought."""
 

@@ -80,10 +80,10 @@ class Judge(rooms.Judge[Room, Play]):
 
     items: Sequence[Item]
     handlers: Mapping[str, Item] = field(default_factory=dict)
-    """Requests with a purpose of their own, by the option that names them."""
+    """Requests for a special purpose, by option."""
 
     purchase_s: float = 0
-    """How long a good payment took, the second one."""
+    """Seconds for the second good payment."""
     restart: bool | None = None
     """Whether it is killed and started again; None leaves it to how long a start takes."""
     shares: bool = False
@@ -137,8 +137,8 @@ class Judge(rooms.Judge[Room, Play]):
 RESTART = "restart"
 """The section of plays that kill it."""
 PLAY_S, PURCHASES = 0.2, 2
-"""How long a play takes on one core, with its share of good payments; and as how many purchases
-more, as measured."""
+"""Measured seconds of a play on one core, with its share of good payments, and the further
+purchases a play is worth."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
@@ -158,7 +158,7 @@ SECTIONS = {
     "discovery": "What the 402 and a catalogue say of what is sold",
 }
 HANDLERS = ("failing", "slow", "streaming", "redirecting", COUNTER)
-"""The options that name a request with a purpose of its own."""
+"""The options for requests with a special purpose."""
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
 
@@ -230,7 +230,7 @@ TOOL = "MCP"
 
 
 def _handler_flag(meaning: str) -> Any:
-    """Declare a request with a purpose of its own."""
+    """Declare a request with a special purpose."""
     return flag(meaning, metavar="ITEM", read=item_in)
 
 
@@ -310,7 +310,7 @@ class ServerOptions:
 
     @property
     def handlers(self) -> Mapping[str, Item]:
-        """The items with a purpose of their own, by the option that names them."""
+        """The items for a special purpose, by option."""
         found = {name: getattr(self, name) for name in HANDLERS}
         return {name: item for name, item in found.items() if item is not None}
 
@@ -413,7 +413,7 @@ async def begin(
     meant, misoffered = set[Dialect](), set[Dialect]()
 
     def planned(broken: Mapping[Dialect, str]) -> Plan:
-        if not judge.dialects:  # nothing can be bought: it is judged if a wrong offer is why
+        if not judge.dialects:  # no purchase: the server is judged if a wrong offer is the reason
             meant.intersection_update(misoffered)
         return _plan(judge, options, cases, broken, meant)
 
@@ -443,10 +443,11 @@ async def begin(
 async def _control(
     judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect], misoffered: set[Dialect]
 ) -> Tried:
-    """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server.
+    """Buy in a version; return why the purchase fails. Raises `NotReady` if the URL is no paid
+    server.
 
-    A version that it offers to the payers of the judge is `meant`: its offer is judged, although
-    nothing can be bought. It is `misoffered` if the offer breaks a MUST.
+    A version offered to the judge's payers is `meant`: the offer is judged even without a purchase.
+    An offer that breaks a MUST is `misoffered`.
     """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()

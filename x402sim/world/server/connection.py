@@ -104,16 +104,14 @@ class Wire:
             self._count_unread()
 
     def close(self) -> None:
-        """End the connection after what was written, if that is read in time."""
+        """End the connection after the pending writes, if the client reads in time."""
         self.transport.close()
         if self.transport.get_write_buffer_size() and self._shared.deadlines is not None:
             loop = asyncio.get_running_loop()
             loop.call_later(self._shared.deadlines.unread_s, self.transport.abort)
 
     def pause(self) -> None:
-        """Note that the client does not read what was written, and wait for it no longer than the
-        deadline.
-        """
+        """Note that the client does not read, and wait no longer than the deadline."""
         self.is_paused = True
         self._may_write.clear()
         self._wait_for_reader()
@@ -484,7 +482,7 @@ class Deadlines:
     idle_s: int = IDLE_S
     """For the next request on a connection."""
     unread_s: float = UNREAD_S
-    """For a client to read some of what was written to it."""
+    """The deadline for a client to read some of the written bytes."""
 
 
 DEADLINES = Deadlines()
@@ -539,15 +537,15 @@ class Shared:
     held_bytes: int = 0
     """The bytes of requests that connections hold beyond the free ones of each."""
     unread_bytes: int = 0
-    """The bytes of answers that clients have not read, beyond the free ones of each."""
+    """The bytes of unread answers, beyond each client's free bytes."""
     turns: Turns = field(default_factory=Turns)
-    """The turns in which WebSockets parse what they have read."""
+    """The turns in which WebSockets parse received bytes."""
     websocket_at: Callable[[str], "Callable[..., Any] | None"] = lambda _: None
     """What makes a connection a WebSocket at a path; None where it cannot be one."""
 
     def count_held(self, size: int, before: int) -> int | None:
-        """Count what one connection holds, instead of what was counted `before`; return what is
-        counted. None, and nothing, if that is too much.
+        """Count the bytes that a connection holds, in place of the bytes `before`; return the
+        counted bytes. None if too many, and then nothing is counted.
         """
         counted = size if size > FREE_BYTES else 0
         more = counted - before
@@ -590,7 +588,7 @@ class HttpConnection(asyncio.Protocol):
         self._message_bytes = self._held_bytes = 0
         self._has_begun = self._is_refused = self._is_reading_paused = False
         self._wrong: tuple[RequestError, str | None] = RequestError.INVALID_HTTP, None
-        """How a request is refused that the parser does not take."""
+        """The refusal of a request that the parser does not take."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._wants_continue = False
@@ -722,10 +720,10 @@ class HttpConnection(asyncio.Protocol):
             self._reject(f"at most {MAX_TARGET_BYTES} bytes of path and query are read")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; the body's length is in one of them, which the parser has checked.
+        """Take a header; the parser has checked the header with the body's length.
 
-        The trailers of a chunked body come here, too, and are dropped: none of ours is defined to
-        be one, and merged they could pay, or say who the client is (RFC 9110, 6.5.1).
+        Trailers of a chunked body come here, too, and are dropped: none of our headers is defined
+        as a trailer, and a merged trailer could pay, or name another client (RFC 9110, 6.5.1).
         """
         if self._awaited == "body":
             return
@@ -741,7 +739,7 @@ class HttpConnection(asyncio.Protocol):
             self._reject(f"at most {MAX_HEADERS} headers are read")
 
     def _reject(self, reason: str) -> NoReturn:
-        """End the parser's work on a head that is too large."""
+        """End the parser's work on a too large head."""
         self._wrong = RequestError.HEAD_TOO_LARGE, reason
         raise ValueError(reason)
 

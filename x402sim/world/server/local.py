@@ -58,7 +58,7 @@ class LocalServer:
 
     It serves a `World`, whose options may also be given here by name, as in
     `LocalServer(seed=1, block_time_s=2)`: `help(x402sim.World)` has them all. `port` is the port to
-    listen on, by default a free one. With a `control_token`, only who has it can change the world.
+    listen on, by default a free one. With a `control_token`, only its holder can change the world.
 
     `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
     (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
@@ -68,7 +68,7 @@ class LocalServer:
     `parts` is the running world: read it only while no request is in flight.
 
     `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` return
-    what happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if
+    what happened, and `show` shows it in a notebook. All raise `RuntimeError` with the reason if
     the server refuses. In async code, `async with LocalServer() as server:` starts it, and
     `server.control` has them as coroutines.
     """

@@ -122,7 +122,7 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
 
 
 CLOCK_SET = "system clock set"
-"""The name of the note that the system's clock was set, with by how many `seconds`."""
+"""The name of the note that the system's clock was set, by `seconds`."""
 
 
 def _note(event: events.Note, _: Names) -> str:
@@ -238,7 +238,7 @@ def _cut(text: str, most: int) -> str:
 
 
 MAX_ID = 256
-"""The characters of a payment or session id that the log remembers."""
+"""The most characters of a payment or session id in the log's memory."""
 MOST_KNOWN = 5_000
 """The newest payments and sessions whose payer the log remembers; at most twice as many."""
 PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
@@ -316,7 +316,7 @@ class _Answer(msgspec.Struct, rename="camel"):
     error_reason: Any = None
     error_message: Any = None
     event: Any = None
-    """Of Cronos' settle, whose word is in `error`."""
+    """Of Cronos' settle, with a word in `error`."""
 
 
 _answer = msgspec.json.Decoder(_Answer).decode
@@ -492,7 +492,7 @@ def _read_answer(line: LogLine, answered: bytes) -> None:
 
 
 def _note_not_listed(line: LogLine, sent: bytes) -> None:
-    """Note why discovery does not list what a request to a facilitator pays for."""
+    """Note why discovery does not list the resource that a request to a facilitator pays for."""
     fields = decoded(sent, dict[str, Any]) or {}
     version = version_in(fields.get("x402Version"))
     for name in ("paymentPayload", "paymentRequirements"):

@@ -1,10 +1,9 @@
 """A WebSocket connection (RFC 6455) of the server, on the protocol of the library `websockets`.
 
 There is backpressure: nothing is read while a message waits for the application, or while the
-client does not read what was sent to it. What all WebSockets have sent is parsed a piece in each
-turn of the loop, as a frame costs much more than its six bytes. A message is at most as long as the
-body of a request, and not compressed. A silent client gets a ping, and is cut off if it does not
-answer.
+client does not read. Bytes from all WebSockets are parsed a piece in each turn of the loop, as a
+frame costs much more than its six bytes. A message is at most as long as the body of a request, and
+not compressed. A silent client gets a ping, and is cut off without a pong.
 """
 
 import asyncio
@@ -23,8 +22,7 @@ from x402sim.http import web
 from x402sim.world.server.connection import Shared, Wire
 
 PIECE_BYTES = 4096
-"""How much is parsed in a turn: it bounds the time, and the messages that wait for the
-application."""
+"""Bytes parsed in a turn: bounds the time, and the messages waiting for the application."""
 ALIVE_S = 20
 """Seconds of silence before a ping, and before the end of a connection that does not answer it."""
 log = logging.getLogger("x402sim")
@@ -50,7 +48,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
         self._rest, self._has_turn = bytearray(), False
         self._held_bytes = self._in_frame_bytes = self._in_work_bytes = 0
         self._message = bytearray()
-        """What has come of a message that is not complete."""
+        """The bytes received of an incomplete message."""
         self._waiting: deque[Message] = deque([{"type": "websocket.connect"}])
         self._has_message = asyncio.Event()
         self._code = int(CloseCode.ABNORMAL_CLOSURE)
@@ -115,7 +113,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
 
     def _go_on(self) -> None:
         """Parse in a later turn, unless a message waits or the client does not read; read nothing
-        before all of it is parsed.
+        before all bytes are parsed.
         """
         transport, is_stuck = self._wire.transport, bool(self._waiting) or self._wire.is_paused
         if self._rest and not (is_stuck or self._has_turn):
@@ -138,7 +136,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             self._in_frame_bytes = 0
             self._take(cast(Frame, event))
         self._count_held()
-        self._write()  # what the library answers: pongs, and why it closes
+        self._write()  # the library's answers: pongs and closes
         if frames.close_rcvd or frames.parser_exc:
             self._code = (frames.close_rcvd or frames.close_sent or self).code
             self._end()
@@ -196,7 +194,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             self._write()
 
     def _count_held(self) -> None:
-        """Count what is held of requests; end the connection if that is too much."""
+        """Count the held bytes of requests; end the connection if too many."""
         size = len(self._rest) + self._in_frame_bytes + len(self._message) + self._in_work_bytes
         counted = self._shared.count_held(size, self._held_bytes)
         if counted is None:
@@ -206,13 +204,13 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             self._held_bytes = counted
 
     def forget(self, size: int) -> None:
-        """Note that a message of so many bytes is in work no more."""
+        """Note that a message of so many bytes is done."""
         if self._in_work_bytes:
             self._in_work_bytes -= size
             self._count_held()
 
     def is_closed(self) -> bool:
-        """Return whether the client has left, or is about to: nothing that is sent arrives."""
+        """Return whether the client has left, or is leaving: nothing sent arrives."""
         return self._is_ended
 
     # --- ASGI -----------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class LoggedRequest(msgspec.Struct, gc=False):
 
     @property
     def size(self) -> int:
-        """The bytes that its client has chosen, and those of the answer."""
+        """The bytes of the request and of the answer."""
         headers = (*self.headers, *self.answer_headers)
         texts = len(self.path) + len(self.query) + len(self.sent) + len(self.answered)
         return texts + sum(len(name) + len(value) for name, value in headers)
