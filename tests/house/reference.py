@@ -47,6 +47,7 @@ EXITS = """
 | 0 | success; in `conformance`, every MUST held |
 | 1 | a failure was found |
 | 2 | the command could not start; in `conformance`, also no verdict |
+| 75 | `pay --state-dir`: another start has not ended; nothing was signed |
 | 130 | Ctrl-C interrupted it |
 """
 

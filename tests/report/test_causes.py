@@ -117,7 +117,10 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
     )
     assert twice == "it signs another authorization while the first can still be used"
     elsewhere = cause_at("payer/send/resource-elsewhere-v2", LEAKS)
-    assert elsewhere == "it sends a payment, its proof or its key to a host that its task does not name"
+    assert (
+        elsewhere
+        == "it sends a payment, its proof or its key to a host that its task does not name"
+    )
 
 
 def test_each_place_of_a_cause_is_one_of_a_case() -> None:
