@@ -56,7 +56,7 @@ StateDir = Annotated[
     Path | None,
     typer.Option(
         help="Keep the payment in this folder: the same command, started again or several times "
-        "at once, sends the same authorization and signs no other.",
+        "at once, sends the same authorization; all that it signs together stays within --max.",
         metavar="DIR",
         envvar="X402SIM_STATE_DIR",
     ),
@@ -110,7 +110,7 @@ Session = Annotated[
 Wrong = Annotated[
     str | None,
     typer.Option(
-        help=f"Make one mistake, and explain the answer: {WRONG}.",
+        help=f"Make one mistake on a test network, and explain the answer: {WRONG}.",
         metavar="MISTAKE",
         autocompletion=common.completing(lambda: MISTAKES),
     ),
