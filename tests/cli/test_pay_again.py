@@ -1,6 +1,7 @@
 """`pay` as a supervisor starts it: told by the environment, and started again until it has bought."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests.cli.shops import Asked, Reply, required, serving, wanted
 from tests.serve.driver import command, environment
 from x402sim.commands.purchase import Kept
 from x402sim.protocol.messages import encode
-from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.networks import BASE, TESTNET, Network
 from x402sim.protocol.x402 import RequiredV1, read_payment, requirements_v1
 
 KEY = "0x" + "11" * 32
@@ -36,12 +37,13 @@ class Shop:
     asked: list[Asked] = field(default_factory=list)
     nonces: list[bytes] = field(default_factory=list)
     price: str = "10000"
+    network: Network = TESTNET
 
     def __call__(self, asked: Asked) -> Reply:
         self.asked.append(asked)
         if (text := asked.headers.get("x-payment")) is None:
             url = f"http://{asked.headers['host']}{asked.path}"
-            offer = requirements_v1(wanted(resource=asked.path), TESTNET, url=url)
+            offer = requirements_v1(wanted(self.network, asked.path), self.network, url=url)
             body = json.loads(encode(RequiredV1(x402_version=1, accepts=[offer])))
             body["accepts"][0]["maxAmountRequired"] = self.price
             return Reply(402, body)
@@ -201,6 +203,49 @@ def test_it_pays_on_the_network_that_it_may_pay_on(tmp_path: Path) -> None:
     assert len(shop.nonces) == 1
 
 
+def test_real_money_is_allowed_to_each_start_anew(tmp_path: Path) -> None:
+    shop = Shop([LOST, NO], network=BASE)
+    with serving(shop) as url:
+        assert starts(url, tmp_path, NETWORK="base")().exit_code == 1
+        done = run(url + "/page", "--key", KEY, "--state-dir", tmp_path)
+    runner.assert_misuse(done, "an earlier start has signed", "--network base allows that")
+    assert len(shop.nonces) == 1
+
+
+def age(folder: Path) -> None:
+    """Let what a folder holds have expired, as after some minutes."""
+    (file,) = files(folder)
+    kept = json.loads(file.read_text())
+    for each in kept["unfinished"]["sent"]:
+        each["auth"]["valid_before"] -= 10_000
+    file.write_text(json.dumps(kept))
+
+
+def test_all_starts_together_sign_no_more_than_the_most(tmp_path: Path) -> None:
+    """A shop may settle what it seems to refuse, so what has expired counts."""
+    shop = Shop([NO], price="20000")
+    with serving(shop) as url:
+        for _ in range(5):
+            last = starts(url, tmp_path)()
+            age(tmp_path)
+        assert len(set(shop.nonces)) == 2  # of 0.05
+        assert "0.01 devUSDC.e is left of --max 0.05" in last.stderr
+        starts(url, tmp_path, MAX_AMOUNT="0.06")()
+    assert len(set(shop.nonces)) == 3
+
+
+def test_a_link_is_not_written_through(tmp_path: Path) -> None:
+    shop, victim = Shop([LOST]), tmp_path / "victim"
+    victim.write_text("precious")
+    with serving(shop) as url:
+        start = starts(url, tmp_path / "kept")
+        start()
+        (file,) = files(tmp_path / "kept")
+        file.with_suffix(".new").symlink_to(victim)
+        start()
+    assert victim.read_text() == "precious"
+
+
 # --- several starts at once ---------------------------------------------------------------
 
 
@@ -224,7 +269,7 @@ def test_several_starts_at_once_sign_one_payment(tmp_path: Path, first: Reply) -
     sold = [json.loads(out) for out, _, code in ended if code == 0]
     assert sold == [{"data": "goods"}] * (4 if first is GOODS else 3)
     told = [" ".join(err.split()) for _, err, _ in ended]
-    waited = sum("bought by another start of this command, at the same time" in t for t in told)
+    waited = sum("bought by another start of this command" in t for t in told)
     assert waited == (3 if first is GOODS else 2)
     assert len(shop.nonces) == (1 if first is GOODS else 2)
 
@@ -253,6 +298,21 @@ def test_a_start_that_is_killed_leaves_its_payment_to_the_one_that_waits(tmp_pat
     assert json.loads(out)["body"] == {"data": "goods"}
     assert "Resumed the authorization of an earlier start" in out
     assert (len(shop.nonces), len(set(shop.nonces))) == (2, 1)
+
+
+def test_what_was_bought_and_not_printed_is_printed_by_the_next_start(tmp_path: Path) -> None:
+    shop = Shop([Reply(200, b"g" * 900_000)])
+    with serving(shop) as url:
+        first = process(url, tmp_path)
+        assert first.stdout is not None
+        os.read(first.stdout.fileno(), 1)  # the rest fills the pipe
+        first.kill()
+        first.communicate()
+        start = starts(url, tmp_path)
+        assert start().stdout == "g" * 900_000 + "\n"
+        assert len(shop.nonces) == 1
+        start()  # another purchase
+    assert len(shop.nonces) == 2
 
 
 def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

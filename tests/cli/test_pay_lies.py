@@ -288,7 +288,88 @@ def test_a_story_at_a_url_signs_with_the_users_key_within_the_same_bounds(
     host.assert_harmless()
 
 
-# --- the user's permissions -----------------------------------------------------------------
+OTHER = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
+BARE = offer(network=BASE_SEPOLIA.name, amount="1000", resource="/page")
+del BARE["extra"]
+CHEAP = offer(amount="1000")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        BARE,
+        {name: each for name, each in CHEAP.items() if name != "maxAmountRequired"},
+        {"x402Version": 2, "accepts": [CHEAP]},
+        {"x402Version": 2, "accepts": [offer(payTo=OTHER)]},
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--wrong", "resource")])
+def test_what_is_shown_is_what_is_signed(body: dict[str, Any], options: tuple[str, ...]) -> None:
+    """The body offers another price, or another payee, than the header, which is paid."""
+    host = Host([[offer()]])
+
+    def lies(asked: Asked) -> Reply:
+        reply = host(asked)
+        return replace(reply, body=body) if reply.status == 402 else reply
+
+    with serving(lies) as url:
+        done = run(url + "/page", "--key", KEY, *options)
+    assert "contradicts itself" in done.stderr or "nothing was paid" in done.stderr
+    assert host.got == []
+
+
+SHOWN = ("X-Payment-Id", "X-Session-Id", *x402.PAYMENT_HEADERS.values())
+
+
+def shows(name: str, url: str) -> None:
+    """Send a request with a proof of its own, by each payer."""
+    for options in ((), ("--session",), ("--wrong", "amount")):
+        done = run(url, "--key", KEY, "-H", f"{name}: mine", *options)
+        assert done.exit_code == 2
+        assert "itself shows a payment" in done.stderr
+    with httpx.Client(trust_env=False) as http:
+        auths = [PaymentAuth(PAYER, network=BASE_SEPOLIA), SessionAuth(PAYER, network=BASE_SEPOLIA)]
+        for auth in auths:
+            with pytest.raises(PaymentFailed, match="itself shows a payment"):
+                http.get(url, auth=auth, headers={name: "mine"})
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_request_that_shows_a_payment_gets_no_other(name: str) -> None:
+    """`pay` itself says to send the request with the proof of a payment that may still be made."""
+    host, asked_for = Host([[offer()]]), list[Asked]()
+
+    def shop(asked: Asked) -> Reply:
+        asked_for.append(asked)
+        shown = {each.lower() for each in SHOWN}
+        without = {name: text for name, text in asked.headers.items() if name not in shown}
+        return host(replace(asked, headers=without))
+
+    with serving(shop) as url:
+        shows(name, url + "/page")
+    seen = [it.headers.get(name.lower()) for it in asked_for if it.path == "/page"]
+    assert set(seen) == {"mine"}
+    assert {asked.path for asked in asked_for if asked.method == "POST"} == set()
+
+
+def test_a_page_at_the_path_of_settlements_is_paid() -> None:
+    host = Host([[offer()]])
+    with serving(host) as url:
+        assert run(url + "/api/pay", "--key", KEY).exit_code == 0
+    host.assert_harmless()
+
+
+def test_a_wrong_payment_that_may_be_made_is_called_so() -> None:
+    host = Host([[offer()]], is_greedy=True)
+    with serving(host) as url:
+        done = run(url + "/page", "--key", KEY, "--wrong", "resource")
+        assert "it can be used until" in " ".join(done.stdout.split())
+        assert "it is" not in run(url + "/page", "--key", KEY, "--wrong", "expired").stdout
+        done = run(url + "/page", "--key", KEY, "--network", "base", "--wrong", "resource")
+        runner.assert_misuse(done, "--wrong is for test networks")
+
+
+# --- what the user may say -----------------------------------------------------------------
 
 
 def test_the_user_names_a_main_network() -> None:
@@ -345,3 +426,14 @@ def test_a_world_does_not_say_where_the_users_own_key_pays() -> None:
         with serving(host) as url:
             assert run(url + "/page", "--key", KEY, "--world", url).exit_code == 2
         assert host.got == []
+
+
+def test_a_world_does_not_say_what_time_it_is_where_money_is_real() -> None:
+    host = Host([[offer(BASE)]], world(ahead_s=600))
+    options = ("--key", KEY, "--network", "base")
+    with serving(host) as url:
+        done = run(url + "/page", *options, "--world", url)
+        assert "--world is believed for test networks only" in done.stderr
+        assert host.got == []
+        host.who = world()
+        assert run(url + "/page", *options, "--world", url).exit_code == 0

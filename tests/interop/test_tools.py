@@ -24,7 +24,7 @@ async def main(server):
     auth = PaymentAuth(server.wallets[0], network=BASE_SEPOLIA)
     async with streamablehttp_client(server.url + "/mcp") as (read, write, _), ClientSession(read, write) as session:
         await session.initialize()
-        result = await call_paid(session, auth, "market")
+        result = await call_paid(session, auth, "market", server="shop")
     (paid,) = auth.settlements
     print(type(result).__name__, *result.structuredContent, paid.transaction == server.transfers()[0].tx_hash)
 

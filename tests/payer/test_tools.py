@@ -291,10 +291,25 @@ def test_a_session_pays_once_though_an_answer_is_lost() -> None:
     async def main() -> None:
         session, auth = Session(breaks=1), payer()
         with pytest.raises(TimeoutError, match="no answer"):
-            await call_paid(session, auth, "forecast", {"city": "Oslo"})
-        result = await call_paid(session, auth, "forecast", {"city": "Oslo"})
+            await call_paid(session, auth, "forecast", {"city": "Oslo"}, server="one")
+        result = await call_paid(session, auth, "forecast", {"city": "Oslo"}, server="one")
         assert result.said["content"][0]["text"] == "forecast {'city': 'Oslo'}"
         assert session.paid[0] == session.paid[1]
         assert auth.signed_base == 10_000
+
+    asyncio.run(main())
+
+
+def test_a_server_is_not_sent_what_another_was_paid() -> None:
+    """A lost payment is sent again in another session with its server, and in none with another."""
+
+    async def main() -> None:
+        first, other, again, auth = Session(breaks=1), Session(), Session(), payer()
+        with pytest.raises(TimeoutError, match="no answer"):
+            await call_paid(first, auth, "forecast", server="one")
+        await call_paid(other, auth, "forecast", server="two")
+        await call_paid(again, auth, "forecast", server="one")
+        assert first.paid == again.paid
+        assert first.paid != other.paid
 
     asyncio.run(main())

@@ -56,7 +56,7 @@ StateDir = Annotated[
     Path | None,
     typer.Option(
         help="Keep the payment in this folder: the same command, started again or several times "
-        "at once, sends the same authorization and signs no other.",
+        "at once, sends the same authorization; all that it signs together stays within --max.",
         metavar="DIR",
         envvar="X402SIM_STATE_DIR",
     ),
@@ -110,7 +110,7 @@ Session = Annotated[
 Wrong = Annotated[
     str | None,
     typer.Option(
-        help=f"Make one mistake, and explain the answer: {WRONG}.",
+        help=f"Make one mistake on a test network, and explain the answer: {WRONG}.",
         metavar="MISTAKE",
         autocompletion=common.completing(lambda: MISTAKES),
     ),
@@ -169,6 +169,11 @@ def pay(
                 raise ValueError("--arguments: they are a tool's; name it with --tool")
             request = buying.request_to(url, method, data, header, tool, arguments)
             known = known_networks(network_file)
+            if wrong is not None:  # a wrong payment may be made all the same
+                tests = {name: each for name, each in known.items() if each.is_test}
+                if any(network in (each, it.caip2) for each, it in known.items() - tests.items()):
+                    raise ValueError(f"--wrong is for test networks; {network} is none")
+                known = tests
             if world is None:
                 local = buying.local_server(http, request.url, known)
             else:
@@ -191,6 +196,8 @@ def pay(
                 _pay(purchase, printer)
             else:
                 _show_bought(bought, printer)
+            with common.as_misuse(ValueError, OSError):
+                kept.note_printed(request)
 
 
 UNDER_WAY = 75
@@ -213,14 +220,14 @@ def _alone(kept: buying.Kept, request: httpx.Request, printer: _Printer) -> Iter
 
 
 def _show_bought(bought: buying.Bought, printer: _Printer) -> None:
-    """Print the purchase that another start of the same command finished meanwhile."""
+    """Print what another start of the same command has bought."""
     answer = httpx.Response(bought.status, content=bought.body)
     if printer.as_json:
         _print_json(printer, ok=True, answer=answer, payment=bought.payment)
         return
     _end(printer, "", answer)
-    told = "x402sim: bought by another start of this command, at the same time; nothing was signed"
-    typer.echo(f"{told} here", err=True)
+    told = "x402sim: bought by another start of this command; nothing was signed here"
+    typer.echo(told, err=True)
 
 
 def _pay(purchase: buying.Purchase, printer: _Printer) -> None:
@@ -241,6 +248,7 @@ def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
         if purchase.sent is not None:
             outcome = purchase.ask_chain()
             why = failure(failed, outcome, purchase.answer, purchase.last) + purchase.local.hint
+            why = why.replace("max_total", "--max")
             _end(printer, f"not served: {why}", outcome=outcome)
             raise typer.Exit(common.NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
@@ -401,6 +409,8 @@ def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) ->
         "server said": buying.refusal_in(answer),
         "do": mistake.remedy if ok else f"At the server: refuse it. {mistake.remedy}",
     }
+    if ok and used is None and sent.is_usable:
+        facts["it is"] = wrong.outcome.described()
     if printer.as_json:
         _print_json(printer, ok=ok, wrong={"name": mistake.name, **data_of(facts)}, answer=answer)
     else:

@@ -192,12 +192,16 @@ else:
 
 
 class Bought(msgspec.Struct, kw_only=True):
-    """A finished purchase: the answer, the payment as in JSON, and the time (Unix seconds)."""
+    """What a purchase has bought: the answer, the payment as in JSON, and when (Unix seconds).
+
+    Until it was `printed`, it is what the next start prints, which buys nothing.
+    """
 
     at_s: float
     status: int
     body: bytes
     payment: dict[str, Any]
+    printed: bool = False
 
 
 class KeptPurchase(msgspec.Struct, kw_only=True):
@@ -236,10 +240,21 @@ class Kept:
             yield
 
     def bought(self, request: httpx.Request, since_s: float) -> Bought | None:
-        """Return another process's purchase since a time, or None; raises `ValueError`."""
+        """Return what was bought and not printed, or bought since a time by another process.
+
+        None if there is nothing; raises `ValueError`.
+        """
         found = self._read(request)
         bought = None if found is None else found.bought
-        return bought if bought and since_s <= bought.at_s <= real_now() else None
+        is_new = bought is not None and since_s <= bought.at_s <= real_now()
+        return bought if bought and (is_new or not bought.printed) else None
+
+    def note_printed(self, request: httpx.Request) -> None:
+        """Note that what was bought is printed; raises `ValueError` and `OSError`."""
+        found = self._read(request)
+        if found is not None and found.bought is not None and not found.bought.printed:
+            found.bought.printed = True
+            self.write(request, found)
 
     def read(self, request: httpx.Request) -> KeptPurchase | None:
         """Return a purchase with unfinished payments, or None; raises `ValueError`."""
@@ -265,8 +280,9 @@ class Kept:
             file.unlink(missing_ok=True)
             return
         new = file.with_suffix(".new")
+        new.unlink(missing_ok=True)  # of a start that was killed; a link would lead elsewhere
         # readable by its owner only: whoever has a payment id can use it as proof of payment
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(msgspec.json.format(msgspec.json.encode(found)))
             out.flush()
             os.fsync(out.fileno())
@@ -440,7 +456,7 @@ def world_at(
         raise ValueError(f"--world {world} is not the control API of `serve`: {wrong}") from wrong
     clock = SkewedClock(Clock())
     clock.skew_s = now_s - Clock().now()
-    found = Local(known, keys, clock, rpc=f"{root}/rpc")
+    found = Local(known, [] if own_key else keys, clock, rpc=f"{root}/rpc")
     if own_key:
         return found
     tokens = {(each.chain_id, each.asset): each for each in NETWORKS.values()}
@@ -569,6 +585,8 @@ class Purchase:
             self.network = network_named(found.network, self.local.known)
         except ValueError as wrong:
             raise PaymentFailed(str(wrong)) from wrong
+        if why := self._not_allowed(self.network):
+            raise PaymentFailed(f"an earlier start has signed for it: {why}")
         self.resumed = found.unfinished
         last = self.resumed.payments[-1]
         self.sent = mistakes.Draft(
@@ -689,11 +707,20 @@ class Purchase:
         """Tell whether --steps allows a way to pay."""
         return self.steps is None or (way.dialect is Dialect.TWO_STEPS) == (self.steps == 2)
 
-    def _forbidden(self, amount_base: int, network: Network) -> str:
-        """Return why the user has not allowed the payment; "" if allowed."""
-        name = network.name
-        if NETWORKS.get(name) is network and not network.is_test and name not in self.local.chosen:
+    def _not_allowed(self, network: Network) -> str:
+        """Return why the user has not allowed to sign on a network; "" if it is allowed."""
+        name, local = network.name, self.local
+        if NETWORKS.get(name) is network and not network.is_test and name not in local.chosen:
             return f"the 402 asks for real money, on {name}; --network {name} allows that"
+        is_off = abs(local.clock.now() - Clock().now()) > CLOCKS_AGREE_S
+        if is_off and not network.is_test and self.wallet.private_key not in local.keys:
+            return f"--world is believed for test networks only: its clock is wrong, not {name}'s"
+        return ""
+
+    def _forbidden(self, amount_base: int, network: Network) -> str:
+        """Return why the user has not allowed to pay this; "" if it is allowed."""
+        if why := self._not_allowed(network):
+            return why
         most = to_base(self.max_amount, network.decimals)
         if amount_base <= most or self.session:
             return ""
@@ -720,18 +747,42 @@ class Purchase:
 
     # --- what is printed --------------------------------------------------------------------
 
+    def _paid_in(self, request: httpx.Request) -> Dialect | None:
+        """Return how a request pays; None if it does not, or is the user's own as it was given."""
+        own = self.request
+        is_own = (request.url, request.headers, request.content) == (
+            own.url,
+            own.headers,
+            own.content,
+        )
+        return None if is_own else mistakes.paid_in(request)
+
     def _draft(self, request: httpx.Request) -> mistakes.Draft:
-        return mistakes.draft_of(request, self.wallet, self.network, self.local.clock.now_s())
+        """Return what was signed; raises `PaymentFailed` if it is not what was shown."""
+        now_s = self.local.clock.now_s()
+        draft = mistakes.draft_of(request, self.wallet, self.network, now_s)
+        way = None if self.picked is None or self.session else self.picked.way
+        if way is not None:
+            signed = (str(draft.auth.value), checksum(draft.auth.to).lower())
+            if signed != (way.amount, str(way.fields.get("payTo")).lower()):
+                self._payer = None  # so it is not kept, either
+                raise PaymentFailed(
+                    "the 402 contradicts itself: its body and its header offer different prices "
+                    "or payees; nothing was sent. `doctor URL` shows both"
+                )
+        return draft
 
     def _sends(self, request: httpx.Request) -> None:
         """Report a signed payment before it is sent."""
-        self.last = request
+        self.last, draft = request, self.sent
+        pays = self._paid_in(request) is not None
+        if pays and (draft is None or self.mistake is None):
+            draft = self._draft(request)
         if self.mistake is None:
             self._keep()
-        if mistakes.paid_in(request) is None:
+        if not pays or draft is None:
             return
-        if self.sent is None or self.mistake is None:
-            self.sent = self._draft(request)
+        self.sent = draft
         auth, now_s = self.sent.auth, self.local.clock.now_s()
         facts: dict[str, Any] = {}
         if self.picked is not None and self.picked.rejected:
@@ -755,7 +806,7 @@ class Purchase:
         name, is_tool = f"{request.method} {request.url.path}", mcp.TOOL in request.headers
         if is_tool:
             name = f"tool {decode(request.content, mcp.Call).name} at {request.url.path}"
-        if (dialect := mistakes.paid_in(request)) is not None:
+        if (dialect := self._paid_in(request)) is not None:
             self.answer = response
             if self.mistake is not None:  # the explanation at the end has the rest
                 facts["answer"] = status

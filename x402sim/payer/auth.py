@@ -28,9 +28,17 @@ from x402sim.payer.core import (
     settlement,
     signed_header,
 )
-from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
+from x402sim.payer.flow import (
+    Flow,
+    FlowAuth,
+    Maybe,
+    Send,
+    post,
+    send,
+    shown_in,
+    shown_in_vain,
+)
 from x402sim.payer.purchases import (
-    EXPIRY_MARGIN_S,
     Payment,
     ResourcePayments,
     Unfinished,
@@ -73,13 +81,15 @@ Served = Callable[[httpx.Response], bool]
 class Order(msgspec.Struct, frozen=True):
     """One request that the caller wants served, and the payments for its resource so far.
 
-    `is_served` decides whether an answer is what was paid for.
+    `is_served` decides whether an answer is what was paid for. `shown` is the header of a proof
+    that the request came with: its caller has paid, so nothing is signed for it.
     """
 
     step: Send
     resource: str
     payments: ResourcePayments
     is_served: Served
+    shown: str
 
 
 def _is_success(response: httpx.Response) -> bool:
@@ -106,9 +116,10 @@ class PaymentAuth(FlowAuth):
     is False. A resource is a path of one server, its host and port; each session (`maxSpend` and
     `duration`) is one of its own, so that none is shown for another.
 
-    While an authorization may be used, the next request for the resource sends it again and signs
-    no other, whether its answer was lost or refused it: until `EXPIRY_MARGIN_S` after its
-    validBefore. So a server that refuses payments never holds more than one usable authorization
+    Nothing is signed for a request that comes with a proof of its own, such as X-Payment-Id. While
+    an authorization may be used, the next request for the resource sends it again and signs no
+    other, whether its answer was lost or refused it: until `EXPIRY_MARGIN_S` after its validBefore.
+    So a server that refuses payments never holds more than one usable authorization
     for each resource, all within `max_total`. After that, another is signed only if the server
     refuses both the first and its payment id; a 5xx or no answer leaves the payment unresolved. A
     server that reports the nonce as used or the payment as settled has been paid: it gets no
@@ -198,7 +209,7 @@ class PaymentAuth(FlowAuth):
         key = purchase_key(request)
         with self._lock:
             payments = self._payments.setdefault(key, ResourcePayments())
-        order = Order(Send(request, is_own), key[0], payments, is_served)
+        order = Order(Send(request, is_own), key[0], payments, is_served, shown_in(request))
         response, sent_id = None, payments.granted
         if sent_id is not None or not (payments.unserved or payments.interrupted):
             response = yield from _send(order, proofs(sent_id))
@@ -228,13 +239,11 @@ class PaymentAuth(FlowAuth):
     def resume(self, request: httpx.Request, unfinished: Unfinished) -> None:
         """Go on with what another object has not finished, before any exchange for the request.
 
-        What can still be used counts for `max_total`.
+        All that was signed for the purchase counts for `max_total`, expired or not.
         """
-        now_s = self.clock.now_s() - EXPIRY_MARGIN_S
         with self._lock:
             self._payments.setdefault(purchase_key(request), ResourcePayments()).resume(unfinished)
-            usable = [each.auth for each in unfinished.payments if each.auth.valid_before > now_s]
-            self.signed_base += sum(auth.value for auth in usable)
+            self.signed_base += unfinished.signed_base
 
     def _buy(self, order: Order, response: httpx.Response) -> Flow:
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
@@ -251,7 +260,11 @@ class PaymentAuth(FlowAuth):
         if not payments.unserved or payments.unserved[-1].was_refused:
             if len(payments.unserved) >= self.max_unserved:
                 raise self._not_served(order)
+            if order.shown:
+                raise shown_in_vain(order.step.request.url, order.shown)
             payment = self._sign(order, required)
+            if payments.unresolved is not None:
+                payments.given_up_base += payments.unresolved.auth.value
             answer = yield from self._settle(order, payment)
             if answer is not None:
                 return answer
@@ -363,16 +376,17 @@ class PaymentAuth(FlowAuth):
         try:
             return (yield from self._settle(order, payment))
         except AttemptOver:
-            if payment.version is not None:
-                if payment.hint:  # it was paid, and its answer broke off
-                    payments.unserved.append(payment)
+            if payment.version is not None and payment.hint:  # it was paid, its answer broke off
+                payments.unserved.append(payment)
                 return None
-        payments.unresolved = payment  # again, in case this fails: it may have been paid after all
+            payments.unresolved = payment  # until another is signed: it may have been paid
+            if payment.version is not None:
+                return None
         response = yield from _send(order, payment.proof)
         if not is_inconclusive(response):
-            payments.unresolved = None
             if response.status_code == 402:
                 return None
+            payments.unresolved = None
             payment.hint = f"{response.status_code} when it was shown"
             payments.unserved.append(payment)
             self._note_served(order, payment, response)
@@ -433,7 +447,9 @@ def _await_body_end(
     """
 
     def ended(is_whole: bool) -> None:
-        if not is_whole:
+        if is_whole:
+            payments.given_up_base = 0
+        else:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
             if granted is not None and payments.granted == granted:
                 payments.granted = None

@@ -115,7 +115,21 @@ class Send(msgspec.Struct, frozen=True):
     @property
     def has_proof(self) -> bool:
         """Whether the request pays, or proves a payment: it goes to no other origin."""
-        return self.is_own or any(name in self.request.headers for name in PROOFS)
+        return self.is_own or bool(shown_in(self.request))
+
+
+def shown_in(request: httpx.Request) -> str:
+    """Return the header with which a request pays or proves a payment; "" if it does not."""
+    return next((name for name in PROOFS if name in request.headers), "")
+
+
+def shown_in_vain(url: httpx.URL, name: str) -> PaymentFailed:
+    """Return the error for a request that came with a proof of its own, and is answered 402."""
+    return PaymentFailed(
+        f"the request to {origin_of(url)}{url.path} itself shows a payment, in {name}, and is "
+        "answered 402; nothing more was signed",
+        "That payment may still be made: once it cannot be, send the request without the header",
+    )
 
 
 class FairLock:

@@ -13,7 +13,7 @@ import httpx
 from msgspec import structs
 
 from x402sim.http.bounded import Limits
-from x402sim.payer.core import PAY_PATH, PaymentFailed, settlement
+from x402sim.payer.core import PAY_PATH, PAYMENT_ID, PaymentFailed, settlement
 from x402sim.payer.flow import Flow, FlowAuth, Send, Step, send
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
@@ -46,6 +46,12 @@ class Draft:
     payment_id: str
     """In two steps only."""
     now_s: int
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the token takes it, now or later, if nothing has used it."""
+        is_signed = (self.signer.address_bytes, self.signed_for) == (self.auth.from_, self.named)
+        return is_signed and self.auth.valid_before > self.now_s
 
     def signing(self, **changes: Any) -> "Draft":
         """Return the draft with other fields of its authorization."""
@@ -212,7 +218,8 @@ def paid_in(request: httpx.Request) -> Dialect | None:
     for dialect in (Dialect.V2, Dialect.V1):
         if dialect.version and x402.PAYMENT_HEADERS[dialect.version] in request.headers:
             return dialect
-    return Dialect.TWO_STEPS if request.url.path == PAY_PATH else None
+    is_settled = request.url.path == PAY_PATH and PAYMENT_ID not in request.headers
+    return Dialect.TWO_STEPS if is_settled else None
 
 
 def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:

@@ -100,7 +100,12 @@ class ResourcePayments(msgspec.Struct):
     granted: str | None = None
     """A payment id that was served: further requests send it again."""
     unresolved: Payment | None = None
-    """The payment whose outcome is not known: it may have been made, or may still be."""
+    """The payment whose outcome is not known: it may have been made, or may still be.
+
+    One that is over stays until another is signed instead.
+    """
+    given_up_base: int = 0
+    """What was signed since the server last served, and given up: the server may have got it."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were made, and bought nothing yet."""
     interrupted: list[Payment] = msgspec.field(default_factory=list)
@@ -125,13 +130,15 @@ class ResourcePayments(msgspec.Struct):
         sent = [] if self.unresolved is None else [self.unresolved]
         sent += [each for each in self.interrupted if each.version is not None]
         shown = [each for each in self.interrupted if each.version is None]
-        return Unfinished(sent=sent, unserved=self.unserved + shown)
+        given_up_base = self.given_up_base
+        return Unfinished(sent=sent, unserved=self.unserved + shown, given_up_base=given_up_base)
 
     def resume(self, unfinished: "Unfinished") -> None:
         """Go on with what another object has not finished."""
         if unfinished.sent:
             self.unresolved, *self.interrupted = unfinished.sent
         self.unserved = list(unfinished.unserved)
+        self.given_up_base = unfinished.given_up_base
 
 
 class Unfinished(msgspec.Struct, kw_only=True):
@@ -141,11 +148,18 @@ class Unfinished(msgspec.Struct, kw_only=True):
     """They may have been made, or may still be: nothing else is signed before they are over."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """They were made, and bought nothing yet."""
+    given_up_base: int = 0
+    """What was signed before them, in base units: the server may have got it all the same."""
 
     @property
     def payments(self) -> list[Payment]:
         """All of them."""
         return [*self.sent, *self.unserved]
+
+    @property
+    def signed_base(self) -> int:
+        """What was signed for the purchase so far, in base units."""
+        return self.given_up_base + sum(each.auth.value for each in self.payments)
 
 
 def purchase_key(request: httpx.Request) -> tuple[str, ...]:

@@ -13,8 +13,26 @@ from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.body import on_body_end
-from x402sim.payer.core import PAY_PATH, PaidNotServed, PaymentFailed, SpendingCapExceeded, proofs
-from x402sim.payer.flow import PROOFS, FairLock, Flow, FlowAuth, Send, Step, origin_of, post, send
+from x402sim.payer.core import (
+    PAY_PATH,
+    SESSION_ID,
+    PaidNotServed,
+    PaymentFailed,
+    SpendingCapExceeded,
+    proofs,
+)
+from x402sim.payer.flow import (
+    FairLock,
+    Flow,
+    FlowAuth,
+    Send,
+    Step,
+    origin_of,
+    post,
+    send,
+    shown_in,
+    shown_in_vain,
+)
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import routes
@@ -115,6 +133,12 @@ class SessionAuth(FlowAuth):
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
+        shown, sellers = shown_in(request), list(self._sellers.values())
+        if shown and request.headers.get(SESSION_ID) not in [each.session_id for each in sellers]:
+            response = yield from send(Send(request))  # its caller has paid already
+            if response.status_code == 402:
+                raise shown_in_vain(request.url, shown)
+            return response
         response = yield from self._spend(request)
         if response.status_code == 402:
             response = yield from self._spend(request)
@@ -176,7 +200,7 @@ def _session_id(response: httpx.Response) -> str:
     """Return the id of a session that was opened; raises `PaymentFailed`."""
     if response.is_error:
         todo = "No deposit was signed; if it has no sessions, pay each request"
-        if any(name in response.request.headers for name in PROOFS):
+        if shown_in(response.request):
             todo = "Repeat the request: it shows the same deposit again"
         raise PaymentFailed(
             f"the session was not opened: the server answered {response.status_code} "

@@ -260,13 +260,14 @@ async def call_paid(
     name: str,
     arguments: Mapping[str, Any] | None = None,
     *,
-    server: str = "session",
+    server: str,
 ) -> Any:
     """Call a tool through a session of an MCP client, and pay if it asks for that.
 
-    Returns the result as the session does. `server` tells servers of one `auth` apart: a payment
-    whose outcome is not known is sent again when the same tool of the same server is called with
-    the same arguments. Raises what the session raises, and what `PaymentAuth` raises.
+    Returns the result as the session does. `server` is your name for the server: a payment whose
+    outcome is not known is sent again, in any session, when the same tool of the server with this
+    name is called with the same arguments. Raises what the session raises, and what `PaymentAuth`
+    raises.
     """
     transport = _SessionTransport(session)
     async with httpx.AsyncClient(transport=transport, auth=auth, trust_env=False) as http:
