@@ -23,9 +23,9 @@ async def foreign_header(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()
     asset, here = required.requirements["asset"], world.network
-    there = MAINNET if here.name == TESTNET.name else TESTNET
-    if there == MAINNET and world.stage.funded:  # the user's own key signs for no real money
-        there = BASE_SEPOLIA
+    there = TESTNET if here.name == MAINNET.name else MAINNET
+    if world.stage.funded:  # the user's own key signs for no other main network
+        there = BASE_SEPOLIA if here.name == TESTNET.name else TESTNET
 
     misplaced = await alice.pay(required, alice.sign(required, network=there))
     world.expect(misplaced, "Invalid signature", "7/invalid-signature")

@@ -36,10 +36,8 @@ class Shop:
         if asked.path == "/_sim/who":
             return Reply(200, self._who())
         if asked.path.startswith("/_sim/"):
-            known = {"/_sim/balances": ["0"], "/_sim/clock/advance": {"now": 0}}
-            begins = {"/_sim/journal": HEADER}
-            found = next((v for k, v in begins.items() if asked.path.startswith(k)), [])
-            return Reply(200, known.get(asked.path, found))
+            known = {"/_sim/balances": ["0"], "/_sim/journal?since=0": HEADER}
+            return Reply(200, known.get(asked.path, []))
         if asked.path == "/api/pay":
             self.got.append(json.loads(asked.body)["paymentHeader"])
             said = {"error": "Invalid signature", "final": True}
