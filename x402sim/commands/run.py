@@ -333,8 +333,7 @@ def run(
     budget: Annotated[
         str,
         typer.Option(
-            help=f"Most that the key in {PAYER_KEY} may sign for in this command, in tokens; it "
-            "pays at a URL that cannot fund payers.",
+            help=f"Most that the key in {PAYER_KEY} may sign for in all scenarios, in tokens.",
             metavar="AMOUNT",
         ),
     ] = "3.00",

@@ -375,15 +375,14 @@ class UsersWallet(Wallet):
 
     def sign(self, auth: Authorization, domain: Domain, *, receive: bool = False) -> bytes:
         """Return the signature; raises `PaymentFailed` for what the user has not allowed."""
-        own = self._network.domain
-        is_own = (domain.chain_id, domain.verifying_contract) == (
-            own.chain_id,
-            own.verifying_contract,
-        )
-        if domain.chain_id not in TEST_CHAIN_IDS and not is_own:
-            raise PaymentFailed("it would be signed for another main network, or its token")
+        token = domain.chain_id, domain.verifying_contract
+        own = self._network.chain_id, self._network.asset
+        if domain.chain_id not in TEST_CHAIN_IDS and token != own:
+            raise PaymentFailed("nothing was signed: it is for another main network, or its token")
         if auth.valid_before > Clock().now() + AFTER_SIGNING_S:
-            raise PaymentFailed(f"it could be used for more than {AFTER_SIGNING_S} s from now")
+            raise PaymentFailed(
+                f"nothing was signed: it could be used for more than {AFTER_SIGNING_S} s from now"
+            )
         amount = Decimal(to_decimal(auth.value, self._network.decimals))
         left = Decimal(self._where.budget) - sum(self._where.signed)
         if amount > left:
@@ -440,9 +439,8 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         key = where.payer_key or os.environ.get(PAYER_KEY)
         network, funded = network_of(who) if who else world.networks[0], None
         advance = control.advancing(clock)
-        if (
-            key and Need.FUNDS not in capabilities
-        ):  # what the service says of itself does not widen what the user's key signs
+        if key and Need.FUNDS not in capabilities:
+            # what the service says of itself does not widen what the user's key signs
             own, clock.skew_s = NETWORKS.get(network.name), 0.0
             is_ours = own is not None and own.is_test and world.network is None
             network = own if own is not None and is_ours else world.networks[0]
