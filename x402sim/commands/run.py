@@ -38,7 +38,7 @@ from x402sim.text.words import duration, printable
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names
 from x402sim.world.stages import PAYER_KEY, OtherNetwork, left_ahead
-from x402sim.world.world import Deployment, World, parse_where
+from x402sim.world.world import BUDGET, Deployment, World, parse_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ def run(
             help=f"Most that the key in {PAYER_KEY} may sign for in all scenarios, in tokens.",
             metavar="AMOUNT",
         ),
-    ] = "3.00",
+    ] = BUDGET,
     allow_mainnet: Annotated[
         bool, typer.Option("--allow-mainnet", help="Allow that key to pay with real money.")
     ] = False,
@@ -374,7 +374,7 @@ def run(
             *(("latency", each) for each in latency or ()),
             ("block-time", None if block_time is None else f"{block_time:g}"),
             ("explorer-lag", f"{explorer_lag:g}" if explorer_lag else None),
-            ("budget", None if budget == "3.00" else budget),
+            ("budget", None if budget == BUDGET else budget),
         )
         again = [f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None]
         again += ["--allow-mainnet"] * allow_mainnet

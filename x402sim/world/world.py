@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from x402sim.world.scenario import Scenario, ScenarioFunction
 
 MAX_PORT = 65_535
+BUDGET = "3.00"
+"""What the user's own key signs for at most at a deployment, in tokens, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Deployment:
 
     url: str
     payer_key: str | None = field(default=None, repr=False)
-    budget: str = field(default="3.00", kw_only=True)
+    budget: str = field(default=BUDGET, kw_only=True)
     allow_mainnet: bool = field(default=False, kw_only=True)
     signed: list[Decimal] = field(default_factory=list, init=False, repr=False, compare=False)
     """What that payer has signed for, in tokens: one amount for each signature."""
