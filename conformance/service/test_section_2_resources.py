@@ -5,7 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.service.answers import (
     CURE_OF_IDS,
@@ -18,7 +17,7 @@ from x402sim.suite.service.answers import (
 )
 from x402sim.suite.service.background import buy_late, turn_s
 from x402sim.suite.service.check import check, session_check
-from x402sim.suite.service.control_api import HOLD_S
+from x402sim.suite.service.control_api import HOLD_S, another_chain
 from x402sim.suite.service.expect import (
     expect,
     expect_form,
@@ -324,6 +323,6 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     network = probe.wallets.network(challenge)
-    other = next(each.chain_id for each in NETWORKS.values() if each.name != network.name)
-    header = probe.wallets.sign(challenge, payer, network=replace(network, chain_id=other))
+    other = replace(network, chain_id=another_chain(network))
+    header = probe.wallets.sign(challenge, payer, network=other)
     await expect_nothing(probe, challenge, payer, await probe.settle(challenge, header))

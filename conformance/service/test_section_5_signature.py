@@ -10,6 +10,7 @@ from x402sim.protocol.networks import Network
 from x402sim.spec.ground import explicit, silent
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.check import check
+from x402sim.suite.service.control_api import another_chain
 from x402sim.suite.service.expect import expect_not_served, expect_refused
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed
@@ -17,7 +18,7 @@ from x402sim.suite.verdict import CheckFailed
 INVALID = "Invalid signature"
 ANOTHER_TOKEN = Address(bytes.fromhex("5fbdb2315678afecb367f032d93f642f64180aa3"))
 DOMAINS: dict[str, Callable[[Network], Network]] = {
-    "another chain": lambda network: replace(network, chain_id=network.chain_id + 1),
+    "another chain": lambda network: replace(network, chain_id=another_chain(network)),
     "another token": lambda network: replace(network, asset=ANOTHER_TOKEN),
     "another name": lambda network: replace(network, token_name="Another token"),  # noqa: S106
     "another version": lambda network: replace(network, token_version="0"),  # noqa: S106

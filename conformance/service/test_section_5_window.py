@@ -52,7 +52,8 @@ async def after_valid_before(probe: Probe) -> None:
     decisive="its beginning",
 )
 async def before_valid_after(probe: Probe) -> None:
-    await _refused(probe, (FAR_S, 10 * FAR_S), (CENTURY_S, 2 * CENTURY_S))
+    far = [(CENTURY_S, 2 * CENTURY_S)] * probe.world.exists  # the user's own key would pay then
+    await _refused(probe, (FAR_S, 5 * FAR_S), *far)
 
 
 @check(

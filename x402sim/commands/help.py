@@ -99,6 +99,9 @@ no scenario ran. For a failed check, the output shows its clause, the expected a
 and the command that repeats it. `--json` prints seed, combined_sha256, clock_ahead_s and scenarios,
 each with its journal_sha256; combined_sha256 is the SHA-256 of these hashes, one per line.
 
+At a URL that cannot fund payers, the key in X402SIM_PAYER_KEY pays: at most `--budget` in the whole
+command, by the time of this machine, and with real money only if you give `--allow-mainnet`.
+
 At a URL, scenarios that take time advance the server's clock, and leave it ahead by clock_ahead_s:
 afterwards the server refuses payers whose clock is right. A reset with {"clock": true} sets the
 clock back.

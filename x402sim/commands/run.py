@@ -6,11 +6,12 @@ failure follows in full, in 80 columns. With --json, everything is one JSON obje
 
 import hashlib
 import json
+import os
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from x402sim.clock import stopwatch
 from x402sim.commands import common
 from x402sim.events import Check, RequestSent, StoryRaised
 from x402sim.explorer.index import ExplorerSettings
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import choose_network
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
@@ -34,10 +36,9 @@ from x402sim.text.console import WIDTH, console as new_console
 from x402sim.text.program import SHOWN
 from x402sim.text.words import duration, printable
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
-from x402sim.world.play import OtherNetwork
 from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names
-from x402sim.world.stages import left_ahead
-from x402sim.world.world import World, parse_where
+from x402sim.world.stages import PAYER_KEY, OtherNetwork, left_ahead
+from x402sim.world.world import BUDGET, Deployment, World, parse_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +330,16 @@ def run(
     explorer_lag: _ExplorerLag = 0.0,
     out: _Out = None,
     as_json: common.AsJson = False,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help=f"Most that the key in {PAYER_KEY} may sign for in all scenarios, in tokens.",
+            metavar="AMOUNT",
+        ),
+    ] = BUDGET,
+    allow_mainnet: Annotated[
+        bool, typer.Option("--allow-mainnet", help="Allow that key to pay with real money.")
+    ] = False,
     keep_going: Annotated[bool, typer.Option(help="Continue after a failure.")] = True,
     allow_no_checks: Annotated[
         bool, typer.Option("--allow-no-checks", help="Pass scenarios without a single check.")
@@ -339,7 +350,12 @@ def run(
         with common.as_misuse(begin="--chain: "):
             backend = parse_chain(chain, token=token)
         with common.as_misuse(begin="--on: "):
-            build = partial(World, on=parse_where(on), chain=backend, seed=seed)
+            where = parse_where(on)
+        with common.as_misuse(begin="--"):
+            if isinstance(where, Deployment):
+                where = replace(where, budget=budget, allow_mainnet=allow_mainnet)
+        with common.as_misuse(begin="--on: "):
+            build = partial(World, on=where, chain=backend, seed=seed)
             place = build().where.name
         with common.as_misuse(begin="--network: "):
             is_chosen = network is not None or network_file is not None
@@ -358,11 +374,19 @@ def run(
             *(("latency", each) for each in latency or ()),
             ("block-time", None if block_time is None else f"{block_time:g}"),
             ("explorer-lag", f"{explorer_lag:g}" if explorer_lag else None),
+            ("budget", None if budget == BUDGET else budget),
         )
-        again = (f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None)
+        again = [f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None]
+        again += ["--allow-mainnet"] * allow_mainnet
         scenarios = choose(names or [])
         if out is not None:
             _prepare(out)
+        key = os.environ.get(PAYER_KEY)
+        if key and isinstance(where, Deployment):
+            with common.as_misuse(begin=f"{PAYER_KEY}: "):
+                payer = Wallet(key).address
+            told = f"if it funds no payers, {payer} ({PAYER_KEY}) pays at most {budget} tokens"
+            typer.echo(f"x402sim: {place}: {told}", err=True)
         elapsed = stopwatch()
         all_played = _play(scenarios, world, " ".join(again), as_json, keep_going)
         if as_json:

@@ -376,16 +376,13 @@ class Payer:
             if required.standard_offer is None:
                 raise PaymentFailed(f"no payment in one step is offered: {required.error}")
             offer = standard.choose(x402.read_required(required.standard_offer), self.network)
-            auth, header = standard.sign(
+            return standard.sign(
                 offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
-            )
-            self.stage.count_signed(auth.value)
-            return header
+            )[1]
         wanted: messages.PaymentRequirements = messages.decode(
             msgspec.json.encode(required.requirements), messages.PaymentRequirements
         )
         auth = core.changed(self.wallet.authorize(wanted, self.now_s()), wrong)
-        self.stage.count_signed(auth.value)
         return core.signed_header(
             auth,
             by or self.wallet,

@@ -47,15 +47,11 @@ from x402sim.world.scenario import (
     scenario_of,
     source_of,
 )
-from x402sim.world.stages import left_ahead, open_stage
+from x402sim.world.stages import OtherNetwork, left_ahead, open_stage
 from x402sim.world.world import Deployment, World
 
 log = logging.getLogger("x402sim")
 _is_playing: ContextVar[bool] = ContextVar("a story is played", default=False)
-
-
-class OtherNetwork(ValueError):
-    """The network that was chosen is not the deployment's."""
 
 
 def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress: bool) -> Run:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import Any, assert_never, cast
 
@@ -28,11 +29,12 @@ from x402sim.events import (
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.http.exchange import OverTransport, Request, Response, Transport
 from x402sim.journal import Journal
-from x402sim.payer.core import SpendingCapExceeded
-from x402sim.payer.wallet import Wallet
+from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.money import to_base, to_decimal
-from x402sim.protocol.networks import NETWORKS, Network
+from x402sim.protocol.eip3009 import Authorization, Domain
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS, Network
 from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.spec.needs import Need
@@ -95,10 +97,8 @@ class Stage(msgspec.Struct, kw_only=True):
     """
     watches: list[Watch] = msgspec.field(default_factory=list)
     """Called with each request of a world that runs in this process."""
-    funded: Wallet | None = None
+    funded: "UsersWallet | None" = None
     """The only wallet with tokens, if the control API cannot fund payers."""
-    left_base: int | None = None
-    """Base units that the wallet may still sign for; None for any amount."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
     """The clients that were made, to be closed at the end, and the streams of their latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
@@ -216,20 +216,6 @@ class Stage(msgspec.Struct, kw_only=True):
         if self.funded is not None:
             return self.funded
         return Wallet(self.rng.secret(f"payer {name}"), nonces=_Nonces(self.rng, name))
-
-    def count_signed(self, amount_base: int) -> None:
-        """Count an amount as signed for; raises `SpendingCapExceeded` above the rest."""
-        if self.left_base is None:
-            return
-        if amount_base > self.left_base:
-            left, asked = (
-                to_decimal(n, self.network.decimals) for n in (self.left_base, amount_base)
-            )
-            raise SpendingCapExceeded(
-                f"{asked} tokens are to be signed for, and {left} is left of the `budget` of the "
-                "deployment's payer; nothing was sent"
-            )
-        self.left_base -= amount_base
 
 
 def path_on(path: str, network: str | None) -> str:
@@ -367,6 +353,51 @@ PAYER_KEY = "X402SIM_PAYER_KEY"
 TIMEOUT_S = 30.0
 
 
+class OtherNetwork(ValueError):
+    """The network is not the deployment's, or its money is real and nobody has allowed that."""
+
+
+class UsersWallet(Wallet):
+    """The user's own key at a deployment; each of its signatures is allowed here, and counted.
+
+    A story or a service decides neither the chain, nor for how long, nor above the budget.
+    """
+
+    def __init__(self, private_key: str, where: Deployment, network: Network) -> None:
+        """Raises `OtherNetwork` for a main network that is not allowed."""
+        if not (network.is_test or where.allow_mainnet):
+            raise OtherNetwork(
+                f"{where.name} would be paid with real money, on {network.name}: allow it with "
+                "--allow-mainnet, or Deployment(allow_mainnet=True)"
+            )
+        super().__init__(private_key)
+        self._where, self._network = where, network
+
+    def sign(self, auth: Authorization, domain: Domain, *, receive: bool = False) -> bytes:
+        """Return the signature; raises `PaymentFailed` for what the user has not allowed."""
+        token = domain.chain_id, domain.verifying_contract
+        own = self._network.chain_id, self._network.asset
+        if domain.chain_id not in TEST_CHAIN_IDS and token != own:
+            raise PaymentFailed("nothing was signed: it is for another main network, or its token")
+        if auth.valid_before > Clock().now() + AFTER_SIGNING_S:
+            raise PaymentFailed(
+                f"nothing was signed: it could be used for more than {AFTER_SIGNING_S} s from now"
+            )
+        amount = Decimal(to_decimal(auth.value, self._network.decimals))
+        left = Decimal(self._where.budget) - sum(self._where.signed)
+        if amount > left:
+            raise SpendingCapExceeded(
+                f"{amount} tokens are to be signed for, and {left} is left of the `budget` of the "
+                "deployment's payer; nothing was sent"
+            )
+        self._where.signed.append(amount)
+        return super().sign(auth, domain, receive=receive)
+
+    def of_contract(self, account: str) -> Wallet:
+        """Raise `PaymentFailed`: a deployment names no contract that this key signs for."""
+        raise PaymentFailed(f"the user's own key signs for no contract, such as {account}")
+
+
 def left_ahead(url: str, seconds: float) -> str:
     """Return a warning about a server whose clock is left ahead of real time, and the remedy."""
     return (
@@ -406,13 +437,15 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         if who is not None:
             endpoints["facilitator"] = endpoint, root + "/facilitator"
         key = where.payer_key or os.environ.get(PAYER_KEY)
-        funded = Wallet(key) if key and Need.FUNDS not in capabilities else None
-        network = network_of(who) if who else world.networks[0]
-        if funded:  # the service's claims do not widen the signatures of the user's key
+        network, funded = network_of(who) if who else world.networks[0], None
+        advance = control.advancing(clock)
+        if key and Need.FUNDS not in capabilities:
+            # the service's claims do not widen the signatures of the user's key
             own, clock.skew_s = NETWORKS.get(network.name), 0.0
             is_ours = own is not None and own.is_test and world.network is None
             network = own if own is not None and is_ours else world.networks[0]
             capabilities = (capabilities | {Need.FUNDS}) - {Need.CLOCK}
+            funded, advance = UsersWallet(key, where, network), _real_time
         initial_skew_s = clock.skew_s
         with closing(Journal(file=world.journal_file)) as journal:
             yield Stage(
@@ -425,11 +458,14 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
                 endpoints=endpoints,
                 capabilities=capabilities,
                 control=control if who else None,
-                advance=control.advancing(clock),
+                advance=advance,
                 ahead_s=lambda: clock.skew_s if clock.skew_s > initial_skew_s else 0.0,
                 funded=funded,
-                left_base=to_base(where.budget, network.decimals) if funded else None,
             )
+
+
+async def _real_time(seconds: float) -> None:
+    raise RuntimeError(f"time is real where the user's own key pays: not advanced by {seconds} s")
 
 
 def _bounded(limits: Limits) -> BoundedTransport:

@@ -5,6 +5,7 @@ from __future__ import annotations  # so that help(World) shows short names of t
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -19,6 +20,7 @@ from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
 from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.engine import Facilitator, FacilitatorSettings
 from x402sim.http.bounded import Limits
+from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.protocol.phrase import KNOWN
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from x402sim.world.scenario import Scenario, ScenarioFunction
 
 MAX_PORT = 65_535
+BUDGET = "3.00"
+"""What the user's own key signs for at most at a deployment, in tokens, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +60,25 @@ class Tcp:
 class Deployment:
     """The service at `url`; raises `ValueError` for an invalid URL.
 
-    `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY; it pays
-    where the control API cannot fund payers, or is missing: by this machine's clock, on the world's
-    `network` (by default a known test network that the service names), and at most `budget` tokens
-    for a story.
+    `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
+    it pays where the control API cannot fund payers, or where there is none: by this machine's
+    clock, on the world's `network` (without one, on a test network of ours that the service names),
+    and at most `budget` tokens for all stories that are played with this object. On a network that
+    is no test network it pays only with `allow_mainnet`.
     """
 
     url: str
     payer_key: str | None = field(default=None, repr=False)
-    budget: str = field(default="3.00", kw_only=True)
+    budget: str = field(default=BUDGET, kw_only=True)
+    allow_mainnet: bool = field(default=False, kw_only=True)
+    signed: list[Decimal] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What that payer has signed for, in tokens: one amount for each signature."""
     limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
     """The limits of the answers of service and facilitator; payers give up after 90 s."""
 
     def __post_init__(self) -> None:
         require_kind("url", self.url, str)
+        to_base(self.budget, 36, name="budget")  # no network has more decimals
         wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
         try:
             url = httpx.URL(self.url)

@@ -18,12 +18,12 @@ from x402sim.journal import Entry
 from x402sim.payer import core
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import parse_address, to_hex
+from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import Network, network_named
+from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network, network_named
 from x402sim.protocol.refusals import Refusal
 from x402sim.report.results import Demand, Loss
 from x402sim.suite import redact
@@ -54,6 +54,8 @@ DISTURBING = ("mining", "force-revert")
 SHOWN = 8
 """How many faults are shown at most beside the exchange of a failure."""
 
+BUDGET_DECIMALS = TESTNET.decimals
+"""The decimals of the specification's token (2.1), in which --budget counts."""
 MOST_TOLD = 240
 """The characters of a refusal that a report shows."""
 
@@ -255,6 +257,11 @@ def _fault_line(fault: Fault) -> str:
     return f"{place} answered {value_of(fault, 'status')} {shown}{done}"
 
 
+def another_chain(network: Network) -> int:
+    """Return the chain id of another network, whose money is worth nothing."""
+    return next(i.chain_id for i in (TESTNET, BASE_SEPOLIA) if i.chain_id != network.chain_id)
+
+
 TX_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
@@ -351,6 +358,13 @@ class Wallets:
             raise Lacking(
                 f"the 402 names another token of {network.name} than the one that is known"
             )
+        spends = self._setting.options.payer is not None and not self._world.exists
+        if spends and network.decimals != BUDGET_DECIMALS:
+            raise Lacking(
+                f"the token on {network.name} has {network.decimals} decimals, and --budget counts "
+                f"in tokens of {BUDGET_DECIMALS}, which the specification demands: judge the "
+                "service without --payer-key, or with --world"
+            )
         return replace(network, asset=asset)
 
     def sign(
@@ -379,7 +393,7 @@ class Wallets:
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
         auth = core.changed(auth, changes)
-        self._count(payer, auth)
+        self._allow(challenge, by or payer, auth, network)
         spelling = spelling or self._setting.target.pay.spelling
         return core.signed_header(auth, by or payer, network, spelling)
 
@@ -407,16 +421,30 @@ class Wallets:
         call = {"from": sender.address, "to": asset, "data": to_hex(data)}
         return await self._world.post("send", call)
 
-    def _count(self, payer: Wallet, auth: Authorization) -> None:
-        """Count a signature of the user's own payer; raises `Skipped` beyond the budget."""
-        own = self._setting.options.payer
-        if self._world.exists or own is None or payer.address != own.address:
+    def _allow(
+        self, challenge: Challenge, signer: Wallet, auth: Authorization, network: Network
+    ) -> None:
+        """Count what the user's own key is to sign; raises `Lacking` for what is not allowed.
+
+        `network` has judged the 402's own network and token already.
+        """
+        setting, options = self._setting, self._setting.options
+        if self._world.exists or options.payer is None or signer.address != options.payer.address:
             return
-        left_base = self._setting.options.budget_base - self._setting.signed_base
-        if auth.value > left_base:
-            amount, left = to_decimal(auth.value, 6), to_decimal(left_base, 6)
-            raise Lacking(f"it would sign for {amount}; the budget has {left} left: see --budget")
-        self._setting.signed_base += auth.value
+        own, payee = self.network(challenge), parse_address(challenge.requirements["payTo"])
+        if not network.is_test and network.chain_id != own.chain_id:
+            raise Lacking(f"it would sign for a main network, {network.caip2}")
+        if options.pay_to not in (None, payee):
+            raise Lacking(f"the 402 asks to pay {checksum(payee)}, which is not --pay-to")
+        if auth.valid_before > setting.clock.now() + AFTER_SIGNING_S:
+            raise Lacking(f"it could be used for more than {AFTER_SIGNING_S} s: give --world")
+        has, most_base = "the budget has", options.budget_base
+        if setting.planned_base is not None:
+            has, most_base = "for what was planned, the budget has", setting.planned_base
+        if auth.value > (left_base := most_base - setting.signed_base):
+            amount, left = (to_decimal(each, BUDGET_DECIMALS) for each in (auth.value, left_base))
+            raise Lacking(f"it would sign for {amount}; {has} {left} left: see --budget")
+        setting.signed_base += auth.value
 
     def expect_settled(self, answer: TargetAnswer) -> None:
         """Fail unless a valid payment was settled.

@@ -192,7 +192,11 @@ class Options:
         read=partial(_without_user, "--rpc-url", path_is_free=True),
         shows=_shown_node,
     )
-    pay_to: Address | None = flag("Expected payTo address.", metavar="ADDRESS", read=parse_address)
+    pay_to: Address | None = flag(
+        "Expected payTo address; the payer's key pays nobody else.",
+        metavar="ADDRESS",
+        read=parse_address,
+    )
     budget_base: int = flag(
         "Most that the payer may sign for, in tokens; what does not fit is left out.",
         name="budget",

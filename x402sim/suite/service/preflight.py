@@ -42,8 +42,6 @@ from x402sim.text.program import SHOWN
 SAMPLES, SAMPLES_S = (3, 20), 0.5
 """How many requests show how long one takes: at least, and as many as are answered in this time."""
 INIT = f"{SHOWN} target init"
-SPEC_DECIMALS = 6
-"""The decimals of the specification's token (2.1)."""
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
@@ -79,6 +77,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
     if "payments" in setting.options.require and plan.left_out:
         raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")
     setting.skip |= plan.left_out
+    setting.planned_base = plan.signs_base
     plan = replace(plan, notes=_notes(setting))
     pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
     if challenge is None or not pays or setting.missing(Need.FUNDS):
@@ -323,12 +322,7 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
             f"{', '.join(setting.options.networks)}); describe it in --network-file, or judge the "
             "service without --payer-key"
         )
-    if network.decimals != SPEC_DECIMALS:
-        raise NotReady(
-            f"the token on {name} has {network.decimals} decimals, and --budget counts in tokens "
-            f"of {SPEC_DECIMALS}, which the specification demands: judge the service without "
-            "--payer-key, or with --world"
-        )
+    probe.wallets.network(challenge)
     if setting.rpc is None:
         return
     data = to_hex(abi.balance_of(payer.address_bytes))

@@ -280,6 +280,8 @@ class Setting:
 
     signed_base: int = 0
     """The amount that the payer's own key has signed for, in base units."""
+    planned_base: int | None = None
+    """What that key signs for at most by the plan, at the prices of then; None without a plan."""
     body: dict[str, Any] | None = None
     """An accepted body of a protected request."""
     wallets_drawn: int = 0
