@@ -364,7 +364,7 @@ def test_a_wrong_payment_that_may_be_made_is_called_so() -> None:
     with serving(host) as url:
         done = run(url + "/page", "--key", KEY, "--wrong", "resource")
         assert "it can be used until" in " ".join(done.stdout.split())
-        assert "it is" not in run(url + "/page", "--key", KEY, "--wrong", "expired").stdout
+        assert "can be used" not in run(url + "/page", "--key", KEY, "--wrong", "expired").stdout
         done = run(url + "/page", "--key", KEY, "--network", "base", "--wrong", "resource")
         runner.assert_misuse(done, "--wrong is for test networks")
 

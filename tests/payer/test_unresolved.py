@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.bounded.hostile_peer import wanted
-from tests.payer.shop import LOST, Reply, Shop, all_at_once, ask, opened, receipt, served
+from tests.payer.shop import LOST, URL, Reply, Shop, all_at_once, ask, opened, receipt, served
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import PaidNotServed
@@ -294,6 +294,18 @@ def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
     second = ResourcePayments()
     second.resume(left)
     assert second.unfinished() == left
+
+
+def test_what_was_given_up_counts_in_another_object() -> None:
+    """A shop may settle what it seems to refuse; each object goes on with the one before."""
+    till, request = Till(STALE, max_total="0.02").refuses_proofs(), httpx.Request("GET", URL)
+    for _ in range(4):
+        found, left = till.ask(), till.auth.unfinished(request)
+        till.wait()
+        till.auth = PaymentAuth(Wallet.create(), clock=till.clock, max_total="0.02")
+        till.auth.resume(request, left)
+    assert isinstance(found, SpendingCapExceeded)
+    assert len(till.shop.headers) == 2
 
 
 def test_who_lacked_funds_is_told_that_the_payment_was_not_made_yet() -> None:

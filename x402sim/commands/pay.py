@@ -409,8 +409,8 @@ def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) ->
         "server said": buying.refusal_in(answer),
         "do": mistake.remedy if ok else f"At the server: refuse it. {mistake.remedy}",
     }
-    if ok and used is None and sent.is_usable:
-        facts["it is"] = wrong.outcome.described()
+    if used is None and sent.is_usable:
+        facts["payment"] = wrong.outcome.described()
     if printer.as_json:
         _print_json(printer, ok=ok, wrong={"name": mistake.name, **data_of(facts)}, answer=answer)
     else:

@@ -201,7 +201,7 @@ class Bought(msgspec.Struct, kw_only=True):
     status: int
     body: bytes
     payment: dict[str, Any]
-    printed: bool = False
+    printed: bool = True
 
 
 class KeptPurchase(msgspec.Struct, kw_only=True):
@@ -609,7 +609,11 @@ class Purchase:
         if answer is not None and answer.is_success and self.sent is not None:
             payment = self.outcome.data()
             bought = Bought(
-                at_s=real_now(), status=answer.status_code, body=answer.content, payment=payment
+                at_s=real_now(),
+                status=answer.status_code,
+                body=answer.content,
+                payment=payment,
+                printed=False,
             )
         found = KeptPurchase(
             url=str(self.request.url),
