@@ -464,3 +464,26 @@ def test_a_chunked_body_is_parsed_in_turns(
         size = json.loads(rest(to).partition(b"\r\n\r\n")[2])["size"]
     assert size == (1 << 18 if name == "empty lines" else 1 << 16)
     assert max(seen) <= connection.BYTES_A_TURN  # four turns of empty lines; it was a whole read
+
+
+@pytest.mark.parametrize(
+    ("framing", "size"),
+    [
+        (b"Content-Length: 5\r\n\r\nhello", 5),
+        (b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\nX: y\r\n\r\n", 6),
+        (b"Content-Length: 0\r\n\r\n", 0),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_request_to_upgrade_keeps_its_body(
+    framing: bytes, size: int, step: int, server: Running
+) -> None:
+    """As curl --http2 sends it."""
+    sent = HEAD + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" + framing
+    with server.connect() as to:
+        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(sent), step):
+            to.sendall(sent[at : at + step])
+        answer = rest(to)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"size": size}

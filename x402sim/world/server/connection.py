@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, NoReturn, cast
 from urllib.parse import unquote
 
@@ -711,12 +712,28 @@ class HttpConnection(asyncio.Protocol):
         self._message_bytes += len(piece)
         in_head = self._awaited != "body"
         if self._message_bytes <= (MAX_HEAD_BYTES if in_head else MAX_MESSAGE_BYTES):
-            self._parser.feed_data(piece)
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade:
+                if self._upgrade is not None or self._body_left == 0:
+                    raise
+                self._ignore_upgrade()
         elif in_head:
             self._refuse(RequestError.HEAD_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes are read")
         else:
             self._wire.close()
             self._is_refused = True
+
+    def _ignore_upgrade(self) -> None:
+        """Parse the body of a request to upgrade, which a parser skips (RFC 9110, 7.8)."""
+        calls = SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
+        self._parser = httptools.HttpRequestParser(calls)
+        framing = [
+            b"%b: %b\r\n" % header
+            for header in self._headers
+            if header[0].lower() in (b"content-length", b"transfer-encoding")
+        ]
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
 
     # the parser calls these
 
@@ -806,7 +823,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Parse nothing more until the request is answered."""
-        if self._upgrade is not None:
+        if self._upgrade is not None or (self._parser.should_upgrade() and self._body_left != 0):
             return
         assert self._exchange is not None
         self._awaited, self._watched = "nothing", None
