@@ -370,6 +370,8 @@ def _(scene: Scene) -> str:
 
 @attack("a transaction")
 def _(scene: Scene) -> str:
+    garbage = "0x" + "ff" * (limits.MAX_TRANSACTION_BYTES + 1)  # is not decoded
+    assert "oversized data" in scene.rpc("eth_sendRawTransaction", garbage)["error"]["message"]
     return scene.send(size=limits.MAX_TRANSACTION_BYTES).partition(":")[0]
 
 
