@@ -432,3 +432,58 @@ def test_a_client_uses_one_connection_for_many_requests_with_pauses(hasty):
     assert len(opened) == 1
     usual = Server(application(hasty), lambda: None)
     assert usual.config.timeout_keep_alive == DEADLINES.idle_s
+
+
+SMALL_PARTS = {
+    "empty lines": b"%x\r\n%b\r\n" % (1 << 18, b"\r\n\r\n" * (1 << 16)),
+    "chunks of a byte": b"1\r\na\r\n" * (1 << 16),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_PARTS)
+def test_a_chunked_body_is_parsed_in_turns(
+    name: str, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, in_turn, seen = Exchange.feed, [0], list[int]()
+
+    def end_turn() -> None:
+        seen.append(in_turn[0])
+        in_turn[0] = 0
+
+    def counted(exchange: Exchange, data: bytes) -> None:
+        if not in_turn[0]:
+            asyncio.get_running_loop().call_soon(end_turn)
+        in_turn[0] += 1
+        feed(exchange, data)
+
+    monkeypatch.setattr(Exchange, "feed", counted)
+    body = SMALL_PARTS[name]
+    head = HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with server.connect() as to:
+        to.sendall(head + body + b"0\r\n\r\n")
+        size = json.loads(rest(to).partition(b"\r\n\r\n")[2])["size"]
+    assert size == (1 << 18 if name == "empty lines" else 1 << 16)
+    assert max(seen) <= connection.BYTES_A_TURN  # four turns of empty lines; it was a whole read
+
+
+@pytest.mark.parametrize(
+    ("framing", "size"),
+    [
+        (b"Content-Length: 5\r\n\r\nhello", 5),
+        (b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\nX: y\r\n\r\n", 6),
+        (b"Content-Length: 0\r\n\r\n", 0),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_request_to_upgrade_keeps_its_body(
+    framing: bytes, size: int, step: int, server: Running
+) -> None:
+    """As curl --http2 sends it."""
+    sent = HEAD + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" + framing
+    with server.connect() as to:
+        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(sent), step):
+            to.sendall(sent[at : at + step])
+        answer = rest(to)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"size": size}

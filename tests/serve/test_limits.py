@@ -15,6 +15,7 @@ from tests.house import ROOT
 from tests.serve.sockets import talking
 from tests.serve.test_connections import Running, rest, running
 from x402sim import LocalServer
+from x402sim.chain.contract import MULTICALL
 from x402sim.clock import Clock, stopwatch
 from x402sim.http import limits
 from x402sim.http.limits import TABLE, Limit
@@ -272,7 +273,10 @@ def _(scene: Scene) -> str:
 @attack("logs in an answer")
 def _(scene: Scene) -> str:
     most = scene.shrink("chain.rpc.reading", "MAX_LOGS", 3)
+    scene.shrink("chain.rpc.subscriptions", "MAX_LOGS", most)
     one, other = scene.local.wallets[:2]
+    wanted = {"fromBlock": "0x0", "toBlock": "latest"}
+    found = scene.rpc("eth_newFilter", wanted)["result"]
     for _ in range(2):  # in two blocks
         for _ in range(2):
             transfer = to_hex(abi.transfer(other.address_bytes, 1))
@@ -280,9 +284,12 @@ def _(scene: Scene) -> str:
             sent = {"from": one.address, "to": to, "data": transfer}
             assert "result" in scene.rpc("eth_sendTransaction", sent)
         scene.rpc("anvil_mine")
-    wanted = {"fromBlock": "0x0", "toBlock": "latest"}
-    found = scene.rpc("eth_newFilter", wanted)["result"]
-    for each in (scene.rpc("eth_getLogs", wanted), scene.rpc("eth_getFilterLogs", found)):
+    for method, asked in (
+        ("eth_getLogs", wanted),
+        ("eth_getFilterLogs", found),
+        ("eth_getFilterChanges", found),
+    ):
+        each = scene.rpc(method, asked)
         assert each["error"]["message"] == f"query returned more than {most} results"
     return f"error {each['error']['code']}"
 
@@ -297,6 +304,29 @@ def _(scene: Scene) -> str:
         for wanted in (topics, addresses)
     }
     return f"error {code}"
+
+
+@attack("calls of a Multicall3 call")
+def _(scene: Scene) -> str:
+    """All calls are the same bytes: few bytes may ask for many."""
+    tail = bytes(12) + b"\x11" * 20 + bytes(31) + b"\x01" + _word(96) + _word(0)
+
+    def ask(calls: int, data: bytes = b"") -> Any:
+        part = tail[:-32] + _word(len(data)) + data
+        asked = abi.selector("aggregate3((address,bool,bytes)[])") + _word(32) + _word(calls)
+        sent = asked + _word(32 * calls) * calls + part
+        call = {"to": checksum(MULTICALL), "data": to_hex(sent)}
+        return scene.rpc("eth_call", call, "latest")
+
+    assert "result" in ask(limits.MAX_CALLS)
+    assert "result" in ask(2, bytes(60_000))
+    for beyond in (ask(4089), ask(3, bytes(60_000)), ask(limits.MAX_CALLS + 1)):
+        assert "execution reverted" in beyond["error"]["message"]
+    return "reverts"
+
+
+def _word(number: int) -> bytes:
+    return number.to_bytes(32)
 
 
 @attack("filters")
@@ -340,6 +370,8 @@ def _(scene: Scene) -> str:
 
 @attack("a transaction")
 def _(scene: Scene) -> str:
+    garbage = "0x" + "ff" * (limits.MAX_TRANSACTION_BYTES + 1)  # is not decoded
+    assert "oversized data" in scene.rpc("eth_sendRawTransaction", garbage)["error"]["message"]
     return scene.send(size=limits.MAX_TRANSACTION_BYTES).partition(":")[0]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.watch.wire import DEADLINE_S, Heard, Watcher, hear, proxied, send, upstream
 from x402sim import Fault
+from x402sim.http.limits import MAX_HEADERS
 from x402sim.watch.proxy import MAX_BODY, BadUpstream, Upstream
 from x402sim.world.transport.faults import FaultType
 
@@ -543,3 +544,133 @@ def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) 
             writer.transport.abort()
 
     run(main())
+
+
+# --- one side does not silence the others -----------------------------------------------
+
+
+def test_of_a_client_that_pipelines_no_more_is_read_than_one_request_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receive, held = h11.Connection.receive_data, list[int]()
+
+    def counted(http: h11.Connection, data: bytes) -> None:
+        receive(http, data)
+        if http.our_role is h11.SERVER:
+            held.append(len(http.trailing_data[0]))
+
+    async def main() -> None:
+        asked, number = b"GET / HTTP/1.1\r\nHost: x\r\nX-A: %b\r\n\r\n" % (b"a" * 8000), 200
+        async with upstream(sells) as port, proxied(port, Watcher()) as to:
+            monkeypatch.setattr(h11.Connection, "receive_data", counted)
+            reader, writer = await asyncio.open_connection("127.0.0.1", to)
+            writer.write(asked * number)
+            for _ in range(number):
+                await reader.readuntil(b"sold")
+            writer.close()
+            await writer.wait_closed()
+
+    run(main())
+    assert max(held) < 3 * 65536  # it was 1.3 MB
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+MANY = {
+    "chunks of a client": (
+        CHUNKED + b"1\r\na\r\n" * 3000 + b"0\r\n\r\n",
+        b"0\r\n\r\n",
+        lengthy(b"sold"),
+    ),
+    "interim answers": (GET, b"\r\n\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 3000 + lengthy(b"sold")),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_small_parts_pass_one_in_a_turn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, end, answer = MANY[name]
+    next_event, in_turn, seen = h11.Connection.next_event, [0], list[int]()
+
+    def end_turn() -> None:
+        seen.append(in_turn[0])
+        in_turn[0] = 0
+
+    def counted(http: h11.Connection):
+        if not in_turn[0]:
+            asyncio.get_running_loop().call_soon(end_turn)
+        in_turn[0] += 1
+        return next_event(http)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(end)
+        writer.write(answer)
+        await writer.drain()
+
+    async def main() -> None:
+        async with upstream(script) as port, proxied(port, Watcher()) as to:
+            monkeypatch.setattr(h11.Connection, "next_event", counted)
+            reader, writer = await asyncio.open_connection("127.0.0.1", to, limit=1 << 20)
+            writer.write(sent)
+            await reader.readuntil(b"sold")
+            writer.close()
+            await writer.wait_closed()
+
+    run(main())
+    assert sum(seen) > 3000
+    assert max(seen) < 10
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_head_has_so_many_headers_from_both_sides(more: int) -> None:
+    fields = (b"A: b",) * (MAX_HEADERS - 1 + more)
+    asked = GET[:-2] + b"".join(each + b"\r\n" for each in fields) + b"\r\n"
+
+    async def main() -> None:
+        async with upstream(told(lengthy(b"sold"), [])) as port, proxied(port, Watcher()) as to:
+            assert (await send(to, asked)).first[0] == (431 if more else 200)
+        watcher = Watcher()
+        async with upstream(told(lengthy(b"", *fields), [])) as port, proxied(port, watcher) as to:
+            await send(to, GET)
+        assert ("headers" in watcher.seen[0].broke) is bool(more)
+
+    run(main())
+
+
+# --- what a client may not ask ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "passed"),
+    [
+        (b"http://other/verify?x", b"/base/verify?x"),
+        (b"http://other", b"/base/"),
+        (b"/a/../b", b"/base/a/../b"),
+        (b"/a?/../..", b"/base/a?/../.."),
+        (b"*", b"*"),
+        (b"/../admin", None),
+        (b"http://other/../admin", None),
+        (b"/a//../../admin", None),
+        (b"/%2e%2E%2fadmin", None),
+        (b"/..;x/admin", None),
+        (b"/..\\admin", None),
+    ],
+)
+def test_no_target_leaves_the_path_of_the_upstream(target: bytes, passed: bytes | None) -> None:
+    heard: list[Heard] = []
+
+    async def main() -> Heard:
+        async with (
+            upstream(told(ANSWERS["plain"], heard)) as port,
+            proxied(port, Watcher(), "/base") as to,
+        ):
+            return await send(to, b"OPTIONS %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
+
+    assert run(main()).first[0] == (200 if passed else 400)
+    assert [each.first[1] for each in heard] == [passed] * bool(passed)
+
+
+def test_a_body_passes_whose_length_is_said_to_be_of_the_connection() -> None:
+    named = (
+        b"POST / HTTP/1.1\r\nHost: x\r\nConnection: content-length\r\nContent-Length: 2\r\n\r\nhi"
+    )
+    _, (_, heard) = run(with_and_without(named, ANSWERS["plain"]))
+    assert heard.body == b"hi"

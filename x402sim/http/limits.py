@@ -57,6 +57,7 @@ MAX_LOGS = 10_000
 """The limit of Alchemy and Infura."""
 MAX_ALTERNATIVES = 1000
 """geth has as many addresses, and as many topics at each position."""
+MAX_CALLS = 256
 MAX_FILTERS = 1000
 MAX_AGE_S = 300
 """Five minutes, as on geth."""
@@ -104,6 +105,7 @@ TABLE = (
     Limit("answers of a batch", MAX_BATCH_BYTES, "bytes", "error -32003"),
     Limit("logs in an answer", MAX_LOGS, "", "error -32005"),
     Limit("addresses and topics of a filter", MAX_ALTERNATIVES, "", "error -32602"),
+    Limit("calls of a Multicall3 call", MAX_CALLS, "", "reverts"),
     Limit("filters", MAX_FILTERS, "", "the longest not polled ends"),
     Limit("time of a filter without a poll", MAX_AGE_S, "s", "the filter ends"),
     Limit("subscriptions of a WebSocket", MAX_SUBSCRIPTIONS, "", "error -32000"),

@@ -12,13 +12,14 @@ closed, but never sends a request twice: the request could pay twice.
 """
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import h11
 import msgspec
@@ -26,7 +27,8 @@ from starlette.types import Message
 
 from x402sim.clock import Clock, real_now, stopwatch
 from x402sim.events import Part
-from x402sim.http.limits import BODY_S, HEAD_S, IDLE_S, UNREAD_S
+from x402sim.http.limits import BODY_S, HEAD_S, IDLE_S, MAX_HEADERS, UNREAD_S
+from x402sim.tasks import Turns
 from x402sim.text.words import as_given
 from x402sim.world.transport.faults import Fault
 from x402sim.world.transport.strike import strike
@@ -39,6 +41,8 @@ BACKLOG = 512
 _READ = 64 * 1024
 _LINGER_S = 2.0
 """Seconds in which a client may go on sending after it was answered."""
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 _OF_ONE_CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
 )
@@ -166,6 +170,22 @@ class Upstream:
             tls=ssl.create_default_context() if is_tls else None,
         )
 
+    def target(self, target: bytes) -> bytes:
+        """Return the target of a request at the upstream; raises `h11.RemoteProtocolError` if its
+        path leaves the prefix.
+        """
+        if self.prefix and (absolute := _ABSOLUTE.match(target)):
+            target = b"/" + target[absolute.end() :].removeprefix(b"/")
+        if not target.startswith(b"/"):
+            return target
+        depth, path = 0, unquote_to_bytes(target.partition(b"?")[0]).replace(b"\\", b"/")
+        for segment in path.split(b"/") if self.prefix else ():
+            name = segment.partition(b";")[0]
+            depth += -1 if name == b".." else name not in (b"", b".")
+            if depth < 0:
+                raise h11.RemoteProtocolError("its path leaves that of the upstream's URL")
+        return self.prefix + target
+
 
 class _Peer:
     """One side: its connection, and its HTTP state."""
@@ -175,16 +195,31 @@ class _Peer:
         role: type[h11.CLIENT] | type[h11.SERVER],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self.http = h11.Connection(role, max_incomplete_event_size=MAX_HEAD)
         self.reader, self.writer = reader, writer
 
     async def next(self) -> Event:
         """Return the next event; raises `OSError`, and `h11.RemoteProtocolError`."""
-        event: Event = self.http.next_event()
-        while event is h11.NEED_DATA:
+        while True:
+            await self._turns.mine()  # else a full buffer of small parts would be one long turn
+            event = self._event()
+            if event is not h11.NEED_DATA:
+                return event
             self.http.receive_data(await self.reader.read(_READ))
-            event = self.http.next_event()
+
+    def _event(self) -> Event:
+        """Return what h11 finds next; it would take long for a head of many headers."""
+        if self.http.their_state in (h11.IDLE, h11.SEND_RESPONSE):
+            data = self.http.trailing_data[0]
+            end = _END_OF_HEAD.search(data)
+            if data.count(b"\n", 0, end.start() if end else None) > MAX_HEADERS:
+                raise h11.RemoteProtocolError(f"more than {MAX_HEADERS} headers", 431)
+        event: Event = self.http.next_event()
+        if type(event) is h11.EndOfMessage and len(event.headers) > MAX_HEADERS:
+            raise h11.RemoteProtocolError(f"more than {MAX_HEADERS} trailers", 431)
         return event
 
     async def head(self, within_s: float) -> Event:
@@ -192,7 +227,7 @@ class _Peer:
         in time, or does not end within `HEAD_S` seconds.
         """
         async with asyncio.timeout(within_s) as limit:
-            event = self.http.next_event()
+            event = self._event()
             if event is h11.NEED_DATA:
                 self.http.receive_data(await self.reader.read(_READ))
                 soon_s = asyncio.get_running_loop().time() + HEAD_S
@@ -243,7 +278,7 @@ class Proxy:
         """`number` counts exchanges, `to` is the upstream's part; `keep_host` passes `Host` on."""
         self._upstream, self._observer = upstream, observer
         self._number, self._to, self._keep_host = number, to, keep_host
-        self._clock = Clock()
+        self._clock, self._turns = Clock(), Turns()
         self._peers, self._tasks = set[_Peer](), set[asyncio.Task[None]]()
         self._server: asyncio.Server | None = None
 
@@ -268,7 +303,7 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        client, upstream = _Peer(h11.SERVER, reader, writer), None
+        client, upstream = _Peer(h11.SERVER, reader, writer, self._turns), None
         self._peers.add(client)
         within_s = HEAD_S
         try:
@@ -296,7 +331,10 @@ class Proxy:
 
     async def _head(self, client: _Peer, within_s: float) -> Event:
         try:
-            return await client.head(within_s)
+            event = await client.head(within_s)
+            if type(event) is h11.Request:
+                self._upstream.target(event.target)  # or it is refused here
+            return event
         except TimeoutError:
             if client.http.trailing_data[0]:
                 await self.answer(client, 408, f"the head of a request has {HEAD_S} s to arrive")
@@ -330,7 +368,7 @@ class Proxy:
         reader, writer = await asyncio.open_connection(
             to.host, to.port, ssl=to.tls, server_hostname=to.host if to.tls else None, limit=_READ
         )
-        peer = _Peer(h11.CLIENT, reader, writer)
+        peer = _Peer(h11.CLIENT, reader, writer, self._turns)
         self._peers.add(peer)
         return peer
 
@@ -366,7 +404,7 @@ class _Passing:
         host = next((value for name, value in request.headers if name == b"host"), b"")
         netloc = host if self._proxy._keep_host and host else self._upstream.netloc
         scheme = b"https" if self._upstream.tls else b"http"
-        target = self._upstream.prefix + request.target
+        target = self._upstream.target(request.target)
         return (b"%b://%b%b" % (scheme, netloc, target)).decode("latin-1")
 
     async def run(self) -> _Peer | None:
@@ -477,6 +515,8 @@ class _Passing:
                 upstream.abort()
             return
         self._report()
+        if self._client.http.trailing_data[0]:
+            return  # the next request waits: what else is sent stays in the socket
         with suppress(ConnectionError):
             data = await self._client.reader.read(_READ)
             self._client.http.receive_data(data)  # pipelined: the next request
@@ -510,12 +550,8 @@ class _Passing:
                 headers.append((raw, value))
         if not has_host:  # HTTP/1.0 may lack it
             headers.append((b"Host", to.netloc))
-        target = request.target
-        return h11.Request(
-            method=request.method,
-            target=to.prefix + target if target.startswith(b"/") else target,
-            headers=headers + own,
-        )
+        target = to.target(request.target)
+        return h11.Request(method=request.method, target=target, headers=headers + own)
 
     # --- the answer ----------------------------------------------------------------------
 
@@ -671,9 +707,12 @@ async def _copy(source: _Peer, to: _Peer) -> None:
 
 
 def _of_connection(headers: Any) -> set[bytes]:
-    """Return the field names that `Connection` lists: they belong to this connection, too."""
+    """Return the field names that `Connection` lists: they belong to this connection, too.
+
+    Never the length of the body: without it the rest of the message would read otherwise.
+    """
     listed = b",".join(value for name, value in headers if name == b"connection")
-    return {name.strip().lower() for name in listed.split(b",")} - {b""}
+    return {name.strip().lower() for name in listed.split(b",")} - {b"", b"content-length"}
 
 
 def _passed(event: h11.Response | h11.InformationalResponse) -> Event:

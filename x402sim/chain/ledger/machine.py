@@ -39,7 +39,6 @@ from x402sim.http.limits import (
     MAX_POOL,
     MAX_POOL_BYTES,
     MAX_QUEUED,
-    MAX_TRANSACTION_BYTES,
 )
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
@@ -83,10 +82,8 @@ def _faults(
     """Yield geth's errors for a transaction, in the order of geth's checks; `others` are the
     sender's waiting transactions, and `pool` all waiting transactions.
     """
-    sender, size = signed.sender, len(signed.raw)
+    sender = signed.sender
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
-    if size > MAX_TRANSACTION_BYTES:
-        yield f"oversized data: transaction size {size}, limit {MAX_TRANSACTION_BYTES}"
     if signed.chain_id != chain_id:
         yield f"invalid chain id for signer: have {signed.chain_id} want {chain_id}"
     if signed.to is None:
@@ -115,7 +112,7 @@ def _faults(
         over = cost + queued * (cost <= held) - held
         reason = "insufficient funds for gas * price + value"
         yield f"{reason}: balance {held}, {parts}, overshot {over}"
-    if is_full(pool, size) or (
+    if is_full(pool, len(signed.raw)) or (
         rival is None and nonce > following and len(state.queued) >= MAX_QUEUED
     ):
         yield FULL

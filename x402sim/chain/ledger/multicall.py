@@ -16,14 +16,14 @@ from x402sim.chain.ledger.frame import Frame, Token, call_other
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
 from x402sim.chain.reverts import data_of
-from x402sim.http.limits import MAX_TRANSACTION_BYTES
+from x402sim.http.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 
 FAILED = "Multicall3: call failed"
 NO_TRANSACTIONS = "Multicall3: the ledger answers its calls, and takes no transactions of it"
 MAX_BYTES = MAX_TRANSACTION_BYTES
-"""The largest calldata. Its parts may overlap, so it can ask for far more than its own size."""
+"""The largest calldata, and the most of all its parts, which may overlap."""
 OLDEST_HASH = 256
 """How many blocks back a contract can know a hash."""
 CALLS, CALLS3, RESULTS = "(address,bytes)[]", "(address,bool,bytes)[]", "(bool,bytes)[]"
@@ -61,6 +61,8 @@ class Multicall(msgspec.Struct, frozen=True):
         return run(Frame(self.token, self.state, call, self.now_s, cost))
 
     def _all(self, calls: Sequence[tuple[str, bool, bytes]]) -> list[Result]:
+        if sum(len(data) for *_, data in calls) > MAX_BYTES:
+            raise Reverted("")
         return [self._one(Address(bytes.fromhex(to[2:])), may, data) for to, may, data in calls]
 
     def _one(self, target: Address, may_fail: bool, data: bytes) -> Result:
@@ -125,6 +127,11 @@ def _decoded(kinds: Sequence[str], data: bytes) -> Sequence[Any]:
     from eth_abi.abi import decode
     from eth_abi.exceptions import DecodingError
 
+    def word(at: int) -> int:
+        return int.from_bytes(data[at : at + 32])
+
+    if kinds and kinds[-1].endswith("[]") and word(word(32 * len(kinds) - 32)) > MAX_CALLS:
+        raise Reverted("")  # before it is decoded, which takes long
     try:
         return decode(kinds, data, strict=False)
     except (DecodingError, OverflowError) as wrong:

@@ -17,6 +17,7 @@ import msgspec
 from x402sim.chain.base import Call, ChainError, ChainUnavailable, ForcedReverts
 from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.storage import put_code, set_word
+from x402sim.http.limits import MAX_TRANSACTION_BYTES
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import BadTransaction, SignedTransaction, read
 
@@ -27,6 +28,8 @@ def _send(machine: Machine, at_s: int, sender: bytes, to: bytes, data: bytes, va
 
 def signed_of(raw: bytes) -> SignedTransaction:
     """Return a signed transaction; raises `ChainError`."""
+    if (size := len(raw)) > MAX_TRANSACTION_BYTES:  # before it is decoded
+        raise ChainError(f"oversized data: transaction size {size}, limit {MAX_TRANSACTION_BYTES}")
     try:
         return read(raw)
     except BadTransaction as wrong:

@@ -24,7 +24,7 @@ from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc import reading, sending
 from x402sim.chain.rpc.jsonrpc import NO_EVM, error, is_id, result, why_invalid
 from x402sim.chain.rpc.reading import DEVELOP, RpcContext
-from x402sim.chain.rpc.subscriptions import News, Subscriptions, converse, on_ledger
+from x402sim.chain.rpc.subscriptions import News, Subscriptions, TooManyLogs, converse, on_ledger
 from x402sim.http.limits import MAX_BATCH, MAX_BATCH_BYTES
 from x402sim.http.web import CONNECTION, Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
@@ -192,7 +192,7 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
         reply = error(request_id, BAD_PARAMS, str(wrong))
     except sending.NotMined as late:
         reply = error(request_id, NOT_MINED, LATE, str(late))
-    except reading.TooManyLogs as many:
+    except TooManyLogs as many:
         reply = error(request_id, TOO_MANY, str(many))
     except ChainError as refused:
         reply = error(request_id, REFUSED, str(refused))

@@ -20,7 +20,13 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
 from x402sim.chain.ledger.storage import Account, Overrides
 from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.subscriptions import EVERYTHING, Filters, Subscriptions
+from x402sim.chain.rpc.subscriptions import (
+    BLOCKS_A_TURN,
+    EVERYTHING,
+    Filters,
+    Subscriptions,
+    TooManyLogs,
+)
 from x402sim.http.limits import MAX_LOGS
 from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.rpc_values import (
@@ -148,8 +154,6 @@ def _fields(given: Any, what: str, names: tuple[str, ...]) -> Json:
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100
-BLOCKS_A_TURN = 100
-"""How many blocks are searched for logs at once."""
 BLOB_FEE_WEI = 1
 """The least there is (EIP-4844): no block has blobs."""
 WHOLE = "whether to give whole transactions"
@@ -374,10 +378,6 @@ async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002
     return await _logs(rpc, jsonrpc.read_log_filter(fields, *await _range(rpc, fields)))
 
 
-class TooManyLogs(ChainError):
-    """A filter passed by more logs than an answer may have."""
-
-
 async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:
     """Return the logs that pass a filter, some blocks a turn; raises `TooManyLogs`."""
     last, found = min(wanted.to_block, await rpc.chain.height()), list[Json]()
@@ -420,7 +420,7 @@ async def eth_newPendingTransactionFilter(rpc: RpcContext) -> str:
 
 
 async def eth_getFilterChanges(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:
-    return await rpc.filters.changes(rpc.chain, read_text(filter_id, "a filter's id"))
+    return await rpc.filters.changes(rpc.chain, read_text(filter_id, "a filter's id"), rpc.turn)
 
 
 async def eth_getFilterLogs(rpc: RpcContext, filter_id: Any) -> list[Json]:

@@ -29,6 +29,7 @@ from x402sim.http.limits import (
     MAX_ALL_SUBSCRIPTIONS,
     MAX_AT_ONCE,
     MAX_FILTERS,
+    MAX_LOGS,
     MAX_SUBSCRIPTIONS,
 )
 from x402sim.http.web import connection
@@ -45,11 +46,17 @@ from x402sim.protocol.rpc_values import (
 )
 from x402sim.tasks import Turns
 
+BLOCKS_A_TURN = 100
+"""How many blocks are searched for logs at once."""
 KEPT_BLOCKS = 64
 """How many of the newest blocks a filter remembers."""
 FilterType = Literal["logs", "blocks", "transactions"]
 """What a filter reports: logs, blocks, or arriving transactions."""
 EVERYTHING = LogFilter(0, 2**256)
+
+
+class TooManyLogs(ChainError):
+    """A filter passed by more logs than an answer may have."""
 
 
 class Filter(msgspec.Struct):
@@ -94,11 +101,24 @@ class Filters:
             raise ChainError("filter not found")
         return found.wanted
 
-    async def changes(self, chain: LedgerChain, name: str) -> list[Json] | list[str]:
-        """Return what is new since a filter was polled last; raises `ChainError` without it."""
-        found = self._find(name)
-        blocks, news = await changes(found, chain)
-        return [to_hex(block.hash) for block in blocks] if found.kind == "blocks" else news
+    async def changes(
+        self, chain: LedgerChain, name: str, turn: Callable[[], Awaitable[None]]
+    ) -> list[Json] | list[str]:
+        """Return what is new since a filter was polled last, read in some blocks a `turn`; raises
+        `ChainError` without the filter, and `TooManyLogs`.
+        """
+        found, news = self._find(name), list[Any]()
+        now = replace(found, reported=[*found.reported])
+        while True:
+            blocks, items = await changes(now, chain, BLOCKS_A_TURN)
+            news += [to_hex(block.hash) for block in blocks] if now.kind == "blocks" else items
+            if now.kind == "logs" and len(news) > MAX_LOGS:
+                raise TooManyLogs(f"query returned more than {MAX_LOGS} results")
+            if len(blocks) < BLOCKS_A_TURN:
+                break
+            await turn()
+        found.next_block, found.reported, found.waiting = now.next_block, now.reported, now.waiting
+        return news
 
     def _find(self, name: str) -> Filter:
         found = self._current().get(name)
@@ -122,9 +142,7 @@ def made_now(chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHIN
     return made
 
 
-async def changes(
-    found: Filter, chain: LedgerChain, most: int | None = None
-) -> tuple[list[Block], list[Any]]:
+async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[Block], list[Any]]:
     """Return what is new since a filter was polled last, in `most` blocks at most: the blocks, and
     the logs or the hashes of transactions that it reports.
     """

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, NoReturn, cast
 from urllib.parse import unquote
 
@@ -539,7 +540,7 @@ class Shared:
     unread_bytes: int = 0
     """The bytes of unread answers, beyond each client's free bytes."""
     turns: Turns = field(default_factory=Turns)
-    """The turns in which WebSockets parse received bytes."""
+    """The turns in which connections parse many received bytes."""
     websocket_at: Callable[[str], "Callable[..., Any] | None"] = lambda _: None
     """What makes a connection a WebSocket at a path; None where it cannot be one."""
 
@@ -556,6 +557,8 @@ class Shared:
 
 
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
+BYTES_A_TURN = 4096
+"""Bytes of a chunked body parsed in a turn: some hundred chunks of a byte."""
 _Awaited = Literal["head", "body", "nothing"]
 """What the client has to send next; nothing while a whole request waits for its answer."""
 
@@ -587,6 +590,8 @@ class HttpConnection(asyncio.Protocol):
         self._idle_since: float | None = None
         self._message_bytes = self._held_bytes = 0
         self._has_begun = self._is_refused = self._is_reading_paused = False
+        self._has_turn = False
+        """Whether the rest is parsed in a later turn."""
         self._wrong: tuple[RequestError, str | None] = RequestError.INVALID_HTTP, None
         """The refusal of a request that the parser does not take."""
         self._url = b""
@@ -661,9 +666,16 @@ class HttpConnection(asyncio.Protocol):
         return self._awaited == "nothing" and self._is_answering
 
     def _parse(self) -> None:
-        """Parse piece by piece, to the end of one request at most."""
+        """Parse piece by piece, to the end of one request at most, and a chunked body in turns."""
+        if self._has_turn:
+            return
+        most = self._at + BYTES_A_TURN
         try:
             while self._at < len(self._rest) and not (self._is_whole or self._is_refused):
+                if self._at >= most and not self._body_left:
+                    self._has_turn = True
+                    self._shared.turns.later(self._go_on)
+                    break
                 if self._awaited == "nothing":
                     self._message_bytes = 0  # the one before is answered
                 self._feed(self._piece())
@@ -675,6 +687,10 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(*self._wrong)
         self._control_flow()
 
+    def _go_on(self) -> None:
+        self._has_turn = False
+        self._parse()
+
     def _piece(self) -> bytes:
         """Take what goes to the end of a head or of a body, and not beyond.
 
@@ -684,8 +700,9 @@ class HttpConnection(asyncio.Protocol):
         if self._body_left:
             self._at = min(start + self._body_left, len(data))
             return data[start : self._at]
-        end = _end_of_empty_line(self._tail, data, start)
-        self._at = len(data) if end is None else end
+        most = min(len(data), start + BYTES_A_TURN) if self._awaited == "body" else len(data)
+        end = _end_of_empty_line(self._tail, data, start, most)
+        self._at = most if end is None else end
         piece = data[start : self._at]
         self._tail = (self._tail + piece)[-3:] if end is None else b""
         return piece
@@ -695,12 +712,28 @@ class HttpConnection(asyncio.Protocol):
         self._message_bytes += len(piece)
         in_head = self._awaited != "body"
         if self._message_bytes <= (MAX_HEAD_BYTES if in_head else MAX_MESSAGE_BYTES):
-            self._parser.feed_data(piece)
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade:
+                if self._upgrade is not None or self._body_left == 0:
+                    raise
+                self._ignore_upgrade()
         elif in_head:
             self._refuse(RequestError.HEAD_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes are read")
         else:
             self._wire.close()
             self._is_refused = True
+
+    def _ignore_upgrade(self) -> None:
+        """Parse the body of a request to upgrade, which a parser skips (RFC 9110, 7.8)."""
+        calls = SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
+        self._parser = httptools.HttpRequestParser(calls)
+        framing = [
+            b"%b: %b\r\n" % header
+            for header in self._headers
+            if header[0].lower() in (b"content-length", b"transfer-encoding")
+        ]
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
 
     # the parser calls these
 
@@ -790,7 +823,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Parse nothing more until the request is answered."""
-        if self._upgrade is not None:
+        if self._upgrade is not None or (self._parser.should_upgrade() and self._body_left != 0):
             return
         assert self._exchange is not None
         self._awaited, self._watched = "nothing", None
@@ -855,7 +888,8 @@ class HttpConnection(asyncio.Protocol):
             return
         unparsed = len(self._rest) - self._at
         waiting = self._exchange.waiting_bytes if self._exchange is not None else 0
-        is_full = (unparsed > 0 and self._is_whole) or waiting > MOST_WAITING_BYTES
+        is_full = unparsed > 0 and (self._is_whole or self._has_turn)
+        is_full = is_full or waiting > MOST_WAITING_BYTES
         if is_full is not self._is_reading_paused:
             self._is_reading_paused = is_full
             transport = self._wire.transport
@@ -945,15 +979,15 @@ class HttpConnection(asyncio.Protocol):
 _EMPTY_LINE = b"\r\n\r\n"
 
 
-def _end_of_empty_line(before: bytes, data: bytes, start: int) -> int | None:
-    """Return where the first empty line from `start` ends; None if it is not here.
+def _end_of_empty_line(before: bytes, data: bytes, start: int, most: int) -> int | None:
+    """Return where the first empty line from `start` ends; None if that is not before `most`.
 
     It may begin in the last bytes `before`, of which none ends one.
     """
     seam = (before + data[start : start + 3]).find(_EMPTY_LINE) if before else -1
     if seam >= 0:
         return start + seam + len(_EMPTY_LINE) - len(before)
-    found = data.find(_EMPTY_LINE, start)
+    found = data.find(_EMPTY_LINE, start, most)
     return found + len(_EMPTY_LINE) if found >= 0 else None
 
 
