@@ -303,7 +303,7 @@ CHEAP = offer(amount="1000")
         {"x402Version": 2, "accepts": [offer(payTo=OTHER)]},
     ],
 )
-@pytest.mark.parametrize("options", [(), ("--wrong", "resource")])
+@pytest.mark.parametrize("options", [(), ("--wrong", "resource"), ("--session",)])
 def test_what_is_shown_is_what_is_signed(body: dict[str, Any], options: tuple[str, ...]) -> None:
     """The body offers another price, or another payee, than the header, which is paid."""
     host = Host([[offer()]])
@@ -313,9 +313,12 @@ def test_what_is_shown_is_what_is_signed(body: dict[str, Any], options: tuple[st
         return replace(reply, body=body) if reply.status == 402 else reply
 
     with serving(lies) as url:
-        done = run(url + "/page", "--key", KEY, *options)
+        done = run(url + "/page", "--key", KEY, "--max", "0.01", *options)
+    if host.got:  # of a session, the newest 402 is shown
+        assert (options, body) == (("--session",), BARE)
+        assert done.stderr.count("price          10000 = 0.01 USDC") == 1
+        return
     assert "contradicts itself" in done.stderr or "nothing was paid" in done.stderr
-    assert host.got == []
 
 
 SHOWN = ("X-Payment-Id", "X-Session-Id", *x402.PAYMENT_HEADERS.values())

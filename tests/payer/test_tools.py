@@ -300,15 +300,18 @@ def test_a_session_pays_once_though_an_answer_is_lost() -> None:
     asyncio.run(main())
 
 
-def test_a_server_is_not_sent_what_another_was_paid() -> None:
+@pytest.mark.parametrize(
+    ("one", "two"), [("one", "two"), ("alice@corp", "bob@corp"), ("a?1", "a?2"), ("Shop", "shop")]
+)
+def test_a_server_is_not_sent_what_another_was_paid(one: str, two: str) -> None:
     """A lost payment is sent again in another session with its server, and in none with another."""
 
     async def main() -> None:
         first, other, again, auth = Session(breaks=1), Session(), Session(), payer()
         with pytest.raises(TimeoutError, match="no answer"):
-            await call_paid(first, auth, "forecast", server="one")
-        await call_paid(other, auth, "forecast", server="two")
-        await call_paid(again, auth, "forecast", server="one")
+            await call_paid(first, auth, "forecast", server=one)
+        await call_paid(other, auth, "forecast", server=two)
+        await call_paid(again, auth, "forecast", server=one)
         assert first.paid == again.paid
         assert first.paid != other.paid
 

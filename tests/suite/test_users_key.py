@@ -55,6 +55,7 @@ def probe(**options: Any) -> Probe:
         (challenge(), {"network": BASE}, {"allow_mainnet": True}, "a main network"),
         (challenge(BASE), {}, {}, "give --allow-mainnet"),
         (challenge(), {}, {"pay_to": bytes(20)}, "is not --pay-to"),
+        (challenge(), {"to": bytes(20)}, {"pay_to": parse_address(SHOP)}, "is not --pay-to"),
         (challenge(), {"window_s": (-60, 3600)}, {}, "more than 300 s"),
         (challenge(), {"window_s": (600, 900)}, {}, "more than 300 s"),
         (challenge(), {"valid_before": 2**40}, {}, "more than 300 s"),

@@ -539,6 +539,8 @@ class Purchase:
     resumed: Unfinished = field(default_factory=Unfinished, init=False)
     """What an earlier start signed for this purchase and did not finish."""
     _payer: PaymentAuth | None = field(default=None, init=False)
+    _shown: Way | None = field(default=None, init=False)
+    """The offer of the newest 402, as it was shown."""
 
     def __post_init__(self) -> None:
         try:
@@ -635,10 +637,11 @@ class Purchase:
     def ask_chain(self) -> Outcome:
         """Return what is known of the payment, by the chain too if no receipt says that it is paid.
 
-        Only the chain of a local server is known.
+        Only the chain of a local server is known. It is asked about play money only: of real money
+        a shop on this machine could tell anything.
         """
         found = self.outcome
-        if found.is_confirmed or not self.local.rpc:
+        if found.is_confirmed or not (self.local.rpc and self._is_play):
             return found
         auth, named = found.sent.auth, found.sent.named
         data = authorization_state(auth.from_, auth.nonce)
@@ -681,12 +684,22 @@ class Purchase:
         self.network, self.picked = picked.network, picked
         try:
             if self.session:
-                clock, deposit = self.local.clock, self._spend()
+                clock, deposit = self._clock, self._spend()
                 return SessionAuth(self.wallet, deposit=deposit, network=self.network, clock=clock)
             return self._single(picked.way.dialect.version)
         except ValueError as wrong:
             why = str(wrong).removeprefix("deposit: ")  # which is --max
             raise PaymentFailed(f"--max {self.max_amount}: {why}") from wrong
+
+    @property
+    def _clock(self) -> Clock:
+        """The clock to sign by: this machine's, for real money of the user's own key."""
+        return self.local.clock if self._is_play else Clock()
+
+    @property
+    def _is_play(self) -> bool:
+        """Whether the money is not real, or is that of a key that the server names."""
+        return self.network.is_test or self.wallet.private_key in self.local.keys
 
     def _spend(self) -> str:
         decimals = self.network.decimals
@@ -700,7 +713,7 @@ class Purchase:
             max_total=self._spend(),
             network=self.network,
             version=version,
-            clock=self.local.clock,
+            clock=self._clock,
             deadline_s=DEADLINE_S,
         )
         if self.resumed.payments:
@@ -765,10 +778,11 @@ class Purchase:
         """Return what was signed; raises `PaymentFailed` if it is not what was shown."""
         now_s = self.local.clock.now_s()
         draft = mistakes.draft_of(request, self.wallet, self.network, now_s)
-        way = None if self.picked is None or self.session else self.picked.way
-        if way is not None:
-            signed = (str(draft.auth.value), checksum(draft.auth.to).lower())
-            if signed != (way.amount, str(way.fields.get("payTo")).lower()):
+        way = self._shown
+        if way is not None and all(draft.auth != each.auth for each in self.resumed.payments):
+            signed = (str(draft.auth.value), checksum(draft.auth.to).lower(), self.network)
+            network = way.network(self.local.known)
+            if signed != (way.amount, str(way.fields.get("payTo")).lower(), network):
                 self._payer = None  # so it is not kept, either
                 raise PaymentFailed(
                     "the 402 contradicts itself: its body and its header offer different prices "
@@ -847,6 +861,7 @@ class Purchase:
         numbered = [(n, way) for n, way in enumerate(ways, 1) if self._is_wanted(way)]
         picked = pick(response.request, response, numbered, known, self._forbidden).way
         way = picked or next((each for each in ways if each.network(known)), ways[0])
+        self._shown = way
         facts = {
             "price": amount_of(way, known),
             "pay to": way.fields.get("payTo"),

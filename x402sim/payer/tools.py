@@ -8,6 +8,7 @@ any wire. `PaymentAuth` alone decides what is signed, kept and sent again.
 from collections.abc import Awaitable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import httpx
 
@@ -271,7 +272,7 @@ async def call_paid(
     """
     transport = _SessionTransport(session)
     async with httpx.AsyncClient(transport=transport, auth=auth, trust_env=False) as http:
-        await http.send(tool_request(f"mcp://{server}", name, arguments))
+        await http.send(tool_request(f"mcp://server/{quote(server, safe='')}", name, arguments))
     if transport.raised is not None:
         raise transport.raised
     return transport.result

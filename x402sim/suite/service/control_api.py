@@ -436,6 +436,8 @@ class Wallets:
             raise Lacking(f"it would sign for a main network, {network.caip2}")
         if options.pay_to not in (None, payee):
             raise Lacking(f"the 402 asks to pay {checksum(payee)}, which is not --pay-to")
+        if options.pay_to is not None and auth.to not in (payee, auth.from_):
+            raise Lacking(f"it would sign a payment to {checksum(auth.to)}, which is not --pay-to")
         if auth.valid_before > setting.clock.now() + AFTER_SIGNING_S:
             raise Lacking(f"it could be used for more than {AFTER_SIGNING_S} s: give --world")
         has, most_base = "the budget has", options.budget_base
