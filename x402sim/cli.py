@@ -4,6 +4,7 @@ Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
 """
 
 import gc
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from x402sim.commands.common import log_to_stderr
 from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
 from x402sim.text.keys import keyless
-from x402sim.text.program import SHOWN
+from x402sim.text.program import KEEPER_WORD, SHOWN, STANDALONE
 from x402sim.version import VERSION, citation
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
@@ -141,7 +142,12 @@ _COMPLETION = {"--install-completion", "--show-completion"}
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line, or, as a judge's standalone program, its keeper."""
+    if STANDALONE and sys.argv[1:] == [KEEPER_WORD]:
+        from x402sim.suite import keeper
+
+        keeper.serve(socket.socket(fileno=0))
+        return
     gc.disable()  # until the command is imported: modules are never freed, so looking is a waste
     log_to_stderr()
     is_module = sys.argv[0].endswith("__main__.py") and not _COMPLETION & {*sys.argv}

@@ -46,7 +46,6 @@ class Deployment:
         """The funded accounts, with their balances when the world began."""
         self.service = httpx.Client()
         self.running: Running | None = None
-        self.twin: Running | None = None
         self.world_process: Running | None = None
         self._spawned_s = 0.0
         if command is Command.SERVICE:
@@ -79,12 +78,6 @@ class Deployment:
         else:
             self.service = client(_url(line))
 
-    def spawn_twin(self) -> httpx.URL:
-        """Start another service on the same database, which is never killed; return its URL."""
-        assert self.command is Command.SERVICE
-        self.twin = self._service()
-        return httpx.URL(_url(self.twin.first_line()))
-
     def kill(self) -> None:
         """Send SIGKILL, and keep what the process complained about."""
         assert self.running is not None
@@ -95,10 +88,10 @@ class Deployment:
 
     def close(self) -> None:
         """End every process; nothing is left behind."""
-        for process in (self.running, self.twin, self.world_process):
+        for process in (self.running, self.world_process):
             if process is not None:
                 self._close(process)
-        self.running = self.twin = self.world_process = None
+        self.running = self.world_process = None
         self.service.close()
         if self.began:
             self.world.http.close()

@@ -87,9 +87,8 @@ def test_many_orders_of_clients_that_hang_up(
     [
         {"command": Command.SERVE, "kills": at_length(15, 300), "versions": (2,)},
         {"command": Command.SERVICE, "kills": at_length(15, 60)},
-        {"command": Command.SERVICE, "kills": at_length(10, 60), "is_twin": True},
     ],
-    ids=["serve, named payments", "service", "service beside another"],
+    ids=["serve, named payments", "service"],
 )
 def test_many_kills(campaign: dict[str, Any]) -> None:
     tally = run(**campaign, orders=100, clients=32, timeout_s=5)
@@ -189,13 +188,10 @@ def run(
     seed: int = 1,
     versions: tuple[Version, ...] = (1, 2),
     settles_in_s: float = 0,
-    is_twin: bool = False,
 ) -> Tally:
     """Play orders at a deployment of its own, at least until all kills are done; read the ledger.
 
     Clients of version 2 name their payments. The facilitator settles after `settles_in_s` seconds.
-    A twin is a second service on the same database, which is never killed: each request goes to
-    either.
     """
     with (
         tempfile.TemporaryDirectory(prefix="x402sim-hangups-") as folder,
@@ -210,8 +206,7 @@ def run(
         killer = threading.Thread(target=_kill, args=(deployment, kills, tally, luck, stop))
         killer.start()
         try:
-            twin = deployment.spawn_twin() if is_twin else None
-            load = _Load(deployment, tally, timeout_s, luck, versions, twin)
+            load = _Load(deployment, tally, timeout_s, luck, versions)
             load.play(orders, clients, stop)
         finally:
             stop.set()
@@ -248,7 +243,6 @@ class _Load:
     timeout_s: float
     luck: random.Random
     versions: tuple[Version, ...]
-    twin: httpx.URL | None
 
     def play(self, orders: int, clients: int, stop: threading.Event) -> None:
         """Play orders, several clients at once, and as many more as it takes until `stop`."""
@@ -327,8 +321,7 @@ class _Load:
         Its sending side is shut down then, which the service sees. An answer that has arrived by
         then is returned: its client did not lose it.
         """
-        killed = self.deployment.service.base_url
-        url, body = self.luck.choice((killed, self.twin or killed)), ORDER | {"leverage": leverage}
+        url, body = self.deployment.service.base_url, ORDER | {"leverage": leverage}
         asking = HTTPConnection(url.host, url.port, timeout=PATIENT_S)
         with closing(asking):
             asking.request("POST", QUOTE, json.dumps(body), headers)

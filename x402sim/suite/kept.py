@@ -17,6 +17,7 @@ from pathlib import Path
 
 from x402sim.suite.verdict import NotReady
 from x402sim.text.environment import passing
+from x402sim.text.program import KEEPER_WORD, STANDALONE
 
 KEEPER = Path(__file__).with_name("keeper.py")
 MOST_WRITTEN = 1 << 22
@@ -192,7 +193,8 @@ def _started() -> "tuple[subprocess.Popen[bytes], socket.socket]":
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", str(KEEPER)],
+            # the standalone program is no Python that runs a file: `cli.main` knows the word
+            [sys.executable, *([KEEPER_WORD] if STANDALONE else ["-I", "-S", str(KEEPER)])],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             env=passing(os.environ),

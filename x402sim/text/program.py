@@ -7,6 +7,8 @@ from pathlib import Path
 
 STANDALONE: bool = getattr(sys, "frozen", False)
 """Whether this is the standalone program, which includes Python and no extra."""
+KEEPER_WORD = "--keep-what-is-judged"
+"""The only argument of the standalone program that keeps the commands of a judge."""
 SHOWN = "x402sim" if STANDALONE else "python -m x402sim"
 """The command in messages to users: it works wherever x402sim is installed."""
 
