@@ -44,7 +44,7 @@ def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
     """
 
     async def play(it: Play) -> Uses:
-        await needs_numbers(it)
+        await needs_numbers(it, it.replica)
         payment = await it.draft()
         it.double.strict = strict
         ports = [0, it.replica, it.replica, 0]
@@ -57,7 +57,7 @@ def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
     """Return the play of a payment that is sent to both, several times at once: verify is held."""
 
     async def play(it: Play) -> Uses:
-        await needs_numbers(it)
+        await needs_numbers(it, it.replica)
         payment, gate = await it.draft(), asyncio.Event()
         it.double.strict = strict
         with it.double.twisted(on(VERIFY, waits(gate))):

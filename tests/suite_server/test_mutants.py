@@ -2,11 +2,15 @@
 alone.
 """
 
+import asyncio
+import itertools
+
 import pytest
 
 from tests.suite_server.judging import Bench, Counting, broken, cases, missed, run
-from x402sim.suite.row import RoomCase
+from x402sim.suite.row import Found, RoomCase, Violation
 from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.room import REPLICAS
 from x402sim.suite.server.subject import SECTIONS, all_cases
 
 DEFECTS = {
@@ -196,6 +200,21 @@ def test_a_shop_that_does_everything_right_breaks_nothing() -> None:
 def test_each_section_has_a_defect_that_it_catches() -> None:
     caught = {each.split("/")[1] for ids in DEFECTS.values() for each in ids.split()}
     assert caught == SECTIONS.keys() - {"tool"}
+
+
+def test_two_servers_with_equal_numbers_of_their_goods_are_told_apart() -> None:
+    async def found(first: int) -> Found:
+        bench = Bench()
+        try:
+            asked = cases("kit/replicas/in-turn-told-again-v2")
+            bench.rooms[REPLICAS] = await bench.judge.room(REPLICAS)
+            bench.shops[1].numbers = itertools.count(first)
+            return (await bench.found(asked, ["keeps it in memory", "never verifies"]))[asked[0].id]
+        finally:
+            await bench.judge.close()
+
+    for first in (2, 3, 4):
+        assert isinstance(asyncio.run(found(first)), Violation), first
 
 
 @pytest.mark.thorough

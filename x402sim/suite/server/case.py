@@ -437,12 +437,19 @@ async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: P
     return Uses(payment=payment, answers=answers, moved=moved, runs=await play.ran())
 
 
-async def needs_numbers(play: Play) -> None:
-    """Buy twice, unless a path counts; raises `Untold` if the goods are alike."""
-    if await play.count() is None:
-        goods = {(await play.pay(await play.draft())).goods for _ in range(2)}
-        if len(goods) < 2:
-            raise Untold(ALIKE)
+async def needs_numbers(play: Play, other: int = 0) -> None:
+    """Buy twice, unless a path counts; raises `Untold` if the goods are alike.
+
+    Two servers may each number their own goods. A purchase at the server on port `other`, and one
+    more at the first server if their numbers are equal, keep the numbers of later goods apart.
+    """
+    if await play.count() is not None:
+        return
+    first, second = [(await play.pay(await play.draft())).goods for _ in range(2)]
+    if first == second:
+        raise Untold(ALIKE)
+    if other and (await play.pay(await play.draft(), port=other)).goods == second:
+        await play.pay(await play.draft())
 
 
 async def distinguished(
