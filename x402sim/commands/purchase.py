@@ -60,7 +60,7 @@ from x402sim.protocol.x402 import (
     Version,
     json_in,
 )
-from x402sim.text.words import moment, near_url, readable, unknown
+from x402sim.text.words import as_given, moment, near_url, readable, unknown
 from x402sim.version import VERSION
 from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.listen import LOOPBACK
@@ -108,9 +108,9 @@ def request_to(
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as wrong:
-        raise ValueError(f"{url!r} is no URL: {wrong}") from wrong
+        raise ValueError(f"{as_given(url)} is no URL: {wrong}") from wrong
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError(f"{url!r} is no URL with http:// or https://{near_url(url)}")
+        raise ValueError(f"{as_given(url)} is no URL with http:// or https://{near_url(url)}")
     if data is not None and data.startswith("@"):
         file = data[1:]
         try:

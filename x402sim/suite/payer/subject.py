@@ -451,7 +451,7 @@ async def begin(
         except OtherWallet as other:
             raise NotReady(str(other)) from None
         except OSError as wrong:
-            raise NotReady(f"{options.shown} cannot be started: {wrong}") from wrong
+            raise NotReady(f"{options.shown} cannot be started: {wrong.strerror}") from wrong
 
 
 def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:

@@ -321,7 +321,8 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
 def _clean(setting: Setting, text: str) -> str:
     """Return a text for a report: without keys, proofs of payment and the user's secrets."""
     options = setting.options
-    return redact.redacted(redact.without(text, options.secrets), options.payer)
+    clean = redact.redacted(redact.without(text, options.secrets), options.payer)
+    return clean if setting.control is not None else redact.shortened(clean, setting.known_ids)
 
 
 def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:

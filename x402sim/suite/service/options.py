@@ -55,7 +55,7 @@ def clean_url(
     except httpx.InvalidURL as error:
         raise ValueError(f"{option}: expected a URL: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        shown, near = repr(url), near_url(url)
+        shown, near = as_given(url), near_url(url)
         if "@" in url:
             shown, near = "a URL with a user name", ""
         raise ValueError(f"expected a URL that starts with http:// or https://, got {shown}{near}")
