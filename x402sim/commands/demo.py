@@ -16,6 +16,7 @@ from x402sim.commands import common
 from x402sim.commands.common import Step, print_step
 from x402sim.commands.purchase import Local, Purchase
 from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
+from x402sim.payer.signing import Allowed
 from x402sim.protocol import routes
 from x402sim.protocol.networks import Network, choose_network
 from x402sim.protocol.values import Amount, change, data_of, meant
@@ -57,7 +58,7 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         yield Step("The world is up", True, {**facts, "balance": _amount(before[0], network)})
         mark, steps = server.journal.length, list[Step]()
         request = http.build_request("POST", routes.QUOTE, json=routes.ORDER)
-        here = Local({network.name: network}, [], Clock(), frozenset({network.name}))
+        here = Local(Allowed({network.name: network}, [], Clock(), frozenset({network.name})))
         served = Purchase(http, payer, here, request, steps.append, "0.05").buy()
         steps[-1].facts["quote"] = served.json().get("quote")
         yield from steps

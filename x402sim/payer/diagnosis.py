@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from x402sim.payer.core import PaymentFailed
-from x402sim.payer.reading import is_header_value, read_offer
-from x402sim.payer.standard import Rejected, choose, read_required
+from x402sim.payer.reading import is_header_value
+from x402sim.payer.signing import Rejected, choose, read_offer
+from x402sim.payer.standard import read_required
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.envelopes import Enclosed, of_copies
