@@ -88,9 +88,6 @@ def sweep(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete the results in DIR first.")
     ] = False,
-    independent: Annotated[
-        bool, typer.Option("--independent", help="Draw other seeds for each cell.")
-    ] = False,
     unit: _Unit = "seed",
     as_json: AsJson = False,
 ) -> None:
@@ -100,7 +97,7 @@ def sweep(
     try:
         function = _function(experiment)
         again = [each for value in values or [] for each in ("--set", value)]
-        again += ["--seeds", seeds, *(["--independent"] if independent else []), "--out", "results"]
+        again += ["--seeds", seeds, "--out", "results"]
         enough = _until(until)
         again += ["--until", until] if until else []
         kept = _kept(out, fresh=fresh, program=_program(experiment, again))
@@ -108,9 +105,9 @@ def sweep(
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
             with _executor(dask) as executor:
-                places, common = (executor, None if executor else workers), not independent
+                places = executor, None if executor else workers
                 frame = play(
-                    function, found, numbers, places, kept, until=enough, common=common,
+                    function, found, numbers, places, kept, until=enough, common=True,
                     shown=True, replay=replay,
                 )  # fmt: skip
         if enough is not None and (text := unreached(frame, enough)):
