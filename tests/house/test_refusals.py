@@ -8,6 +8,7 @@ from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
 from x402sim.spec.decisions import Decisions, alternatives
 
+ERRORS = [*Refusal, *RequestError]
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
 
 

@@ -107,7 +107,7 @@ def test_a_wait_of_your_own_is_asked_and_a_wrong_one_refused() -> None:
     for wrong, says in (
         (
             lambda: SameAuthorization(wait_s="5"),
-            "wait_s: expected a number from 0 or an object with",
+            "wait_s: expected a number from 0 or Wait, got '5'",
         ),
         (lambda: SameAuthorization(wait_s=Backoff), r"did you mean Backoff\(…\)"),
         (lambda: Backoff(factor=0.5), "factor: expected a number from 1, got 0.5"),

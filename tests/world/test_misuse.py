@@ -1,6 +1,5 @@
 """Misuses: each says which argument is wrong, what it may be, and the nearest right word."""
 
-import inspect
 import re
 import subprocess
 import sys
@@ -9,24 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
-from tests.house import names_of
 from tests.world.playing import quote
 from x402sim import (
     Decisions,
     Fault,
     LiveWorld,
     LocalServer,
-    PaymentAuth,
-    SessionAuth,
     Settings,
-    Wallet,
     World,
     backends,
-    policies,
-    population,
     sweep,
 )
 from x402sim.backends import Deployment, FacilitatorSettings, JitteredBlocks, Node, Reorgs
@@ -37,75 +29,6 @@ from x402sim.world.chains import Ledger, parse_chain
 from x402sim.world.world import InProcess, Tcp
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
-MADE_BY_THE_KIT = {
-    "EndedSession", "PayBack", "ListedService", "Track", "Anvil", "Deployment", "Node",
-    "Arrivals", "Bill", "ChainFinding", "FaultedRequest", "Observed", "Order", "PendingPayment",
-    "Proof", "Shopper", "WaitingTransaction",
-}  # fmt: skip
-"""What a story gets, and the chains and stages that are read from a word."""
-NEEDED: dict[str, dict[str, Any]] = {
-    "PaymentAuth": {"wallet": Wallet(b"k" * 32)},
-    "SessionAuth": {"wallet": Wallet(b"k" * 32)},
-    "Fault": {"victim": "rpc", "does": "refuse"},
-    "Poisson": {"per_s": 1},
-    "FixedBlocks": {"seconds": 5},
-    "GasWalk": {"gwei": 1, "sigma": 0.1},
-    "Outages": {"mtbf_s": 60, "mttr_s": 60},
-    "Schedule": {"periods": [(0, 60)]},
-    "JitteredBlocks": {"seconds": 5, "share": 0.1},
-    "Reorgs": {"probability": 0.1},
-}
-KINDS = [World, Settings, Fault, PaymentAuth, SessionAuth, LocalServer] + [
-    kind
-    for module in (policies, population, backends)
-    for name in names_of(module)
-    if isinstance(kind := getattr(module, name), type) and name not in MADE_BY_THE_KIT
-]
-ARGUMENTS = [(kind, name) for kind in KINDS for name in inspect.signature(kind).parameters]
-TAKES_ANYTHING = ("World without", "LocalServer without", "LocalServer network", "Fault does", "Buy at", "Session at",
-                  "Poisson daily")  # fmt: skip
-"""Their errors are in the lists below, or come when they are used."""
-
-
-@pytest.mark.parametrize(("kind", "name"), ARGUMENTS, ids=lambda it: getattr(it, "__name__", it))
-def test_an_argument_that_is_misspelt_or_of_another_kind_is_named(kind: Any, name: str) -> None:
-    given = NEEDED.get(kind.__name__, {})
-    nearest = f"^{kind.__name__}: unknown (argument|field) '{name}x'; did you mean '{name}'"
-    with pytest.raises((TypeError, ValueError), match=nearest):
-        kind(**given | {f"{name}x": None})
-    if f"{kind.__name__} {name}" not in TAKES_ANYTHING:
-        says = "^a duration is seconds" if name == "wait" else rf"^{name}\b"
-        with pytest.raises((TypeError, ValueError), match=says):
-            kind(**given | {name: object()})
-
-
-VERBS: dict[str, dict[str, Any]] = {
-    "advance": {}, "crash": {}, "earned": {}, "explorer_lag": {}, "force_revert": {}, "mine": {},
-    "mining": {}, "run_indexer": {}, "transfers": {},
-    "balance": {"address": "0x"}, "fund": {"address": "0x", "amount": "1.00"},
-    "payer": {"name": "bob"}, "population": {"n": 1, "arrivals": Every(1)}, "reorg": {"depth": 1},
-    "skew": {"actor": "service", "seconds": 1},
-    "alice.open_session": {"deposit": "1.00", "duration": 60},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_an_argument_of_a_storys_verb_is_named(verb: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        act = getattr(alice if "." in verb else world, verb.removeprefix("alice."))
-        for name in inspect.signature(act).parameters:
-            if name not in ("network", "drop", "name"):  # the last one is a population's
-                with pytest.raises(ValueError, match=f"^{name}: expected .*, got object"):
-                    await act(**VERBS[verb] | {name: object()})
-            with pytest.raises(
-                TypeError, match=f"^{act.__name__}: unknown argument '{name}x'; did"
-            ):
-                await act(**VERBS[verb] | {f"{name}x": None})
-
-    World().play(story).raise_for_failure()
-
-
 FAULT = {"victim": "facilitator", "does": "lose answer"}
 ANSWER: dict[str, Any] = {"does": "answer"}
 WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
@@ -161,23 +84,19 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
 MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(latency=0.1), 'latency: expected seconds by part, such as {"service": 0.1}'),
     (lambda: World(latency={"servce": 1}), "latency: unknown part 'servce'; did you mean 'service'"),
-    (lambda: World(1), "World: arguments are given by name, such as seed=…"),
     (lambda: AtMost(), "AtMost: expected a total or each"),
     (lambda: Decisions(sides=3), "sides: expected two texts, "),
-    (lambda: Decisions(short_session_status="403"), "expected a whole number, got '403'; did"),
+    (lambda: Decisions(short_session_status="403"), "expected a whole number, got '403'"),
     (lambda: Reorgs(0.1, deeper=1.0), "deeper: expected less than 1, or a reorganisation has no"),
-    (lambda: World(seed="7"), "seed: expected a whole number or None, got '7'; did you mean 7?"),
+    (lambda: World(seed="7"), "seed: expected a whole number or None, got '7'"),
     (lambda: World(on=Deployment), "got the class Deployment; did you mean Deployment(…)?"),
     (lambda: World(without=("verification", "x")), "without: expected pairs of a table and a"),
     (lambda: World().play(42), "play: expected a scenario, its name, or a function `async def"),
     (lambda: World().play(quote(None)), "write play(story), without a call"),
     (lambda: World().play("repaly"), "unknown scenario 'repaly'; did you mean 'replay'?"),
-    (lambda: Settings(quote_price=0.05), "quote_price: expected a text, got 0.05; did you mean '0.05"),
-    (lambda: Settings("0.05"), "Settings: arguments are given by name, such as quote_price=…"),
-    (lambda: Poisson(5), "Poisson: arguments are given by name, such as per_s=…"),
+    (lambda: Settings(quote_price=0.05), "quote_price: expected a text, got 0.05"),
     (lambda: At(5), "At: expected a list of seconds, such as At([5])"),
-    (lambda: At(["1"]), "seconds of At: expected a number from 0, got '1'; did you mean 1?"),
-    (lambda: Fault("rpc", "refuse"), "Fault: fields are given by name, such as victim=…"),
+    (lambda: At(["1"]), "seconds of At: expected a number from 0, got '1'"),
     (lambda: sweep(lambda rate: 1, {"rate": [5]}), "unknown parameter 'seed'"),
     (lambda: World(seed=True), "seed: expected a whole number or None, got True"),
     (lambda: World(journal="run.csv"), "journal: a run writes NDJSON, "),
@@ -246,7 +165,6 @@ STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.fault(Fault(victim="facilitator", does="refuse", path="/setle")), "mean '/settle'"),
     (lambda w: w.fault(Fault(victim="facilitater", does="refuse")), "did you mean 'facilitator'?"),
     (lambda w: w.reorg(500), "cannot replace the last 500 blocks; the last"),
-    (lambda w: w.reorg(np.int64(2)), "depth: expected a whole number, got np.int64(2); did you mean 2"),
     (lambda w: w.skew("servce", 1), "unknown actor 'servce'; did you mean 'service'?"),
     (lambda w: w.crash("servce"), "unknown service 'servce'; did you mean 'service'?"),
     (lambda w: w.expect(1, 1, "5/nonce-onse"), "did you mean '5/nonce-once'?"),

@@ -20,7 +20,7 @@ from x402sim.events import FaultPeriodEnded, Part
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.rng import Rng, Stream
-from x402sim.text.arguments import AboveZero, ExplainedMeta, require_kind
+from x402sim.text.arguments import AboveZero, require_kind
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, unknown
 from x402sim.world.transport.requests import PROOFS
@@ -36,7 +36,6 @@ class Outages(
     forbid_unknown_fields=True,
     tag_field="kind",
     tag="outages",
-    metaclass=ExplainedMeta,
 ):
     """Periods at random: an alternating renewal process, up first.
 
@@ -79,7 +78,6 @@ class Schedule(
     forbid_unknown_fields=True,
     tag_field="kind",
     tag="schedule",
-    metaclass=ExplainedMeta,
 ):
     """Periods that are given: pairs of seconds, from and until, from when the fault is added.
 
@@ -191,7 +189,6 @@ class Fault(
     kw_only=True,
     forbid_unknown_fields=True,
     repr_omit_defaults=True,
-    metaclass=ExplainedMeta,
 ):
     """A fault: what it does, to which requests, how often and how likely.
 
