@@ -38,6 +38,7 @@ from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight
+from x402sim.world.transport.faults import PROOFS
 from x402sim.world.transport.strike import ABORT
 
 
@@ -301,14 +302,11 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
 _EMPTY = _Body()
 """Of a message that is no JSON object."""
 _ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
-_RECORDED = {b"x-payment-id", b"x-session-id"} | {
-    name.lower().encode() for name in PAYMENT_HEADERS.values()
-}
 
 
 def _recorded(headers: Headers) -> Mapping[str, str]:
     """Return the headers that the journal records."""
-    found = [pair for pair in headers if pair[0] in _RECORDED]
+    found = [pair for pair in headers if pair[0] in PROOFS]
     return httpx.Headers(found) if found else {}
 
 

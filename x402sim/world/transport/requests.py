@@ -15,7 +15,7 @@ from x402sim.clock import Clock, real_now
 from x402sim.events import AnswerNotWritten, DebitUndone, Event
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.routes import PAY
-from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.world.transport.faults import PROOFS
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
 """The events of an answer that was begun and not written, because its client had left."""
@@ -23,10 +23,6 @@ MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
 MAX_402_BODY = 256
 """The bytes that are kept of a 402 without a reason: enough for its payment id."""
-PROOFS = frozenset(
-    name.lower().encode() for name in (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
-)
-"""The headers that pay, or prove a payment."""
 Headers = Sequence[tuple[bytes, bytes]]
 _current: ContextVar["LoggedRequest | None"] = ContextVar("the request that runs now", default=None)
 
