@@ -135,9 +135,6 @@ Mnemonic = Annotated[
         metavar="WORDS",
     ),
 ]
-Accounts = Annotated[
-    int, typer.Option(help="How many accounts to fund, 1 to 100.", parser=common.whole, metavar="N")
-]
 ControlToken = Annotated[
     str | None,
     typer.Option(
@@ -236,7 +233,6 @@ def serve(
     db: Db = None,
     seed: Seed = None,
     mnemonic: Mnemonic = None,
-    accounts: Accounts = 10,
     network: Networks = None,
     network_file: common.NetworkFile = None,
     block_time: common.BlockTime = None,
@@ -277,7 +273,6 @@ def serve(
             network=[choose_network(each, network_file) for each in network or (None,)],
             seed=seed,
             mnemonic=mnemonic,
-            accounts=accounts,
             file=db,
             unlocked=listen.is_local,
             has_service=not no_service,

@@ -1,7 +1,7 @@
-"""Records the requests of a server, for its log and for its page.
+"""Records the requests of a server, for the log and for the page.
 
-Both read the same record of a request. A context variable holds the request that runs: so an entry
-of the journal that it causes is added to its record.
+Both read the same record of a request. A context variable holds the running request: so an entry
+of the journal is added to the record of the request that caused the entry.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -28,13 +28,13 @@ _current: ContextVar["LoggedRequest | None"] = ContextVar("the request that runs
 
 
 class LoggedRequest(msgspec.Struct, gc=False):
-    """A request, its answer, and the events that it caused.
+    """A request, the answer, and the caused events.
 
-    `began` and `ended` are real time; `at_s` is the world's time, recorded only if it `is_whole`.
+    `began` and `ended` are real time; `at_s` is the world's time, recorded only if `is_whole`.
 
-    A server keeps thousands. So a record refers to objects that exist anyway (headers, events), and
-    makes few of its own, which would be out of the processor's cache when the log reads them. With
-    `gc=False` the garbage collector does not visit it: nothing that it refers to refers to it.
+    A server keeps thousands. So a record refers to existing objects (headers, events), and makes
+    few new objects, which would be out of the processor's cache when the log reads them. With
+    `gc=False` the garbage collector skips the record: no cycle can lead back to a record.
     """
 
     method: str
@@ -57,9 +57,9 @@ class LoggedRequest(msgspec.Struct, gc=False):
     proofs: Headers = ()
     """The headers that pay, or prove a payment."""
     entries: tuple[int, ...] = ()
-    """The numbers of the journal's entries that it caused, if it `is_whole`."""
+    """The numbers of the caused entries of the journal, if `is_whole`."""
     read: tuple[Event, ...] = ()
-    """The events that it caused and that a subscriber reads (`Requests.subscribe`)."""
+    """The caused events of the types a subscriber reads (`Requests.subscribe`)."""
 
     @property
     def size(self) -> int:
