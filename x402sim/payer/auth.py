@@ -59,7 +59,6 @@ from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import Receipt
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.x402 import Settlement, Version
-from x402sim.text.arguments import explained
 
 DEADLINE_S = 120.0
 """Seconds for a purchase: more than a service waits for its facilitator."""
@@ -86,7 +85,6 @@ def _is_success(response: httpx.Response) -> bool:
     return response.is_success
 
 
-@explained
 class PaymentAuth(FlowAuth):
     """An httpx auth that pays when a server answers 402, and repeats the request.
 

@@ -39,7 +39,6 @@ from x402sim.protocol import routes
 from x402sim.protocol.messages import SessionRequest, Wire, decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.text.arguments import explained
 
 
 class _SessionAnswer(Wire, frozen=True):
@@ -70,7 +69,6 @@ Opened = Generator[Step, httpx.Response | None, str]
 """A part of a flow that returns the id of a session."""
 
 
-@explained
 class SessionAuth(FlowAuth):
     """An httpx auth that pays one `deposit`, then sends X-Session-Id (1/session-no-402).
 

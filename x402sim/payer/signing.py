@@ -48,7 +48,7 @@ from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.ways import MOST_WAYS, Way
 from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
-from x402sim.text.words import unknown
+from x402sim.text.words import as_given, unknown
 
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
@@ -233,6 +233,8 @@ class Signer:
         clock: Clock,
     ) -> None:
         """Take the caps as decimal strings of the token; raises `ValueError`."""
+        if not isinstance(wallet, Wallet):  # notebooks give the key itself
+            raise ValueError(f"wallet: expected Wallet, got {as_given(wallet)}")
         self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
         self.max_total_base = to_base(max_total, network.decimals, name="max_total")
         if max_window_s < 1:
