@@ -253,6 +253,8 @@ class Payer:
         self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """Send one request to the service; return its answer, also if the exchange breaks."""
+        if not isinstance(path, str):  # httpx shows the value, which may be a key in a wrong place
+            raise ValueError(f"path: expected a text, got {as_given(path)}")
         named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
         if json is not None:
             body = json if isinstance(json, bytes) else messages.encode(json)
