@@ -43,7 +43,6 @@ def demo(
 
 
 def _play() -> Iterator[Step]:
-    """Pay for a quote; yield every step."""
     with (
         LocalServer(seed=0) as server,
         httpx.Client(base_url=server.url) as http,
@@ -95,5 +94,4 @@ def _amount(amount_base: int, network: Network) -> Amount:
 
 
 def _balances(server: LocalServer) -> list[int]:
-    """Return the balances of payer and merchant."""
     return [server.balance(each) for each in (server.wallets[0].address, server.info.pay_to)]

@@ -220,7 +220,6 @@ def _alone(kept: buying.Kept, request: httpx.Request, printer: _Printer) -> Iter
 
 
 def _show_bought(bought: buying.Bought, printer: _Printer) -> None:
-    """Print what another start of the same command has bought."""
     answer = httpx.Response(bought.status, content=bought.body)
     if printer.as_json:
         _print_json(printer, ok=True, answer=answer, payment=bought.payment)
@@ -302,7 +301,6 @@ def _without_task(method: str | None, data: str | None) -> tuple[None, None]:
 
 
 def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:
-    """Return the wallet that pays; raises `ValueError`."""
     count = len(local.allowed.keys)
     if key is None and account >= count:
         raise ValueError(f"--account {account}: there are {count}, from 0 to {count - 1}")

@@ -138,7 +138,6 @@ def request_to(
 def _call(
     url: httpx.URL, tool: str, arguments: str | None, headers: dict[str, str]
 ) -> httpx.Request:
-    """Return the call of a tool; raises `ValueError`."""
     try:
         given = {} if arguments is None else decode(arguments.encode(), dict[str, Any])
     except BadMessage as wrong:
@@ -556,7 +555,6 @@ class Purchase:
         return answer
 
     def _changed(self, mistake: mistakes.Mistake, request: httpx.Request) -> httpx.Request:
-        """Return a request with the mistake in its payment."""
         draft = self.right = self._draft(request)
         if draft.dialect not in mistake.dialects:
             name, only = draft.dialect.value, ", ".join(d.value for d in mistake.dialects)
@@ -684,7 +682,6 @@ class Purchase:
         return to_decimal(to_base(self.max_amount, decimals), decimals)
 
     def _single(self, version: Version | None) -> PaymentAuth:
-        """Return the payer of one purchase, which resumes its unfinished payments."""
         self._payer = PaymentAuth(
             self.wallet,
             max_amount=self._spend(),
@@ -699,11 +696,9 @@ class Purchase:
         return self._payer
 
     def _is_wanted(self, way: Way) -> bool:
-        """Tell whether --steps allows a way to pay."""
         return self.steps is None or (way.dialect is Dialect.TWO_STEPS) == (self.steps == 2)
 
     def _forbidden(self, amount_base: int, network: Network) -> str:
-        """Return why the user has not allowed to pay this; "" if it is allowed."""
         if why := self.local.allowed.why_not(network, self.wallet):
             return why
         most = to_base(self.max_amount, network.decimals)

@@ -214,7 +214,6 @@ def is_unchecked(played: Played) -> bool:
 
 
 def _failure(played: Played) -> Iterator[str]:
-    """Yield the lines of a failed scenario: its failed checks, or its error."""
     run = played.run
     yield common.filled(f"FAILED {run.name}: {run.title}")
     yield common.filled(why_failed(run), 2)

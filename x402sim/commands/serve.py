@@ -431,7 +431,6 @@ def quick_start(ready: Ready) -> list[str]:
 
 
 def _network(ready: Ready) -> tuple[list[str], list[str], str]:
-    """Return a program's imports, first lines and argument `network`, for this network."""
     named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
     if ready.network == TESTNET.name:
         return [], [], ""

@@ -131,7 +131,6 @@ def _replay(experiment: str, cell: Cell) -> str:
 
 
 def _function(experiment: str) -> Callable[..., Any]:
-    """Return the function in a file; raises `Misuse`."""
     name, _, function = experiment.rpartition(":")
     file = Path(name)
     if not name.endswith(".py") or not function.isidentifier():
@@ -216,7 +215,6 @@ def _executor(dask: str | None) -> AbstractContextManager[Any]:
 
 
 def _program(experiment: str, options: list[str]) -> Running:
-    """Return this command as a bundle's program, with the file below the working directory."""
     name, _, function = experiment.rpartition(":")
     file = Path(name).resolve()
     root = Path.cwd() if file.is_relative_to(Path.cwd()) else file.parent
@@ -264,7 +262,6 @@ def _summary(rows: "DataFrame", keys: Sequence[str], unit: Unit) -> "DataFrame |
 
 
 def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_json: bool) -> None:
-    """Print the summary, or the reason why there is none."""
     table = _summary(frame, keys, unit)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")

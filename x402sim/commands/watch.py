@@ -192,7 +192,6 @@ def watch(
 
 
 def _fault(text: str) -> Fault:
-    """Parse a fault in JSON; raises `ValueError`."""
     found = read_fault(decoded(text.encode()))
     if found.does.startswith("crash"):
         raise ValueError(f"--fault: {found.does!r} stops a process, and watch has none to stop")

@@ -179,7 +179,6 @@ class SessionAuth(FlowAuth):
         return response
 
     def _opened(self, request: httpx.Request) -> Opened:
-        """Yield what opens a session at the server of a request; raises `PaymentFailed`."""
         terms = SessionRequest(max_spend=self.deposit, duration=self._duration)
         create = post(request, self._create_path, terms)
         try:
@@ -219,7 +218,6 @@ def _session_id(response: httpx.Response) -> str:
 
 
 def _is_session(response: httpx.Response) -> bool:
-    """Return whether an answer names a session that can be spent."""
     try:
         _session_id(response)
     except PaymentFailed:
