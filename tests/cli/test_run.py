@@ -20,7 +20,6 @@ from tests.serve.driver import command
 from x402sim import LocalServer, World
 from x402sim.commands import run as playing
 from x402sim.report.reading import checks_of
-from x402sim.world.scenario import shipped_names
 
 run = partial(runner.run, "run")
 
@@ -53,13 +52,6 @@ def test_each_scenario_is_a_row_and_exit_code_0_means_all_held(tmp_path: Path) -
     assert total.startswith("2 passed in ")
     assert total.endswith(" with seed 0")
     assert re.search("[0-9a-f]{64}", hashed)
-
-
-def test_without_a_name_everything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [each.typed for each in playing.choose([])] == list(shipped_names())
-    monkeypatch.setattr(playing, "shipped_names", lambda: ["replay", "lost_answer"])
-    rows = [line.split()[0] for line in run().stdout.splitlines()[1:3]]
-    assert rows == ["replay", "lost_answer"]
 
 
 def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path: Path) -> None:
@@ -118,15 +110,6 @@ def test_a_scenario_without_a_check_has_shown_nothing(tmp_path: Path) -> None:
     assert "no checks, which proves nothing:" in done.stdout
     assert "1 passed, 1 with no checks in" in done.stdout
     assert run(f"{file}:look", "--json").exit_code == 1
-
-
-def test_lines_have_at_most_80_columns(tmp_path: Path) -> None:
-    long = "mine_" + 50 * "x"
-    body = stories.FAILS + "    world.expect('y' * 300, ['z' * 300], '5/nonce-once')\n"
-    done = run(stories.write(tmp_path, body, long), "cache_eviction")
-    assert done.exit_code == 1
-    for line in done.stdout.splitlines():
-        assert len(line) <= 80 or line.startswith("  run it again: "), line
 
 
 # --- JSON --------------------------------------------------------------------
