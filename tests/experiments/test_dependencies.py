@@ -321,7 +321,7 @@ VALUES = [
     World(seed=1, block_time_s=10, reorgs=Reorgs(0.1), latency={"service": (1, 0.5)}),
     Settings(policy=ServicePolicy(claim=NoClaim(), serve=ServeConfirmed(3))),
     Fault(victim="facilitator", does="lose answer", times=None), PayerPolicy(steps=1), Buy(),
-    Poisson(per_s=0.1), GasWalk(1, 0.2), SharedCache(), Decisions(),
+    Poisson(per_s=0.1), SharedCache(), Decisions(),
 ]
 def experiment(n, seed): return len(VALUES)
 """
@@ -360,7 +360,7 @@ def test_each_of_many_values_counts() -> None:
         '["2020-01-01"]': '["2020-01-02"]', 'Categorical(["x"])': 'Categorical(["y"])',
         'word="one"': 'word="two"', "Reorgs(0.1)": "Reorgs(0.2)", "(1, 0.5)": "(1, 0.6)",
         "ServeConfirmed(3)": "ServeConfirmed(4)", "times=None": "times=2", "steps=1": "steps=2",
-        "GasWalk(1, 0.2)": "GasWalk(1, 0.3)", "Path(\"a\")": "Path(\"b\")", '"three"} and': '"four"} and',
+        "Path(\"a\")": "Path(\"b\")", '"three"} and': '"four"} and',
     }  # fmt: skip
     first = digest(MANY)
     assert digest(MANY) == first

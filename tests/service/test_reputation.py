@@ -79,5 +79,5 @@ def test_each_rule_says_what_it_counts() -> None:
     assert [ServedShare().of(each) for each in (new, good, bad)] == [500, 990, 500]
     assert ServedShare().counts_served
     assert not MatchedPayments().counts_served
-    with pytest.raises(ValueError, match="reputation: expected an object with `of`"):
+    with pytest.raises(ValueError, match=r"reputation: expected .*, got the class MatchedPayments"):
         Settings(reputation=MatchedPayments)  # type: ignore[arg-type]

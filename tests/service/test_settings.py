@@ -116,7 +116,7 @@ async def test_no_path_has_a_version(rig: ServiceRig) -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"quote_price": 0.01}, "quote_price: expected a text, got 0.01; did you mean '0.01'"),
+        ({"quote_price": 0.01}, "quote_price: expected a text, got 0.01"),
         ({"quote_price": "0.00"}, "quote_price: expected more than 0 tokens"),
         ({"quote_price": "1,00"}, "quote_price: expected a plain decimal"),
         ({"indexer_batch": 1.5}, "indexer_batch: expected a whole number above 0, got 1.5"),

@@ -109,7 +109,7 @@ NOBODY = "http://127.0.0.1:9"
             [NOBODY, "--target", "nowhere.toml"],
             "there is no file 'nowhere.toml'; `target init URL --out FILE` writes one",
         ),
-        ([NOBODY, "--requirement", "11/"], "unknown id '11/'"),
+        ([NOBODY, "--only", "11/"], "unknown id '11/'"),
         ([NOBODY, "--payer-key", "0x12"], "--payer-key: a private key is 0x and 64 hex digits"),
         ([NOBODY, "--payer-key", ""], "a private key is"),
         ([NOBODY, "--pay-to", ""], "40 hex digits"),

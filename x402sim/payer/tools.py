@@ -137,7 +137,6 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return mcp.Incoming(response.headers.get("content-type", ""), number)
 
     def _exchange(self, request: httpx.Request) -> _Steps:
-        """Yield the messages of one call, and return its answer."""
         endpoint = self._endpoints.setdefault(request.url, _Endpoint())
         for is_last in (False, True):
             if not endpoint.is_initialized:

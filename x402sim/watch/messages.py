@@ -311,7 +311,6 @@ def messages_of(exchange: Exchange) -> Messages:
 
 
 def _translate(found: Messages, call: Mapping[str, Any]) -> None:
-    """Translate a call of an MCP tool, and its result, to HTTP."""
     params = call.get("params")
     if not isinstance(params, dict) or not isinstance(name := params.get("name"), str):
         return
@@ -336,7 +335,6 @@ RECEIPTS = frozenset(RESPONSE_HEADERS.values())
 
 
 def _read(found: Messages) -> None:
-    """Find the offer, the payment and the receipt."""
     sent, answered = found.sent, found.answered
     body = decoded(sent.body, dict[str, Any]) or {}
     if found.status == 402:
@@ -443,7 +441,6 @@ def findings_of_402(found: Messages, known: Mapping[str, Network], now_s: int) -
 
 
 def _paid_way(signed: SignedPayment, offers: list[Way]) -> Way | None:
-    """Return the offer with a payment's scheme, network and token; None if there is none."""
     for way in offers:
         asset = str(way.fields.get("asset", "")).lower()
         is_its = way.fields.get("scheme") == signed.scheme and signed.asset.lower() in ("", asset)
@@ -453,7 +450,6 @@ def _paid_way(signed: SignedPayment, offers: list[Way]) -> Way | None:
 
 
 def _of_outcome(found: Messages) -> Iterator[Finding]:
-    """Yield where an answer contradicts itself about the money."""
     is_served = found.status is not None and 200 <= found.status < 300
     if not found.is_paying or found.to == "facilitator":
         return

@@ -248,7 +248,6 @@ class Recorder:
         self._log(Seen(exchange, found, findings, payer, is_hidden))
 
     def _find(self, of: dict[str, Any], finding: Finding) -> None:
-        """Record a finding in an exchange, or in the transaction of an authorization."""
         self.wrong += finding.stops
         data = {**of, **asdict(finding), "mark": finding.mark}
         self._record(events.Note(name="finding", data=data))
@@ -370,7 +369,6 @@ class Recorder:
         return self._examined[key]
 
     def _settled(self, found: Messages, payment_id: str | None) -> None:
-        """Record a settlement; with --rpc, follow its transaction."""
         if found.signed is None:
             return
         auth, tx_hash = found.signed.authorization, found.tx_hash or ""
@@ -391,7 +389,6 @@ class Recorder:
     # --- the chain -------------------------------------------------------------------------
 
     async def _follow(self, tx_hash: str, found: Messages) -> None:
-        """Record the transaction of a receipt when it is mined."""
         assert self._chain is not None
         assert found.signed is not None
         try:
@@ -442,7 +439,6 @@ class Recorder:
         return self.is_main
 
     def _hides(self, found: Messages) -> bool:
-        """Tell whether an exchange must be recorded without its contents."""
         is_main = self._is_main(found)
         is_asked = found.to == "facilitator" and found.method == "POST"
         shows = found.is_paying or found.signed is not None or bool(found.ways)
@@ -471,7 +467,6 @@ class Recorder:
     def _note(
         self, exchange: Exchange, found: Messages, order: _Order | None, is_hidden: bool, seq: int
     ) -> None:
-        """Record an exchange as the page reads it."""
         sent, answered = found.sent, found.answered
         halves: list[tuple[Headers, bytes]] = [
             (list(each.headers.raw), each.body) for each in (sent, answered)
@@ -526,7 +521,6 @@ _VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})
 
 
 def _caller(exchange: Exchange) -> str:
-    """Return the sender of a request: the service sends those to a facilitator."""
     return "service" if exchange.to == "facilitator" else exchange.client
 
 
@@ -580,7 +574,6 @@ def line_of(seen: Seen, form: Form, known: Mapping[str, Network]) -> LogLine | N
 
 
 def _notes(seen: Seen, known: Mapping[str, Network]) -> list[str]:
-    """Return notes for the log: what was offered, paid and refused, and the findings."""
     found, notes = seen.messages, list[str]()
     if not found.is_paying:
         offers = (

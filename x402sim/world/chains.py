@@ -1,8 +1,8 @@
 """The chain of a world: backends, funded accounts, block times, gas prices and reorganisations; and
 the chain as a facilitator reaches it.
 
-A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.capabilities`
-afterwards. No other code depends on which backend it is.
+A backend declares capabilities: `is_virtual` before the opening, `OpenChain.capabilities`
+afterwards. No other code depends on the kind of backend.
 
 The random models of a chain are objects that draw from a stream by one method: `intervals` yields
 the seconds to each next block, `prices` returns a function of time, `depths` yields how deep each
@@ -11,13 +11,12 @@ reorganisation is. An object of the user's own with that method can replace one.
 
 import asyncio
 import hashlib
-import math
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -43,7 +42,6 @@ from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex, parse_a
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
 from x402sim.spec.needs import Need
-from x402sim.text.arguments import FromZero, Range, ZeroToOne, explained, require_kind
 from x402sim.text.program import install
 from x402sim.text.words import as_given, unknown
 from x402sim.world.loop import VirtualLoop, run_anywhere
@@ -52,8 +50,8 @@ from x402sim.world.transport.faults import Faults
 if TYPE_CHECKING:
     from x402sim.chain.node.evm_chain import LinkedChain
 
-Interval = Annotated[float, Range(0.01, 86_400)]
-"""Seconds between blocks."""
+SHORTEST_S, LONGEST_S = 0.01, 86_400.0
+"""The bounds of the seconds between two blocks, in the options of a world."""
 
 
 class BlockTimes(Protocol):
@@ -63,7 +61,6 @@ class BlockTimes(Protocol):
         """Yield the seconds to the first block, and then from each block to the next."""
 
 
-@explained
 @dataclass(frozen=True, slots=True)
 class FixedBlocks:
     """A block every `seconds`, 0.01 to 86400.
@@ -72,8 +69,8 @@ class FixedBlocks:
     None draws the phase from the seed.
     """
 
-    seconds: Interval
-    phase: FromZero | None = None
+    seconds: float
+    phase: float | None = None
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
@@ -83,30 +80,11 @@ class FixedBlocks:
             yield self.seconds
 
 
-@explained
-@dataclass(frozen=True, slots=True)
-class JitteredBlocks:
-    """Blocks about every `seconds`: each interval is up to `share` (0 to 1) shorter or longer.
-
-    Intervals are uniform and independent. The first begins before the world does.
-    """
-
-    seconds: Interval
-    share: ZeroToOne
-
-    def intervals(self, stream: Stream) -> Iterator[float]:
-        """Yield the seconds to the first block, and then from each block to the next."""
-        yield stream.uniform(0, self.seconds)
-        while True:
-            yield self.seconds * stream.uniform(1 - self.share, 1 + self.share)
-
-
-@explained
 @dataclass(frozen=True, slots=True)
 class PoissonBlocks:
     """Blocks as a Poisson process: intervals are exponential, with a mean of `seconds`."""
 
-    seconds: Interval
+    seconds: float
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
@@ -114,8 +92,8 @@ class PoissonBlocks:
             yield stream.expovariate(1 / self.seconds)
 
 
-Gwei = Annotated[float, Range(0, 10**9, is_above=True)]
-"""A price of a unit of gas: at most a whole coin of 18 decimals."""
+MOST_GWEI = 10**9
+"""A whole coin of 18 decimals, for a unit of gas."""
 
 
 class RandomPrices(Protocol):
@@ -127,40 +105,6 @@ class RandomPrices(Protocol):
 
 GasPrice = float | Callable[[float], float] | RandomPrices
 """Gwei for a unit of gas: constant, a function of the seconds since the world began, or drawn."""
-
-
-@explained
-@dataclass(frozen=True, slots=True)
-class GasWalk:
-    """A price of gas that walks at random about a median, and is lognormal at any time.
-
-    gwei
-        The median price; the mean is gwei · exp(sigma² / 2).
-    sigma
-        Standard deviation of the price's logarithm.
-    every_s
-        Seconds after which the price changes; default 12.
-    memory
-        Correlation of the logarithms of one price and the next, 0 to below 1; default 0.9.
-    """
-
-    gwei: Gwei
-    sigma: Annotated[float, Range(0, 5)]
-    every_s: Annotated[float, Range(0.01, 86_400)] = 12
-    memory: Annotated[float, Range(0, 0.9999)] = 0.9
-
-    def prices(self, stream: Stream) -> Callable[[float], float]:
-        """Return the price in gwei by the seconds since the world began, which never decrease."""
-        steps, deviation = 0, stream.gauss(0, 1)
-
-        def price(at_s: float) -> float:
-            nonlocal steps, deviation
-            while steps < at_s // self.every_s:
-                new = math.sqrt(1 - self.memory**2) * stream.gauss(0, 1)
-                steps, deviation = steps + 1, self.memory * deviation + new
-            return self.gwei * math.exp(self.sigma * deviation)
-
-        return price
 
 
 def gas_price_wei(
@@ -177,7 +121,8 @@ def gas_price_wei(
 
     def price_wei() -> int:
         gwei = by_time(now() - start_s) if callable(by_time) else by_time
-        require_kind("gas_price_gwei", gwei, Gwei)
+        if not 0 < gwei <= MOST_GWEI:
+            raise ValueError(f"gas_price_gwei: expected above 0 to {MOST_GWEI}, got {gwei}")
         return round(gwei * 10**9)
 
     return price_wei
@@ -193,7 +138,6 @@ class Reorganises(Protocol):
         """Yield before each new block how many of the newest are replaced; 0 is none."""
 
 
-@explained
 @dataclass(frozen=True, slots=True)
 class Reorgs:
     """Before each new block, the newest blocks are replaced with `probability`.
@@ -208,13 +152,13 @@ class Reorgs:
         Those of the token's owner, such as mints, are always mined again.
     """
 
-    probability: ZeroToOne
-    deeper: ZeroToOne = 0.5
-    drop: ZeroToOne = 1.0
+    probability: float
+    deeper: float = 0.5
+    drop: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.deeper == 1:
-            raise ValueError("deeper: expected less than 1, or a reorganisation has no end")
+        if not 0 <= self.deeper < 1:
+            raise ValueError("deeper: expected 0 to below 1, or a reorganisation has no end")
 
     def depths(self, stream: Stream) -> Iterator[int]:
         """Yield the depths, which are geometric."""
@@ -265,8 +209,9 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
         mnemonic: str | None,
         count: int,
     ) -> "Accounts":
-        """Return the accounts with keys drawn from a seed, the funded ones from a phrase if there
-        is one. Raises `ValueError` for what is no phrase.
+        """Draw the keys from a seed, but take the funded accounts from a `mnemonic`, if given.
+
+        Raises `ValueError` for a text that is no phrase.
         """
         first, *others = facilitators
         if mnemonic is None:
@@ -336,7 +281,7 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
-    """An open chain: its interface, its JSON-RPC and the needs that it meets."""
+    """An open chain: the interface, the JSON-RPC and the needs it meets."""
 
     chain: Chain
     network: Network
@@ -462,7 +407,7 @@ class Anvil:
             base_fee_wei=network.base_fee_wei,
         )
         if request.gas_price:
-            # without a base fee all of the price is tip, so it stays as it was when it was sent
+            # without a base fee the whole price is tip: it stays as it was at the sending
             node.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", "0x0")
         chain = LocalChain(
             node,
@@ -499,8 +444,8 @@ KEYS = "X402SIM_CHAIN_KEYS"
 class Node:
     """The JSON-RPC node at `url`; needs the extra `evm`.
 
-    `token` is the token's address there, and its name, version and decimals are then what its
-    contract says; by default the network's own. With `deploy` a new token is deployed first.
+    `token` is the address of a token on the node, whose contract then says name, version and
+    decimals; by default the network's own. With `deploy` a new token is deployed first.
     `keys` are private keys, by default those in X402SIM_CHAIN_KEYS: the first pays for gas, and
     a minter's, if listed, mints for payers. Raises `ValueError` for an
     invalid URL or address.
@@ -616,8 +561,8 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
 class FacilitatorNode:
     """The chain as one facilitator reaches it, a `ChainClient`.
 
-    It calls the chain directly, or, while a fault for facilitators is active, over a link as a real
-    facilitator would: by JSON-RPC, with transactions that it signs and receipts that it polls.
+    Calls go to the chain directly, or, while a fault for facilitators is active, over a link as
+    from a real facilitator: JSON-RPC, with signed transactions and polled receipts.
     """
 
     def __init__(
@@ -671,8 +616,7 @@ class FacilitatorNode:
     def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
         """Return the receipt once the transaction is mined; raises `TimeoutError`.
 
-        A transaction that was sent over the link may be lost, so the link's sender waits for it: it
-        sends it again.
+        A transaction sent over the link may be lost, so the link's sender waits, and sends again.
         """
         if self._linked is not None and self._linked.has_sent(tx_hash):
             return self._linked.wait(tx_hash, timeout_s)

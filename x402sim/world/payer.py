@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.http.exchange import Headers, retry_after_s
-from x402sim.payer import core, standard
+from x402sim.payer import core, signing
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
-from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy, RetryBudget
+from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi, messages, routes, x402
 from x402sim.protocol.crypto import parse_address, to_hex
@@ -31,29 +31,11 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.rng import Stream, later
-from x402sim.text.arguments import explained, require_kind
 from x402sim.text.words import as_given, described, unknown
 from x402sim.world.control.messages import Sent
 from x402sim.world.observing import NewBlock, newest_block
 from x402sim.world.stages import Stage
 from x402sim.world.transport.link import PartClient
-
-
-class RetryTokens:
-    """The tokens of a retry budget in one world: of one payer, or of all that share it."""
-
-    def __init__(self, budget: RetryBudget) -> None:
-        self._budget, self._tokens = budget, min(budget.reserve, budget.most)
-
-    def add(self) -> None:
-        """Add the share of an order."""
-        self._tokens = min(self._budget.most, self._tokens + self._budget.share)
-
-    def take(self) -> bool:
-        """Take the token of a retry, if there is a whole one; return whether there was."""
-        is_whole = self._tokens >= 1 - 1e-9  # ten times 0.1 is a little less than one
-        self._tokens -= is_whole
-        return is_whole
 
 
 @dataclass(slots=True, eq=False)
@@ -80,10 +62,8 @@ class Spending:
     """The amount that answers have reported as paid."""
     unsure: list[Signed] = field(default_factory=list)
     """The authorizations that no answer has reported as paid, and that had not expired."""
-    retries: RetryTokens | None = None
-    """The tokens of the policy's retry budget, if it has one."""
     rng: Stream | None = None
-    """The stream of its policies, once one of them draws."""
+    """The stream of the policies, once a policy draws."""
 
     def stream_of(self, stage: Stage, payer: str) -> Stream:
         """Return the random stream of the payer's policies, the same at all services."""
@@ -202,7 +182,7 @@ class Payer:
     the receipt; `fetch` goes on until the quote is served, or spends a session. In one step the
     receipt comes with the quote.
 
-    `http` is its httpx client, which pays by itself with an `auth`:
+    `http` is an httpx client, which pays automatically with an `auth`:
     `await alice.http.get("/api/perp/market", auth=PaymentAuth(alice.wallet, clock=world.clock))`.
     """
 
@@ -247,7 +227,7 @@ class Payer:
         return self._client
 
     def leave(self) -> None:
-        """Drop its client until it sends again, unless the scenario has it: clients are large."""
+        """Drop the client until the next request, unless the scenario has it: clients are large."""
         for each in (self, *self._at_services.values()):
             client = each._client
             if client is not None and not each._is_client_shared and self.stage.forget(client):
@@ -273,7 +253,8 @@ class Payer:
         self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """Send one request to the service; return its answer, also if the exchange breaks."""
-        require_kind("path", path, str)
+        if not isinstance(path, str):  # httpx shows the value, which may be a key in a wrong place
+            raise ValueError(f"path: expected a text, got {as_given(path)}")
         named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
         if json is not None:
             body = json if isinstance(json, bytes) else messages.encode(json)
@@ -302,7 +283,7 @@ class Payer:
     ) -> Answer:
         """Request a protected resource, with or without a proof of payment.
 
-        A `header` that was signed for one step, by this payer or another, is itself the payment.
+        A `header` signed for one step, by this payer or another, is the payment.
         By default a `payment_id` is served as often as it is shown.
         """
         headers = core.proofs(payment_id, session_id)
@@ -327,8 +308,8 @@ class Payer:
     ) -> Answer:
         """Settle a 402 at /api/pay, with a newly signed header unless one is given.
 
-        `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
-        None for one of them leaves it out. Raises `PaymentFailed` if `required` is not a 402.
+        `payment_id` and `requirements` (only the fields that differ) replace the 402's own; a
+        field that is None is left out. Raises `PaymentFailed` if `required` is not a 402.
         """
         body = core.settlement(
             required.payment_id if payment_id is None else payment_id,
@@ -375,8 +356,8 @@ class Payer:
                 raise ValueError("spelling, network and receive are for steps=2")
             if required.standard_offer is None:
                 raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-            offer = standard.choose(x402.read_required(required.standard_offer), self.network)
-            return standard.sign(
+            offer = signing.choose(x402.read_required(required.standard_offer), self.network)
+            return signing.sign(
                 offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
             )[1]
         wanted: messages.PaymentRequirements = messages.decode(
@@ -509,7 +490,6 @@ class Payer:
         """
         return await Shopper(self, self._spending, self._bought).fetch()
 
-    @explained
     async def open_session(self, deposit: str, duration: int) -> Answer:
         """Pay a deposit as the policy says, and return the answer that names the session.
 
@@ -522,7 +502,7 @@ Ask = Callable[[], Awaitable[Answer]]
 
 
 class _RetriesEnded(Exception):
-    """The payer's deadline or its retry budget ends an order; its last answer is what it got."""
+    """The payer's deadline ends an order; the order keeps the last answer."""
 
 
 @lru_cache
@@ -538,7 +518,7 @@ class Order:
         self, payer: Payer, spending: Spending, required: Answer, ask: Ask, until_s: float
     ) -> None:
         self._payer, self._spending, self._ask = payer, spending, ask
-        self._until_s, self._was_sent, self._may_retry = until_s, False, False
+        self._until_s, self._was_sent = until_s, False
         self._header: str | None = None
         self._signed: Signed | None = None
         self.required, self.last = required, required
@@ -552,7 +532,7 @@ class Order:
     def is_final(self) -> bool:
         """Whether the last answer reports that this authorization can never pay.
 
-        In one step no answer reports that; there it can never pay once it has expired.
+        In one step no answer reports that; an expired authorization can never pay.
         """
         if self.in_one_step and self._signed is not None:
             return not self.is_paid and self._payer.now_s() >= self._signed.expires_s
@@ -578,21 +558,16 @@ class Order:
         return next_step(self.last.status, self.last.body)
 
     def _begin_retry(self, after_s: float) -> None:
-        """End the order if the deadline is before its next attempt, or no token is left for it."""
-        now_s, tokens = self._payer.clock.now(), self._spending.retries
+        """End the order if the deadline is before its next attempt."""
+        now_s = self._payer.clock.now()
         if now_s + after_s > self._until_s or (after_s == 0 and now_s >= self._until_s):
             raise _RetriesEnded
-        if self._was_sent and not self._may_retry and tokens is not None and not tokens.take():
-            raise _RetriesEnded
-        self._may_retry = True
 
     async def pay(self) -> None:
         """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
         if self._was_sent:
             self._begin_retry(0.0)
-        elif self._spending.retries is not None:
-            self._spending.retries.add()
-        self._was_sent, self._may_retry = True, False
+        self._was_sent = True
         if self._header is None:
             await self.sign_again()
         if self.in_one_step:
@@ -618,7 +593,7 @@ class Order:
             self.required, self._header = required, None
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass; a retry takes its token before."""
+        """Let time pass."""
         self._begin_retry(seconds)
         await self._payer.clock.sleep(seconds)
 
@@ -634,7 +609,7 @@ class Order:
 
 @dataclass(slots=True)
 class Bought:
-    """What a payer has bought at one service, for all its requests there."""
+    """The purchases of a payer at one service, for all requests there."""
 
     payment_id: str | None = None
     session_id: str | None = None
@@ -643,7 +618,7 @@ class Bought:
 
 
 class Shopper:
-    """One request of a payer at one service, which buys it as the policy `sessions` decides.
+    """One request of a payer at one service, bought as the policy `sessions` decides.
 
     Requests of a payer may overlap, so each has its own deadline, last answer and payment id.
     """
@@ -705,12 +680,12 @@ class Shopper:
         await self._payer.clock.sleep(seconds)
 
     async def show_payment(self) -> None:
-        """Request it with the newest payment id, if there is one."""
+        """Send the request with the newest payment id, if any."""
         if self._payment_id is not None:
             self._last = await self._payer.ask(payment_id=self._payment_id)
 
     async def show_session(self) -> None:
-        """Request it with the newest session, if there is one."""
+        """Send the request with the newest session, if any."""
         if self._bought.session_id is not None:
             self._last = await self._payer.ask(session_id=self._bought.session_id)
 
@@ -738,20 +713,10 @@ class Shopper:
 
 def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
     """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
-    if not callable(rule):
-        raise ValueError(
-            "rule: expected a function of the services, such as `cheapest` of x402sim.policies, "
-            f"got {as_given(rule)}"
-        )
     if not services:
         raise PaymentFailed("no service lists an agent that sells quotes")
     name = rule(services)
     known = [service.name for service in services]
-    if not isinstance(name, str):
-        raise ValueError(
-            f"the rule {as_given(rule)} returns the name of a service, such as {known[0]!r}, and "
-            f"not {as_given(name)}"
-        )
     if name not in known:
         raise ValueError(
             f"the rule {as_given(rule)} chose no listed service: {unknown('service', name, known)}"

@@ -1,7 +1,7 @@
 """A running world: builds the parts from the options of a `World`, connects and runs them.
 
 The parts communicate over HTTP even in one process: a service's link to a part passes each request
-to the part's ASGI application, so that other software can replace any of them.
+to the part's ASGI application, so that other software can replace any part.
 """
 
 import asyncio
@@ -97,8 +97,6 @@ class ChainRecorder:
         self._newest = -1
         for block in blocks:
             self._note(block)
-        self.on_block: list[Callable[[Block], None]] = []
-        """Called with each new block once its events are recorded."""
         self._lock = asyncio.Lock()
         chain.watchers.append(self)
 
@@ -130,8 +128,6 @@ class ChainRecorder:
                 for receipt in filter(None, receipts):
                     for event in receipt_events(self._actor, self._chain.token, block, receipt):
                         self._record(event)
-                for hook in self.on_block:
-                    hook(block)
             self.supply_base = await self._chain.supply()
 
     def _note(self, block: Block) -> None:
@@ -145,7 +141,7 @@ class ChainRecorder:
 def receipt_events(
     actor: str, token: Address, block: Block, receipt: TxReceipt
 ) -> Iterator[events.ChainEvent]:
-    """Yield the events of a mined transaction: itself, and what it did to the token."""
+    """Yield the events of a mined transaction: the mining, transfers, used authorizations."""
     yield events.TransactionMined(
         actor=actor,
         tx_hash=to_hex(receipt.tx_hash),
@@ -257,7 +253,7 @@ class RunningWorld:
     tasks: InFlight = field(default_factory=InFlight)
     """The tasks that an action of the control API has left running."""
     first_bug: list[Exception] = field(default_factory=list)
-    """The first unexpected exception of a part, such as one that a user's policy raised."""
+    """The first unexpected exception of a part, such as from a user's policy."""
     on_bug: list[Callable[[Exception], None]] = field(default_factory=list)
 
     # per network
@@ -291,7 +287,7 @@ class RunningWorld:
         return self.with_faults("rpc", app, paths_of(app), self.process.crash)
 
     def on_network(self, network: str) -> "RunningWorld":
-        """Return the same world on another network; raises `ValueError` for one that it lacks."""
+        """Return the same world on another network; raises `ValueError` for an unknown network."""
         by_name = {each.network.name: each for each in self.networks}
         if network not in by_name:
             raise ValueError(unknown("network", network, by_name))
@@ -369,7 +365,7 @@ class RunningWorld:
         return name
 
     def _start(self, name: ServiceName, setup: Environment, store: Store) -> None:
-        """Add a service, with faults on its own links: those that crash it spare the others."""
+        """Add a service, with faults on separate links: a crash spares the other services."""
         options, is_first = self.options, name == self.options.first
 
         def crash() -> None:
@@ -482,7 +478,6 @@ class RunningWorld:
         times: Stream,
         paths: Sequence[str],
     ) -> Queue | None:
-        """Return the queue of a part that serves `paths`; None if it serves all at once."""
         if settings.servers is None:
             return None
         return Queue(part, settings, paths, self.clock, self.journal, times, self.queued)
@@ -492,7 +487,7 @@ class RunningWorld:
         return later(partial(self.rng.stream, f"service times of {part}"))
 
     def _facilitator(self, name: str, on: OpenChain) -> Facilitator:
-        """Return a facilitator on one network, which reaches the chain by a node of its own."""
+        """Return a facilitator on one network, with a separate node to reach the chain."""
         clock, account = self.clocks[name], self.accounts.facilitators[name]
         key = on.facilitator or PrivateKey(account.private_key)
         faulty_rpc = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
@@ -660,7 +655,6 @@ async def _mine_blocks(world: RunningWorld) -> None:
 
 
 async def _reorganise(world: RunningWorld, depth: int, drop: float, draws: Stream) -> None:
-    """Undo the newest `depth` blocks; each of their transactions is lost with chance `drop`."""
     chain = world.chain
     if chain.controls and (depth := min(depth, await chain.controls.deepest_reorg())) > 0:
         lost = await dropped(chain, depth, drop, draws)

@@ -1,4 +1,4 @@
-"""Scenarios: the decorator, their files, and the clauses that they may cite."""
+"""Scenarios: the decorator, the files, and the clauses to cite."""
 
 import inspect
 import re
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from x402sim.chain.ledger.frame import CLAUSES as TOKEN_CLAUSES
 from x402sim.spec.needs import Need, parse_needs
-from x402sim.text.words import described, unknown
+from x402sim.text.words import unknown
 
 
 class NoScenario(ValueError):
@@ -26,7 +26,7 @@ _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario: its function, the clauses that it covers, and its needs.
+    """One scenario: the function, the covered clauses, and the needs.
 
     `description` is its docstring, on one line; `function` plays it.
     """
@@ -40,7 +40,7 @@ class Scenario:
 
 
 def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[ScenarioFunction], Scenario]:
-    """Make a scenario of `async def name(world)`; its docstring, or its file's, describes it.
+    """Make a scenario of `async def name(world)`, described by the docstring, or the file's.
 
     `covers` are clauses, and `needs` names of `Need`, separated by commas. Raises `ValueError` if
     one of them is unknown.
@@ -71,15 +71,6 @@ def scenario_of(given: Scenario | ScenarioFunction) -> Scenario:
     """Return a scenario as it is; of a plain coroutine function, one without clauses and needs."""
     if isinstance(given, Scenario):
         return given
-    if not callable(other := cast(object, given)):
-        hint = ""
-        if inspect.iscoroutine(other):
-            other.close()  # it is never awaited
-            hint = ": write play(story), without a call"
-        raise TypeError(
-            "play: expected a scenario, its name, or a function `async def story(world)`, got "
-            f"{described(other)}{hint}"
-        )
     name = getattr(given, "__name__", "story")
     return Scenario(name, name.replace("_", " "), (), "", (), given)
 
@@ -137,9 +128,9 @@ def load_module(file: Path) -> ModuleType:
 
 
 def load(file: Path, function: str | None = None) -> Scenario:
-    """Return the scenario in a Python file, or the function in it that has this name.
+    """Return the scenario of a Python file, or the file's function with the given name.
 
-    Raises `ValueError` unless there is exactly one scenario, or a function of this name.
+    Raises `ValueError` unless the file has exactly one scenario, or the function.
     """
     names = vars(load_module(file))
     functions = [name for name, value in names.items() if _is_own(value, names["__name__"])]
@@ -157,7 +148,6 @@ def load(file: Path, function: str | None = None) -> Scenario:
 
 
 def _is_own(value: object, module: str) -> bool:
-    """Return whether a value is a scenario or a coroutine function that this module defines."""
     function = value.function if isinstance(value, Scenario) else value
     return inspect.iscoroutinefunction(function) and function.__module__ == module
 

@@ -64,21 +64,21 @@ PAYER_TIMEOUT_S = 90.0
 
 
 Endpoint = tuple[Callable[[], Transport], str]
-"""Where payers reach a part: a function that makes a transport to it, and its base URL."""
+"""Where payers reach a part: the maker of a transport, and the base URL."""
 
 
 class Stage(msgspec.Struct, kw_only=True):
     """An open stage: the world, and the endpoints, control API and links to it."""
 
     options: World
-    """The world's options; at a URL, only those that concern the scenario itself."""
+    """The world's options; at a URL, only the options of the scenario count."""
     clock: Clock
     rng: Rng
     journal: Journal
     link: Callable[..., Link]
     """Makes a link, all of which share clock, journal and the numbers of the exchanges."""
     network: Network
-    """The network of the world's first service, or the one that was chosen if it is unknown."""
+    """The network of the world's first service; if unknown, the chosen network."""
     endpoints: dict[Part, Endpoint]
     """The endpoints of the services, the payers' default first, and of the facilitator."""
     capabilities: frozenset[Need]
@@ -102,8 +102,8 @@ class Stage(msgspec.Struct, kw_only=True):
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
     """The clients that were made, to be closed at the end, and the streams of their latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
-    """The parts that answer in this process. To make a client of one cannot fail, so a payer makes
-    it when it first sends: those of a crowd that are still to come take little memory."""
+    """The parts that answer in this process. Making such a client cannot fail, so a payer waits for
+    the first request: in a crowd, payers still to come take little memory."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
@@ -226,8 +226,8 @@ def path_on(path: str, network: str | None) -> str:
 class _Nonces:
     """Draws a payer's nonces from a stream.
 
-    A stream takes 3 kB, and most payers of a crowd pay once: so it is dropped after the first
-    nonce, and a second one makes it again and skips the first.
+    A stream takes 3 kB, and most payers of a crowd pay once: so the stream is dropped after the
+    first nonce; the second nonce makes the stream again and skips the first.
     """
 
     __slots__ = ("_is_first", "_payer", "_rng", "_stream")
@@ -335,7 +335,6 @@ async def in_process(
 
 
 def _newest(journal: Journal) -> str:
-    """Return a sentence about the newest events: the most common ones, with their counts."""
     counts = Counter[str]()
     for event in (entry.event for entry in journal.since(journal.length - NEWEST)):
         match event:
@@ -469,7 +468,6 @@ async def _real_time(seconds: float) -> None:
 
 
 def _bounded(limits: Limits) -> BoundedTransport:
-    """Return a transport over TCP whose answers are within the limits."""
     return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 

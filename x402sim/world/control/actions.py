@@ -1,4 +1,7 @@
-"""The actions of the control API: accounts, money, the chain, clocks, faults, crashes."""
+"""The actions of the control API: accounts, money, the chain, clocks, faults, crashes.
+
+The table in `app.py` says what each does; a docstring here says more.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -120,7 +123,6 @@ def read(parse: Callable[..., Read], *given: Any) -> Read:
 
 
 async def who(world: RunningWorld) -> WorldInfo:
-    """Describe the world: merchant, token, owner, network, capabilities."""
     return WorldInfo(
         pay_to=checksum(merchant(world)),
         asset=checksum(world.chain.token),
@@ -147,7 +149,6 @@ def token_info(network: Network) -> TokenInfo:
 
 
 async def accounts(world: RunningWorld) -> list[Account]:
-    """The funded accounts of `serve`, with their private keys and balances in base units."""
     decimals, found = world.network.decimals, []
     for wallet in world.accounts.funded:
         balance_base = await world.chain.balance(wallet.address_bytes)
@@ -163,20 +164,17 @@ async def accounts(world: RunningWorld) -> list[Account]:
 
 
 async def explorer_queries(world: RunningWorld, since: int = 0) -> list[ExplorerQuery]:
-    """The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."""
     made = world.index.queries
     later = (each for each in made if each.at_ms >= since)
     return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
 
 
 async def journal(world: RunningWorld, since: Annotated[int, Meta(ge=0)] = 0) -> Response:
-    """What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."""
     entries = world.journal.ndjson(since)
     return Response(entries, media_type="application/x-ndjson")
 
 
 async def state(world: RunningWorld) -> State:
-    """Show the state of the world: clock, chain, database and cache."""
     chain = world.chain
     head = await chain.block(await chain.height())
     return State(
@@ -228,7 +226,6 @@ async def _mine(world: RunningWorld) -> None:
 
 
 async def wallet(world: RunningWorld, owner: str) -> MadeWallet:
-    """Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}."""
     account = read(parse_address, owner)
     made, slots = contract.wallet_address(account), contract.wallet_storage(account)
     await rewinding(world).set_code(made, contract.wallet_code(), slots)
@@ -236,13 +233,11 @@ async def wallet(world: RunningWorld, owner: str) -> MadeWallet:
 
 
 async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> list[Base]:
-    """Read balances in base units: {"accounts": ["0x…"]}."""
     wanted = [read(parse_address, account) for account in accounts]
     return [str(await world.chain.balance(account)) for account in wanted]
 
 
 async def transfers(world: RunningWorld, account: str = "") -> list[Transfer]:
-    """List the token's transfers, oldest first: ?account=0x… from or to this account only."""
     party = (bytes(12) + read(parse_address, account),) if account else ()
     found = await _transfers(world, party)
     if party:
@@ -289,7 +284,6 @@ async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> S
 
 
 async def mine(world: RunningWorld, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Height:
-    """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
     return Height(height=await mining(world).mine(blocks))
 
 
@@ -319,7 +313,6 @@ async def reorg(
 
 
 async def drop(world: RunningWorld) -> Waiting:
-    """Drop every transaction from the mempool."""
     await rewinding(world).drop()
     return Waiting(waiting=0)
 
@@ -329,14 +322,13 @@ async def force_revert(
 ) -> Reverts:
     """Make the next calls of the token revert when mined: {"calls": 1, "account": "0x…"}.
 
-    With an account, the next that name it, as their sender or in their data: others' go through.
+    With an account, only calls that name the account, as sender or in the data, revert.
     """
     await rewinding(world).force_revert(calls, read(parse_address, account) if account else None)
     return Reverts(calls=calls)
 
 
 async def snapshot(world: RunningWorld) -> SnapshotTaken:
-    """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
     chains = [await rewinding(each).snapshot() for each in world.networks]
     number, services = chains[0], {name: each.service for name, each in world.services.items()}
     for each in services.values():
@@ -456,7 +448,6 @@ async def skew(
     actor: str,
     seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
 ) -> Now:
-    """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
     clocks = world.clocks
     if actor not in clocks:
         raise bad_body(unknown("actor", actor, clocks))
@@ -475,8 +466,8 @@ async def set_facilitator(
 ) -> FacilitatorNow:
     """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
 
-    What is left out stays; the answer has all of them. They are those of `FacilitatorSettings`, but
-    for the coins that it begins with and its servers. Without a name it is the first facilitator's.
+    An omitted setting stays; the answer has all. The names are those of `FacilitatorSettings`,
+    without `native` and `servers`. Without a name, the first facilitator changes.
     """
     known, wanted = world.facilitators, name or world.options.first_facilitator
     if wanted not in known:
@@ -494,18 +485,15 @@ async def set_facilitator(
 
 
 async def lag_explorer(world: RunningWorld, seconds: Seconds) -> Lag:
-    """Make the explorer lag behind the chain: {"seconds": 600}."""
     world.index.lag_s = seconds
     return Lag(lag_seconds=seconds)
 
 
 async def faults(world: RunningWorld) -> list[Fault]:
-    """List the active faults."""
     return world.faults.active()
 
 
 async def add_fault(world: RunningWorld, fault: Any) -> Standing:
-    """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
     new = read(read_fault, fault)
     if new.victim in world.services or new.does in ("crash before", "crash after"):
         require_service(world, f'"{new.does}" of "{new.victim}"')
@@ -533,7 +521,6 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
 
 
 async def crash(world: RunningWorld, service: str = "service") -> Crashes:
-    """Kill the service; answers when it has restarted on its database, 1 second later."""
     process = _process(world, service, "/crash")
     _record(world, events.ServiceCrashed(victim=_named(world, service)))
     process.crash()
@@ -542,7 +529,6 @@ async def crash(world: RunningWorld, service: str = "service") -> Crashes:
 
 
 async def run_indexer(world: RunningWorld, service: str = "service") -> Indexed:
-    """Run the payment indexer now; return its counts, all 0 if a crash cut it short."""
     process = _process(world, service, "/indexer/run")
     ran = await process.do(indexer.run)
     return Indexed(**{name: getattr(ran, name, 0) for name in Indexed.__struct_fields__})
@@ -558,7 +544,7 @@ def _record(world: RunningWorld, event: events.StoryEvent) -> None:
 
 
 def _process(world: RunningWorld, service: str, action: str) -> ServiceProcess:
-    """Return the process of a service; raises `Refused` for one that is not there."""
+    """Return the process of a service; raises `Refused` for an unknown service."""
     require_service(world, action)
     name = _named(world, service)
     if name not in world.services:

@@ -1,11 +1,10 @@
 """The control API, /_sim: accounts, money, time, blocks, faults, snapshots.
 
-It controls the whole world. So it accepts requests from programs on this machine only: no foreign
-Host, no foreign Origin; and if there is a token, only requests that present it.
+The API controls the whole world, and so accepts requests from programs on this machine only: no
+foreign Host, no foreign Origin; with a token, every request must present the token.
 
-Each operation of its OpenAPI document is a row of the table of actions. The schemas come from the
-parameters and the return annotation of the action, so they cannot differ from what it reads and
-sends.
+Each operation of the OpenAPI document is a row of the table of actions. The schemas come from the
+parameters and the return annotation of the action, so document and action cannot differ.
 """
 
 import hmac
@@ -33,7 +32,6 @@ Action = Callable[..., Awaitable[Any]]
 
 
 def _message(action: Action, *, is_strict: bool) -> Any:
-    """Return the type of an action's message: its parameters, or any JSON for a fault."""
     _, *taken = inspect.signature(action).parameters.values()
     if [each.name for each in taken] == ["fault"]:
         return Any
@@ -101,8 +99,8 @@ EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
 }
 """The event of an action that changes the world, by its path, made from the action's parameters.
 
-It is recorded once the action is done. Actions whose effects are recorded meanwhile write their
-event themselves, before these: a crash, a reorganisation, and when the chain mines.
+Recorded once the action is done. A crash, a reorganisation and a switch of mining have effects that
+are recorded meanwhile: these three actions write the event themselves, before the effects.
 """
 
 

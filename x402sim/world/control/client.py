@@ -1,6 +1,6 @@
 """The client of the control API `/_sim`, for scenarios, stages at a URL and the suite."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -71,7 +71,7 @@ class ControlClient:
         return found
 
     async def fault(self, fault: Fault) -> None:
-        """Add a fault; its path must be one that the victim has."""
+        """Add a fault, whose path the victim must serve."""
         await self.request("POST", "faults", msgspec.to_builtins(fault))
 
     async def transfers(self, account: str = "") -> list[Transfer]:
@@ -82,12 +82,8 @@ class ControlClient:
 
     async def balance(self, address: str) -> int:
         """Return the balance of an address, in base units."""
-        return (await self.balances([address]))[0]
-
-    async def balances(self, accounts: Sequence[str]) -> list[int]:
-        """Return the balances of these addresses, in base units."""
-        held = await self.request("POST", "balances", {"accounts": accounts}, list[str])
-        return [int(each) for each in held]
+        (held,) = await self.request("POST", "balances", {"accounts": [address]}, list[str])
+        return int(held)
 
     async def journal(self, since: int = 0) -> Journal:
         """Return the world's journal, from the event with this number on."""
@@ -103,7 +99,7 @@ class ControlClient:
             raise ControlError(f"the world's journal cannot be read: {error}", answer) from error
 
     async def page(self) -> str:
-        """Return the page at /_sim/ui as it is now, as one HTML file that loads nothing."""
+        """Return the present page at /_sim/ui, as one HTML file that loads nothing."""
         return (await self._sent("GET", "ui/saved")).text
 
     async def advance(self, seconds: float) -> None:

@@ -103,7 +103,6 @@ async def _advance(dev: Development, seconds: float) -> None:
 
 
 async def _mine(dev: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
-    """Mine `count` blocks, `interval` seconds apart."""
     apart_s = read_number(interval, "an interval", most=TEN_YEARS_S)
     number = read_number(count, "blocks", most=MOST_BLOCKS)
     for n in range(number if apart_s else 0):
@@ -140,7 +139,7 @@ async def _reset(dev: Development, _: RpcContext, forking: Any = None) -> None:
 
 
 async def _drop(dev: Development, _: RpcContext, tx_hash: Any) -> Any:
-    """Drop a transaction from the mempool, and those of its account after it."""
+    """Drop a transaction from the mempool, and the later transactions of the account."""
     return tx_hash if await rewinding(dev.world).drop(Hash(read_hash(tx_hash))) else None
 
 
@@ -161,7 +160,6 @@ async def _get_automine(dev: Development, _: RpcContext) -> bool:
 
 
 async def _evm_mine(dev: Development, rpc: RpcContext, options: Any = None) -> str:
-    """Mine one block, or `blocks` of the options; the first has their `timestamp`, if given."""
     fields = (
         read_object(options, "options") if isinstance(options, dict) else {"timestamp": options}
     )

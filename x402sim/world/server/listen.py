@@ -127,7 +127,6 @@ def origin(text: str, *, option: str = "--allow-origin") -> str:
 
 
 def _sent(url: str) -> str | None:
-    """Return the `Origin` header that browsers send from a URL; None if it has none."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:

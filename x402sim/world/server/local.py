@@ -1,7 +1,6 @@
 """`LocalServer`: a whole world on a free local port, in a thread of this process."""
 
 import asyncio
-import inspect
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,6 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.report.page import Shown
-from x402sim.text.arguments import explained
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
@@ -30,7 +28,6 @@ from x402sim.world.transport.faults import Fault
 from x402sim.world.world import World
 
 T = TypeVar("T")
-Init = TypeVar("Init", bound=Callable[..., None])
 TIMEOUT_S = 30.0
 
 
@@ -40,19 +37,6 @@ def certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-def _with_options(init: Init) -> Init:
-    """Let the signature of an `__init__` name the options of a `World`, as its `**options`.
-
-    So `help` lists them, and one that is misspelt is named.
-    """
-    signature: Any = inspect.signature(init)
-    *own, _ = signature.parameters.values()
-    options = inspect.signature(World).parameters.values()
-    init.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    return init
-
-
-@explained
 class LocalServer:
     """A whole world on a free local port, in a thread of this process.
 
@@ -73,7 +57,6 @@ class LocalServer:
     `server.control` has them as coroutines.
     """
 
-    @_with_options
     def __init__(
         self,
         world: World | None = None,

@@ -135,7 +135,7 @@ class Server(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
+        """Call `on_stop`, which ends the endless streams, then wait for the requests."""
         self._on_stop()
         await super().shutdown(sockets)
         self._workers.stop()
@@ -196,7 +196,6 @@ def _is_rpc(path: str) -> bool:
 
 
 def _websocket_at(path: str) -> Callable[..., Any] | None:
-    """Return what makes a connection a WebSocket: only that of JSON-RPC can be one."""
     if not _is_rpc(path):
         return None
     from x402sim.world.server.websocket import WebSocketConnection  # which takes a while
@@ -230,7 +229,7 @@ def open_world(
     Raises `ValueError` for what a server cannot do, `OSError` for the socket, `sqlite3.Error` or
     `ChainError` for the file, and `ChainError` for the chain.
     """
-    # silently left out, these would make a test show what it does not
+    # a test that silently lost one of these options would show something else
     if world.where != InProcess():
         raise ValueError(f"on: a server is a place of its own, and cannot be {world.where.name}")
     for option in ("latency", "journal"):
@@ -355,7 +354,7 @@ def open_service(
         store = Store(file)
         setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
-    # a server could fill its memory, and its requests, with cookies: it keeps none
+    # no cookies: a foreign server could fill memory and requests with them
     http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     clock = Clock()
 

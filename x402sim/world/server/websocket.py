@@ -124,7 +124,6 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             (transport.pause_reading if is_full else transport.resume_reading)()
 
     def _parse(self) -> None:
-        """Parse one piece."""
         self._has_turn = False
         frames, piece = self._frames, bytes(self._rest[:PIECE_BYTES])
         if self._is_ended:
@@ -194,7 +193,6 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             self._write()
 
     def _count_held(self) -> None:
-        """Count the held bytes of requests; end the connection if too many."""
         size = len(self._rest) + self._in_frame_bytes + len(self._message) + self._in_work_bytes
         counted = self._shared.count_held(size, self._held_bytes)
         if counted is None:

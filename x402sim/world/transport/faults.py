@@ -1,4 +1,4 @@
-"""Faults: their fields and checks, periods of outages, and the choice of the one that strikes.
+"""Faults: fields and checks, periods of outages, and the choice of the striking fault.
 
 A fault has a victim, a type and conditions, and perhaps periods in which it strikes; or it is a
 function of a request. An unknown victim, type, field or path raises where the fault is made, and so
@@ -19,12 +19,15 @@ from msgspec import UNSET, Meta, UnsetType
 from x402sim.events import FaultPeriodEnded, Part
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
+from x402sim.protocol.x402 import PAYMENT_HEADERS
 from x402sim.rng import Rng, Stream
-from x402sim.text.arguments import AboveZero, ExplainedMeta, require_kind
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, unknown
-from x402sim.world.transport.requests import PROOFS
 
+PROOFS = frozenset(
+    name.lower().encode() for name in (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
+)
+"""The headers that pay, or prove a payment, in lower case."""
 Period = tuple[float, float]
 """The begin and the end of a period, in seconds; the end is not in it."""
 
@@ -36,7 +39,6 @@ class Outages(
     forbid_unknown_fields=True,
     tag_field="kind",
     tag="outages",
-    metaclass=ExplainedMeta,
 ):
     """Periods at random: an alternating renewal process, up first.
 
@@ -56,8 +58,8 @@ class Outages(
     mttr_s: float
 
     def __post_init__(self) -> None:
-        require_kind("mtbf_s of Outages", self.mtbf_s, AboveZero)
-        require_kind("mttr_s of Outages", self.mttr_s, AboveZero)
+        if not (self.mtbf_s > 0 and self.mttr_s > 0):
+            raise ValueError(f"Outages: mtbf_s and mttr_s are above 0, got {self}")
 
     @property
     def availability(self) -> float:
@@ -79,7 +81,6 @@ class Schedule(
     forbid_unknown_fields=True,
     tag_field="kind",
     tag="schedule",
-    metaclass=ExplainedMeta,
 ):
     """Periods that are given: pairs of seconds, from and until, from when the fault is added.
 
@@ -126,8 +127,8 @@ _WRITTEN_ANYWAY = {
     "transfer-encoding": "`body` is sent as it is",
     "connection": "the server decides when it closes one",
 }
-"""The headers that a fault cannot set, and why: the server writes them itself, and of two
-equal headers one client reads the first, another the last."""
+"""The headers that a fault cannot set, and why: the server writes them already, and of two equal
+headers some clients read the first, others the last."""
 
 
 def require_writable(status: int, body: str, content_type: str, headers: dict[str, str]) -> None:
@@ -191,9 +192,8 @@ class Fault(
     kw_only=True,
     forbid_unknown_fields=True,
     repr_omit_defaults=True,
-    metaclass=ExplainedMeta,
 ):
-    """A fault: what it does, to which requests, how often and how likely.
+    """A fault: the effect, the struck requests, how often and how likely.
 
     Every request to the victim, by a payer or by a service, is compared with all faults in the
     order in which they were added; the first that fits and has turns left strikes it.
@@ -222,16 +222,16 @@ class Fault(
     contains
         A text in the path, the query, the body or a header that shows a payment, such as
         "eth_getLogs" or a payment id, also in the JSON of a payment header, in upper or lower case;
-        default "", which is any. "payment" fits the requests that pay, in one step or in two, and
-        not the first, which is answered 402.
+        default "", which is any. "payment" fits the requests that pay, in one step or in two, but
+        not the first request, answered 402.
     skip
         How many of the requests that fit pass first, as the first 402 may; default 0.
     times
         How many requests it strikes, one after the other; default 1, and with `when` None, which
         strikes without limit.
     probability
-        The chance that it strikes a request that fits, drawn from the seed; default 1.0. A request
-        that is spared does not count.
+        The chance to strike a fitting request, drawn from the seed; default 1.0. A spared request
+        does not count.
     seconds
         How long a delay lasts; needed for "delay request" and "delay answer", and for them only.
     status, body, content_type, work_done, headers
@@ -431,13 +431,11 @@ class Faults:
         require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
 
     def _end_past_periods(self, each: "_ActiveFault", now_s: float) -> None:
-        """Report the fault's periods that have ended by now."""
         while each.until_s <= now_s:
             self._end(each, each.until_s)
             each.next_period()
 
     def _end(self, each: "_ActiveFault", at_s: float) -> None:
-        """Report the end of a fault's period, unless the period has not begun."""
         if each.from_s >= at_s or each.from_s == -math.inf:
             return
         period = FaultPeriodEnded(
@@ -473,7 +471,7 @@ class Faults:
         self._rules.append(rule)
 
     def clear(self, keep: Collection[str] = ()) -> None:
-        """Remove all faults, but those that strike what contains one of the texts to `keep`."""
+        """Remove all faults, except faults whose `contains` is one of the texts to `keep`."""
         self._remove([each for each in self._active if each.fault.contains not in keep])
         self._rules.clear()
 
@@ -506,8 +504,7 @@ class Faults:
     ) -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike.
 
-        Of its `headers` count those that pay or prove a payment. No `FaultRule` gets requests of
-        facilitators.
+        Of the `headers`, only `PROOFS` count. No `FaultRule` gets requests of facilitators.
         """
         request = path.encode() + b"?" + query + b"\n" + body
         named = ((name.lower(), value) for name, value in headers)
@@ -535,7 +532,6 @@ class Faults:
         return None if caller == "facilitator" else self._by_rule(victim, path, request)
 
     def _by_rule(self, victim: Part, path: str, request: bytes) -> Fault | None:
-        """Return the fault of the first rule that has one; raises what a rule raises."""
         faulted = FaultedRequest(
             victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng
         )
@@ -579,7 +575,7 @@ _HEADER = re.compile(
 def _contains(request: bytes, wanted: str) -> bool:
     """Return whether a text is in a request, or in the decoded payment header, ignoring case.
 
-    Services choose the encoding of the header that they pass on, and the case of its addresses.
+    Services choose the encoding of the header they pass on, and the case of addresses.
     """
     sought = wanted.encode().lower()
     if sought in request.lower():

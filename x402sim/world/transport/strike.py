@@ -5,8 +5,8 @@ Requests that are cut off, or longer than any part reads, pass without faults.
 
 A `Queue` lets a part's `servers` serve one request each at a time, first in, first out. A request
 takes a server for its service time and then for the part's own work, until it is answered. Faults
-act before a request queues and after it is answered. A client that gives up stays in the queue and
-is served in its turn, because a server seldom knows that it is gone.
+act before a request queues and after the answer. The request of a client that gives up stays in the
+queue and is served in turn, because a server seldom knows that a client is gone.
 """
 
 import asyncio
