@@ -11,13 +11,16 @@ from tests.chain.asking import PAYMENT, SHOP, UNKNOWN, Rpc
 from tests.chain.helpers import ALICE, NOW_S, RELAYER, LedgerDriver, payment
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import ForcedReverts
-from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.ledger.ledger import AT_A_TURN, LedgerChain
+from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.operations import OperationLog
+from x402sim.chain.rpc import reading
 from x402sim.clock import Clock
 from x402sim.http.limits import MAX_TRANSACTION_BYTES as MAX_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, keccak256, to_hex
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET
+from x402sim.tasks import Turns
 
 TOKEN = checksum(TESTNET.asset)
 BOB_BYTES, BOB, BOB_KEY, BOBS_WEI = (
@@ -236,6 +239,56 @@ def test_the_pending_state_changes_nothing(driver: LedgerDriver) -> None:
         assert int(rpc.result("eth_call", asked, tag), 16) == paid
     assert contents(driver) == before
     assert rpc.ledger.machine.forced_reverts == ForcedReverts(1)
+
+
+def test_calls_on_the_pending_block_share_its_execution_and_leave_others_their_turns(
+    rpc: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them executed the whole mempool in one piece (issue 51)."""
+    rpc.run(rpc.ledger.set_automine(False))
+
+    def send(first: int, number: int) -> None:
+        for n in range(first, first + number):
+            rpc.result("eth_sendRawTransaction", signed(nonce=n, data=payment(n, value=1)))
+
+    send(0, 50)
+    executed = turns = 0
+    most = dict[int, int]()
+    execute = Machine._execute
+
+    def counted(*given: Any) -> Any:
+        nonlocal executed
+        executed += 1
+        most[turns] = most.get(turns, 0) + 1
+        return execute(*given)
+
+    monkeypatch.setattr(Machine, "_execute", counted)
+    asked = {"to": TOKEN, "data": to_hex(abi.balance_of(SHOP))}
+    context = reading.RpcContext(rpc.ledger, {}, False, turns=Turns())
+
+    async def call(tag: str) -> str:
+        await context.turn()
+        return await reading.eth_call(context, asked, tag)
+
+    async def paid(*tags: str) -> list[int]:
+        nonlocal turns
+        calls = [asyncio.create_task(call(tag)) for tag in tags]
+        while not all(call.done() for call in calls):
+            turns += 1
+            await asyncio.sleep(0)
+        return [int(call.result(), 16) for call in calls]
+
+    assert asyncio.run(paid(*["pending"] * 20, "latest")) == [50] * 20 + [0]
+    assert executed == 50
+    assert max(most.values()) <= 2 * AT_A_TURN
+    send(50, 3)
+    assert asyncio.run(paid("pending", "pending")) == [53, 53]
+    assert executed == 53
+    rpc.run(rpc.ledger.set_native_balance(BOB_BYTES, BOBS_WEI))
+    assert asyncio.run(paid("pending")) == [53]
+    assert executed == 2 * 53
+    rpc.run(rpc.ledger.drop())
+    assert asyncio.run(paid("pending")) == [0]
 
 
 # --- accounts of the server ----------------------------------------------------------

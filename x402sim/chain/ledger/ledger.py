@@ -8,7 +8,7 @@ disk is full, does not run and raises `ChainUnavailable`.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any
 
 from x402sim.chain.base import (
     PLENTY_WEI,
@@ -26,7 +26,13 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.machine import Machine, admit
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
-from x402sim.chain.ledger.operations import OPERATIONS, Operation, OperationLog, signed_of
+from x402sim.chain.ledger.operations import (
+    ARRIVALS,
+    OPERATIONS,
+    Operation,
+    OperationLog,
+    signed_of,
+)
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import Overrides, word_at
 from x402sim.chain.reverts import data_of
@@ -37,9 +43,10 @@ from x402sim.protocol.networks import Network
 
 FIRST_WEI = 5_000 * 10**9
 """The base fee of a chain whose file holds none: Cronos's, as in every older file."""
-PENDING: Final = "pending"
-Which = int | Literal["pending"] | None
-"""A state: after a block, after the one that would be mined now, or None for the newest block."""
+Which = int | LedgerState | None
+"""A state: after a block, as `pending` returns it, or None for the newest block."""
+AT_A_TURN = 16
+"""Transactions of the next block that are executed in a turn: some milliseconds."""
 
 
 class LedgerChain:
@@ -85,6 +92,7 @@ class LedgerChain:
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
         self._waiters: dict[asyncio.Future[TxReceipt], Hash] = {}
+        self._pending_turn = asyncio.Lock()
         self._log = OperationLog(file, database) if file else None
         try:
             self.machine = self._open()
@@ -146,14 +154,24 @@ class LedgerChain:
         """
         state = self.after(block)
         is_newest = state is self.machine.state and not self._at_block_time
-        is_now = block == PENDING or is_newest
+        is_now = state is block or is_newest
         return self.machine.call(call, self._clock.now_s() if is_now else 0, state, overrides)
 
     def after(self, block: Which) -> LedgerState:
         """Return the state after a block; raises `ChainError` for one that is not mined."""
-        if isinstance(block, str):
-            return self.machine.pending(self._clock.now_s())
-        return self.machine.at(block)
+        return block if isinstance(block, LedgerState) else self.machine.at(block)
+
+    async def pending(self, turn: Callable[[], Awaitable[None]]) -> LedgerState:
+        """Return the state after the block that would be mined now, executed in some transactions
+        a `turn`. It is only to be read, and before the next await.
+
+        One call at a time executes: two of different seconds would undo each other's work.
+        """
+        async with self._pending_turn:
+            at_s = self._clock.now_s()
+            while (state := self.machine.pending(at_s, AT_A_TURN)) is None:
+                await turn()
+            return state
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -197,10 +215,12 @@ class LedgerChain:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
         return self.after(block).native.get(account, 0)
 
-    async def account_nonce(self, account: Address, block: Which = PENDING) -> int:
-        """Return how many transactions an account has sent; raises `ChainError` for the block."""
-        if block == PENDING:
-            return self.machine.state.next_nonces.get(account, 0)
+    async def account_nonce(self, account: Address) -> int:
+        """Return how many transactions an account has sent, waiting ones included."""
+        return self.machine.state.next_nonces.get(account, 0)
+
+    async def mined_nonce(self, account: Address, block: Which = None) -> int:
+        """Return how many transactions of an account are mined; raises `ChainError`."""
         return self.after(block).account_nonces.get(account, 0)
 
     async def code(self, account: Address, block: Which = None) -> bytes:
@@ -337,9 +357,8 @@ class LedgerChain:
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
         old, automine = self.machine, self.machine.automine
-        self.machine = (
-            self._begin()
-        )  # first: on a full disk the old chain goes on, with its archive
+        new = self._begin()  # first: on a full disk the old chain goes on, with its archive
+        self.machine, new.arrivals = new, old.arrivals
         old.close()
         if not automine:
             await self._apply("automine", False)
@@ -410,6 +429,8 @@ class LedgerChain:
         if self._log:
             self._log.write(at_s, name, *arguments)
         result = OPERATIONS[name](self.machine, at_s, *arguments)
+        if name not in ARRIVALS:
+            self.machine.forget_pending()
         await self._notify()
         return result
 

@@ -8,9 +8,11 @@ fee is refused, as by anvil. And a full mempool (too many transactions or bytes,
 transactions behind gaps in nonces) refuses the newest transaction; geth drops one silently.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, islice
 
+import msgspec
 from msgspec.structs import replace
 
 from x402sim.chain.base import (
@@ -172,8 +174,43 @@ NO_CODE = b"\xfe"
 """The code that its contracts have, so that they are contracts: the INVALID opcode, never run."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
+KEPT_ARRIVALS = 10_000
+"""A filter of transactions that is polled after more arrivals than these gets only the newest."""
 Place = tuple[int, Hash, int]
 """Number and hash of a block, and the index of a transaction in it."""
+
+
+class Arrivals:
+    """The newest transactions in the order in which they came to the mempool. A reader remembers
+    only how many there were, so that thousands of readers hold no transactions.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        """How many have come so far."""
+        self._newest = deque[Hash](maxlen=KEPT_ARRIVALS)
+
+    def add(self, tx_hash: Hash) -> int:
+        """Add a transaction; return its number."""
+        self.number += 1
+        self._newest.append(tx_hash)
+        return self.number
+
+    def after(self, number: int) -> list[Hash]:
+        """Return the transactions that came after the one of this number."""
+        kept = len(self._newest)
+        return list(islice(self._newest, max(0, kept - self.number + number), None))
+
+
+class Pending(msgspec.Struct):
+    """The next block in work: the state after those of its transactions that are executed."""
+
+    parent: Hash
+    time_s: int
+    state: LedgerState
+    forced: ForcedReverts
+    """Those that are left for the other transactions."""
+    executed: tuple[Hash, ...] = ()
 
 
 class Machine:
@@ -195,7 +232,8 @@ class Machine:
         self.forced_reverts = ForcedReverts()
         self._most_wei = self.gas_price_wei = most_wei
         """What a transaction without a signature pays for a unit of gas, if it is sent now."""
-        self._arrivals = 0
+        self.arrivals = Arrivals()
+        self._pending: Pending | None = None
         self._block_marks: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         """The bytes of the transactions in each block outside the archive."""
@@ -341,15 +379,34 @@ class Machine:
         """
         return [*self._in_order_of_arrival(), *self.state.queued.values()]
 
-    def pending(self, at_s: int) -> LedgerState:
-        """Return the state after the block that would be mined now, without mining it."""
-        block, forced = self.pending_block(at_s), self.forced_reverts
-        then = self.state.after(self.state.head)
-        for index, tx_hash in enumerate(block.tx_hashes):
+    def pending(self, at_s: int, most: int) -> LedgerState | None:
+        """Return the state after the block that would be mined now, without mining it; None after
+        `most` transactions, if that are not all: call again.
+
+        Calls share what is executed, until a block, the time or `forget_pending` changes what comes
+        of it. A transaction that arrives is executed after the others.
+        """
+        block, shared = self.pending_block(at_s), self._pending
+        if (
+            shared is None
+            or (shared.parent, shared.time_s) != (block.parent, block.timestamp_s)
+            or shared.executed != block.tx_hashes[: len(shared.executed)]
+        ):
+            then = self.state.after(self.state.head)
+            shared = Pending(block.parent, block.timestamp_s, then, self.forced_reverts)
+        done, forced = len(shared.executed), self.forced_reverts
+        self._pending, self.forced_reverts = None, shared.forced
+        for index, tx_hash in enumerate(block.tx_hashes[done : done + most], done):
             place = block.number, block.hash, index
-            self._execute(then, then.transactions[tx_hash], place, block.timestamp_s, 0, 0)
-        self.forced_reverts = forced
-        return then
+            tx = shared.state.transactions[tx_hash]
+            self._execute(shared.state, tx, place, block.timestamp_s, 0, 0)
+        shared.forced, self.forced_reverts = self.forced_reverts, forced
+        shared.executed, self._pending = block.tx_hashes[: done + most], shared
+        return shared.state if shared.executed == block.tx_hashes else None
+
+    def forget_pending(self) -> None:
+        """Have the next block executed again: something else than an arrival may change it."""
+        self._pending = None
 
     def pending_block(self, at_s: int) -> Block:
         """Return the block that would be mined now, without a hash and not executed."""
@@ -446,8 +503,7 @@ class Machine:
             return
         arrived, following = tx.hash, tx.nonce
         while True:
-            self._arrivals += 1
-            state.put(state.waiting, arrived, self._arrivals)
+            state.put(state.waiting, arrived, self.arrivals.add(arrived))
             following += 1
             if (sender, following) not in state.queued:
                 break
@@ -465,6 +521,7 @@ class Machine:
             state.put(state.queued, (tx.call.sender, tx.nonce), tx.hash)
         else:
             state.put(state.waiting, tx.hash, rank)
+            self.arrivals.add(tx.hash)
 
     def _take_out(self, tx: Transaction) -> None:
         state = self.state

@@ -93,6 +93,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "revert": lambda machine, _, snapshot: machine.revert(snapshot),
     "reorg": Machine.reorg,
 }
+ARRIVALS = ("send", "raw")
+"""The operations that put one transaction into the mempool, and change nothing else before it."""
 
 
 # --- the log ----------------------------------------------------------------------------

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, ChainError, LogFilter, Transaction
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import Account, Overrides
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.subscriptions import (
-    BLOCKS_A_TURN,
+    AT_ONCE,
     EVERYTHING,
     Filters,
     Subscriptions,
@@ -47,6 +48,8 @@ from x402sim.protocol.rpc_values import (
 from x402sim.tasks import Turns
 from x402sim.version import VERSION
 
+PENDING = "pending"
+"""The tag of the block that would be mined now."""
 DEVELOP = "x402sim.develop"
 """The key in the ASGI scope of a request that may control the world; its value is a `Develop`."""
 Develop = Callable[["RpcContext", str, list[Any]], Awaitable[Any]]
@@ -76,29 +79,22 @@ class RpcContext(msgspec.Struct, frozen=True):
 
 
 async def number(rpc: RpcContext, which: Any) -> int:
-    """Return the number of a block given by tag or number; `pending` is the newest."""
-    return jsonrpc.read_block_number(which, await rpc.chain.height())
-
-
-async def state(rpc: RpcContext, which: Any) -> Which:
-    """Return the block whose state is requested: its number, None for the newest, or `PENDING`.
-
-    `which` may be an EIP-1898 object. Raises `BadParams` and `ChainError`.
+    """Return the number of a block given by tag, by number or as an EIP-1898 object; `pending` is
+    the newest. Raises `BadParams` and `ChainError`.
     """
-    if which == PENDING:
-        return PENDING
-    if which is None or which in jsonrpc.NEWEST_TAGS:
-        return None
-    return await (_named_block if isinstance(which, dict) else number)(rpc, which)
-
-
-async def _named_block(rpc: RpcContext, which: Json) -> int:
+    if not isinstance(which, dict):
+        return jsonrpc.read_block_number(which, await rpc.chain.height())
     fields = read_object(which, "a block")
     if fields.keys() & {"blockHash", "blockNumber"} == {"blockNumber"}:
         return read_quantity(fields["blockNumber"], "blockNumber")
     if "blockNumber" in fields or "blockHash" not in fields:
         raise BadParams(f"a block: expected blockHash or blockNumber, got {shown(which)}")
     return (await known_block(rpc, fields["blockHash"])).number
+
+
+async def state(rpc: RpcContext, which: Any) -> int | LedgerState:
+    """Return the block whose state is requested: its number, or the state after the next one."""
+    return await rpc.chain.pending(rpc.turn) if which == PENDING else await number(rpc, which)
 
 
 async def known_block(rpc: RpcContext, block_hash: Any) -> Block:
@@ -270,7 +266,9 @@ async def eth_getBalance(rpc: RpcContext, address: Any, block: Any = None) -> An
 
 async def eth_getTransactionCount(rpc: RpcContext, address: Any, block: Any = None) -> Any:
     account = read_address(address)
-    return quantity(await rpc.chain.account_nonce(account, await state(rpc, block)))
+    if block == PENDING:
+        return quantity(await rpc.chain.account_nonce(account))
+    return quantity(await rpc.chain.mined_nonce(account, await state(rpc, block)))
 
 
 async def eth_getCode(rpc: RpcContext, address: Any, block: Any = None) -> str:
@@ -287,7 +285,7 @@ async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any 
 
 
 async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
-    return await _block_object(rpc, await _block(rpc, block), full, mined=block != "pending")
+    return await _block_object(rpc, await _block(rpc, block), full, mined=block != PENDING)
 
 
 async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
@@ -307,11 +305,8 @@ async def _block_object(
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
     is_hash = isinstance(block, str) and len(block) == 66
-    which = read_hash(block) if is_hash else await state(rpc, block)
-    if which == PENDING:
-        return None
-    mined = await rpc.chain.block(await rpc.chain.height() if which is None else which)
-    if mined is None:
+    mined = await rpc.chain.block(read_hash(block) if is_hash else await number(rpc, block))
+    if mined is None or block == PENDING:
         return None
     found = [await rpc.chain.receipt(tx_hash) for tx_hash in mined.tx_hashes]
     return [jsonrpc.receipt_object(each) for each in found if each]
@@ -355,7 +350,7 @@ async def eth_getBlockTransactionCountByNumber(rpc: RpcContext, block: Any) -> A
 
 async def _block(rpc: RpcContext, which: Any) -> Block | None:
     """Return the block of a tag or a number, which may be the next one."""
-    if which == "pending":
+    if which == PENDING:
         return rpc.chain.pending_block()
     return await rpc.chain.block(await number(rpc, which))
 
@@ -381,10 +376,10 @@ async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002
 async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:
     """Return the logs that pass a filter, some blocks a turn; raises `TooManyLogs`."""
     last, found = min(wanted.to_block, await rpc.chain.height()), list[Json]()
-    for first in range(wanted.from_block, last + 1, BLOCKS_A_TURN):
+    for first in range(wanted.from_block, last + 1, AT_ONCE):
         if first > wanted.from_block:
             await rpc.turn()
-        part = replace(wanted, from_block=first, to_block=min(last, first + BLOCKS_A_TURN - 1))
+        part = replace(wanted, from_block=first, to_block=min(last, first + AT_ONCE - 1))
         logs = await rpc.chain.logs(part)
         if len(found) + len(logs) > MAX_LOGS:
             raise TooManyLogs(f"query returned more than {MAX_LOGS} results")
