@@ -2,10 +2,7 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -267,18 +264,6 @@ def test_a_misuse_in_a_story_fails_the_run_and_names_its_line(
     run = World().play(story)
     assert says in run.reason
     assert run.place.startswith("test_misuse.py:")
-
-
-def test_a_file_that_shadows_a_dependency_is_named_and_does_not_hang(tmp_path: Path) -> None:
-    file = tmp_path / "h2.py"
-    file.write_text(
-        "from x402sim import World\n\n\nasync def story(world):\n    await world.payer('alice')\n\n\n"
-        "print(World(on='tcp').play(story).reason)\n"
-    )
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=60)
-    assert re.search(
-        r"h2.py plays a world while httpcore/.*imports it.*Rename the file", done.stdout
-    )
 
 
 # --- faults, and words -------------------------------------------------------------------

@@ -9,10 +9,7 @@ without a delay, would go on forever at one moment: after `MAX_STEPS` it is an e
 
 import asyncio
 import heapq
-import inspect
 import itertools
-import linecache
-import re
 import selectors
 import threading
 from collections import Counter, deque
@@ -24,7 +21,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from x402sim.clock import is_periodic
-from x402sim.text.tracebacks import is_users, shown
 
 T = TypeVar("T")
 Found = list[tuple[selectors.SelectorKey, int]]
@@ -404,7 +400,6 @@ def run_anywhere(
         asyncio.get_running_loop()
     except RuntimeError:
         return _run(main, loop_factory)
-    _require_no_import()
     future: Future[T] = Future()
     cancels: list[Callable[[], object]] = []
     is_interrupted = threading.Event()
@@ -437,30 +432,6 @@ def run_anywhere(
         if thread.ident is not None:
             wait([future])
         raise
-
-
-def _require_no_import() -> None:
-    """Raise `RuntimeError` in a user's file that a library imports instead of its dependency.
-
-    A user's `requests.py` shadows the library of that name. If another library imports it, and it
-    plays a world, the world's thread waits for that import, which waits for the world. The line of
-    that library has `import` and the module's name; a line that runs a cell or a test has not.
-    """
-    frame = inspect.currentframe()
-    user = module = ""
-    while frame is not None:
-        name = shown(frame.f_code.co_filename)
-        if frame.f_code.co_name == "<module>" and is_users(name):
-            user, module = name, str(frame.f_globals.get("__name__"))
-        elif user and not name.startswith("python/"):
-            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-            if not is_users(name) and re.search(rf"\b(from|import) +{re.escape(module)}\b", line):
-                raise RuntimeError(
-                    f"{user} plays a world while {name} imports it, in the place of a package of "
-                    "that name: neither can ever start. Rename the file"
-                )
-            user = ""
-        frame = frame.f_back
 
 
 def _run(

@@ -23,7 +23,7 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
+from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.machine import Machine, admit
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operations import (
@@ -34,15 +34,12 @@ from x402sim.chain.ledger.operations import (
     signed_of,
 )
 from x402sim.chain.ledger.state import LedgerState
-from x402sim.chain.ledger.storage import Overrides, word_at
-from x402sim.chain.reverts import data_of
+from x402sim.chain.ledger.storage import word_at
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
 
-FIRST_WEI = 5_000 * 10**9
-"""The base fee of a chain whose file holds none: Cronos's, as in every older file."""
 Which = int | LedgerState | None
 """A state: after a block, as `pending` returns it, or None for the newest block."""
 AT_A_TURN = 16
@@ -76,8 +73,8 @@ class LedgerChain:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
-        self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
-        """What the file begins with; without `accounts` if they are the usual ones."""
+        self._identity = [network.chain_id, owner, origin, accounts]
+        """What the file begins with, before the base fee."""
         self._has_history = has_history
         self._base_fee_wei, self._at_block_time = network.base_fee_wei, calls_at_block_time
         self._gas_price = gas_price or (lambda: network.base_fee_wei)
@@ -126,27 +123,19 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(
-        self, call: Call, block: Which = None, overrides: Overrides | None = None
-    ) -> bytes:
-        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block
-        and for what cannot be overridden.
-        """
-        return self._call(call, block, overrides)[0]
+    async def call(self, call: Call, block: Which = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
+        return self._call(call, block)[0]
 
-    async def estimate_gas(
-        self, call: Call, block: Which = None, overrides: Overrides | None = None
-    ) -> int:
+    async def estimate_gas(self, call: Call, block: Which = None) -> int:
         """Return the gas a call needs; raises as `call` does, and for Multicall3."""
-        _, frame = self._call(call, block, overrides)
+        _, frame = self._call(call, block)
         if call.to == MULTICALL:
             raise Reverted(NO_TRANSACTIONS)
         needed = frame.least() if frame else 0
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
-    def _call(
-        self, call: Call, block: Which, overrides: Overrides | None
-    ) -> tuple[bytes, Frame | None]:
+    def _call(self, call: Call, block: Which) -> tuple[bytes, Frame | None]:
         """Run a call in the state after a block; return its result and its frame.
 
         The time is that of the block. But in the pending state it is now, and also in the newest
@@ -155,7 +144,7 @@ class LedgerChain:
         state = self.after(block)
         is_newest = state is self.machine.state and not self._at_block_time
         is_now = state is block or is_newest
-        return self.machine.call(call, self._clock.now_s() if is_now else 0, state, overrides)
+        return self.machine.call(call, self._clock.now_s() if is_now else 0, state)
 
     def after(self, block: Which) -> LedgerState:
         """Return the state after a block; raises `ChainError` for one that is not mined."""
@@ -232,22 +221,6 @@ class LedgerChain:
         for the block.
         """
         return word_at(self.after(block), self.machine.token, account, slot)
-
-    def answered(self, tx: Transaction, receipt: TxReceipt) -> bytes:
-        """Return the output of a mined transaction, or its revert data, by running it again.
-
-        Raises `ChainError` if the state before it is not kept.
-        """
-        try:
-            output = self.machine.run_again(tx)
-        except Reverted as reverted:
-            if str(reverted) == receipt.revert_reason:
-                return data_of(reverted)
-            output = b""
-        if receipt.revert_reason is None:
-            return output
-        is_forced = receipt.revert_reason != OUT_OF_GAS
-        return data_of(Reverted(receipt.revert_reason)) if is_forced else b""
 
     def pending_block(self) -> Block:
         """Return the block that would be mined now, with the transactions that wait."""
@@ -342,10 +315,6 @@ class LedgerChain:
         """Set an account's code, as a test node does: what is undone takes it away again."""
         await self._apply("put_code", account, code)
 
-    async def set_word(self, account: Address, slot: bytes, word: bytes) -> None:
-        """Set a word of an account's storage, without a transaction; raises `ChainError`."""
-        await self._apply("word", account, slot, word)
-
     async def set_nonce(self, account: Address, nonce: int) -> None:
         """Set the nonce of an account's next transaction."""
         await self._apply("nonce", account, nonce)
@@ -389,16 +358,14 @@ class LedgerChain:
         at_s = self._clock.now_s()
         price_wei = self._base_fee_wei
         if self._log:
-            priced = [] if price_wei == FIRST_WEI else [str(price_wei)]
-            self._log.begin(at_s, *self._identity, *priced)
+            self._log.begin(at_s, *self._identity, str(price_wei))
         return self._new_machine(at_s, price_wei)
 
     def _replay(self, operations: list[Operation]) -> Machine:
         """Return a machine that has replayed these operations; the first is the genesis."""
-        genesis_s, _, origin = operations[0]
-        priced = [each for each in origin if isinstance(each, str)]
-        self._check_origin([each for each in origin if each not in priced])
-        machine = self._new_machine(genesis_s, int(priced[0]) if priced else FIRST_WEI)
+        genesis_s, _, (*identity, price_wei) = operations[0]
+        self._check_origin(identity)
+        machine = self._new_machine(genesis_s, int(price_wei))
         for at_s, name, arguments in operations[1:]:
             try:
                 OPERATIONS[name](machine, at_s, *arguments)
@@ -410,8 +377,8 @@ class LedgerChain:
         """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
         new as the database.
         """
-        chain_id, owner, origin, *accounts = arguments
-        _, _, our_origin, *our_accounts = self._identity
+        chain_id, owner, origin, accounts = arguments
+        _, _, our_origin, our_accounts = self._identity
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
         if owner != self.owner:

@@ -34,7 +34,6 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import DELEGATION, OUT_OF_GAS, Frame, Token, call_other
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
-from x402sim.chain.ledger.storage import Overrides
 from x402sim.chain.ledger.token import FIRST_ROLES, IMPLEMENTATION, run
 from x402sim.http.limits import (
     MAX_MINED_BYTES,
@@ -417,22 +416,13 @@ class Machine:
             head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0, self.base_fee_wei
         )
 
-    def call(
-        self,
-        call: Call,
-        at_s: int,
-        state: LedgerState | None = None,
-        overrides: Overrides | None = None,
-    ) -> tuple[bytes, Frame | None]:
-        """Run a call and discard its effects, in the newest state or another. Return its result,
-        and of the token its frame; raises `Reverted`.
+    def call(self, call: Call, at_s: int, state: LedgerState) -> tuple[bytes, Frame | None]:
+        """Run a call in a state and discard its effects. Return its result, and of the token its
+        frame; raises `Reverted`.
         """
-        token, state = self.token, state or self.state
+        token = self.token
         now_s, mark = max(at_s, state.head.timestamp_s), state.mark()
         try:
-            if overrides is not None:
-                overrides.apply(state, token, call)
-                now_s = now_s if overrides.time_s is None else overrides.time_s
             if call.value > (held := state.native.get(call.sender, 0)):
                 details = f"address {checksum(call.sender)} have {held} want {call.value}"
                 raise ChainError(f"insufficient funds for gas * price + value: {details}")
@@ -444,21 +434,6 @@ class Machine:
             return run(frame), frame
         finally:
             state.undo(mark)
-
-    def run_again(self, tx: Transaction) -> bytes:
-        """Return what a mined transaction answers in the state before it; raises `Reverted`."""
-        assert tx.block_number is not None
-        block, forced = self.state.blocks[tx.block_number], self.forced_reverts
-        earlier = [self.transaction(tx_hash) for tx_hash in block.tx_hashes[: tx.index]]
-        self.forced_reverts = ForcedReverts()  # those of now are not of this transaction
-        try:
-            then = self.at(block.number - 1)
-            for index, each in enumerate(filter(None, earlier)):
-                place = block.number, block.hash, index
-                self._execute(then, each, place, block.timestamp_s, 0, 0)
-            return self.call(tx.call, block.timestamp_s, then)[0]
-        finally:
-            self.forced_reverts = forced
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""

@@ -36,7 +36,7 @@ Method = Callable[..., Awaitable[Any]]
 
 
 def _named(module: ModuleType) -> dict[str, Method]:
-    prefixes = ("eth_", "net_", "web3_", "personal_", "debug_", "txpool_")
+    prefixes = ("eth_", "net_", "web3_", "personal_", "txpool_")
     return {name: it for name, it in vars(module).items() if name.startswith(prefixes)}
 
 
@@ -55,7 +55,7 @@ MEANINGS = {
     "eth_gasPrice": "Return the price of one unit of gas in wei; it is all base fee.",
     "eth_maxPriorityFeePerGas": "Return zero: a tip is not needed.",
     "eth_blobBaseFee": "Return the least there is: no block has blobs.",
-    "eth_feeHistory": "Return base fees, how full the blocks were, and the tips at some percentiles of gas.",
+    "eth_feeHistory": "Return base fees, how full the blocks were, and no tips: none is needed.",
     "eth_accounts": "Return the accounts of this server; a wallet would ask its user first.",
     "eth_requestAccounts": "Return the accounts of this server; a wallet would ask its user first.",
     "eth_getBalance": "Return an account's native balance in wei.",
@@ -70,7 +70,6 @@ MEANINGS = {
     "eth_getTransactionByBlockNumberAndIndex": "Return a transaction of a block by its place, null if there is none.",
     "eth_getBlockTransactionCountByHash": "Return how many transactions a block has, null if it is unknown.",
     "eth_getBlockTransactionCountByNumber": "Return how many transactions a block has, null if it is not mined.",
-    "eth_getRawTransactionByHash": "Return a signed transaction as it was sent.",
     "eth_getTransactionReceipt": "Return the receipt of a transaction, null until it is mined.",
     "eth_getLogs": "Return events, by fromBlock and toBlock or blockHash, address, topics.",
     "eth_newFilter": "Make a filter of new events; it ends after 5 idle minutes.",
@@ -81,13 +80,10 @@ MEANINGS = {
     "eth_uninstallFilter": "Forget a filter; false if it is unknown.",
     "eth_subscribe": "On a WebSocket: tell of newHeads, logs (by address and topics) or newPendingTransactions (whole, with true).",
     "eth_unsubscribe": "End a subscription.",
-    "eth_call": "Return the result of a call; state overrides (accounts) and block overrides (blocks) as on geth.",
-    "eth_estimateGas": "Return the gas a call needs, with the same overrides.",
-    "debug_traceTransaction": "Return what the callTracer tells of a mined transaction: the call from outside, its output, and how it failed.",
+    "eth_call": "Return the result of a call.",
+    "eth_estimateGas": "Return the gas a call needs.",
     "txpool_status": "Return how many transactions wait: pending for the next block, queued behind gaps in nonces.",
     "txpool_content": "Return the transactions that wait, by sender and nonce.",
-    "txpool_contentFrom": "Return those of one sender, by nonce.",
-    "txpool_inspect": "Return the transactions that wait, each as one line of text.",
     "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155), 1, 2 or 4 into the mempool; return its hash.",
     "eth_sendRawTransactionSync": "The same, and return its receipt once it is mined; an error of code 4 has the hash as data.",
     "eth_sendTransaction": "Send a transaction of an unlocked account, signed here, or of an impersonated one; return its hash.",
@@ -100,6 +96,7 @@ WITHOUT_EVM = {
     "eth_createAccessList": "to know which slots a call reads",
     "eth_getProof": "a proof of a state in a trie",
     "eth_simulateV1": "several calls of several blocks, with any code",
+    "debug_traceTransaction": "a trace of the calls that code makes",
 }
 """The methods that are refused by name, and what each would need; a proxy to a node has them."""
 LATE = "the transaction is in the mempool and was not mined in time"
