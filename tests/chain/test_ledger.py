@@ -18,8 +18,7 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.chain.test_ledger_file import contents
-from x402sim.chain.base import GAS_LIMIT, Block, Call, ChainError
-from x402sim.chain.contract import MULTICALL
+from x402sim.chain.base import GAS_LIMIT, Block, ChainError
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
@@ -160,14 +159,3 @@ def test_an_initializer_reads_its_words_before_it_refuses(driver):
     texts = [32 * 3] * 3
     for more, refused in ((1, ""), (5, "FiatToken: contract is already initialized")):
         assert driver.refusal(abi.calldata(abi.selector(again), *texts, *[0] * more)) == refused
-
-
-def test_a_contract_knows_the_hashes_of_256_blocks(driver):
-    driver.mine(258)
-
-    def known(number: int) -> bytes:
-        data = abi.calldata(abi.selector("getBlockHash(uint256)"), number)
-        return asyncio.run(driver.ledger.call(Call(ALICE.address_bytes, MULTICALL, data)))
-
-    assert [known(number) for number in (2, 257)] == [driver.block(2).hash, driver.block(257).hash]
-    assert [known(number) for number in (1, 258, 259)] == [bytes(32)] * 3

@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from tests.chain.asking import (
 )
 from tests.chain.helpers import LedgerDriver
 from tests.strategies import json_values
-from x402sim.chain.rpc.app import MAX_BATCH, MEANINGS, METHODS, rpc_app
+from x402sim.chain.rpc.app import MAX_BATCH, METHODS, rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
@@ -34,9 +33,7 @@ from x402sim.protocol.rpc_values import BadParams, read_number
 def test_the_page_lists_every_method(rpc: Rpc) -> None:
     response = rpc.http.get("/")
     assert response.headers["content-type"].startswith("text/plain")
-    assert [*MEANINGS] == [*METHODS]
-    for name, meaning in MEANINGS.items():
-        assert re.search(rf"\n{name}\(.*\)\n    {re.escape(meaning)}\n", response.text)
+    assert all(f"\n{name}(" in response.text for name in METHODS)
     assert "eth_getBalance(address, block?)" in response.text
 
 
