@@ -6,9 +6,8 @@ World(chain=...)           "ledger", "anvil", a URL, Anvil, Node
 World(on=...)              "in-process", "tcp", a URL, Deployment
 World(facilitator=...)     FacilitatorSettings
 World(explorer=...)        ExplorerSettings
-World(block_time_s=...)    FixedBlocks, JitteredBlocks, PoissonBlocks
+World(block_time_s=...)    FixedBlocks, PoissonBlocks
 World(reorgs=...)          Reorgs
-World(gas_price_gwei=...)  GasWalk
 service_time_s=...         Exponential, also wherever a latency is
 World(cache=...)           SharedCache, a CDN
 Fault(when=...)            Outages, Schedule
@@ -22,8 +21,6 @@ from x402sim.facilitator.engine import FacilitatorSettings as FacilitatorSetting
 from x402sim.world.chains import (
     Anvil as Anvil,
     FixedBlocks as FixedBlocks,
-    GasWalk as GasWalk,
-    JitteredBlocks as JitteredBlocks,
     Node as Node,
     PoissonBlocks as PoissonBlocks,
     Reorgs as Reorgs,

@@ -23,7 +23,6 @@ PayerPolicy, for world.payer(policy=...) and world.population(policy=...):
                SameThenNew: another one, once that never pays
                NewAuthorization*, StartOver*: naive, may be charged twice
   wait_s       of a retry: seconds, or Backoff: exponential, with jitter
-  retry_budget RetryBudget: retries are at most a share of the orders
   sessions     PayEach, PayAndWait: until it is served
                OpenSessions: a deposit pays for many requests
   budget       NoLimit, AtMost: what may be spent
@@ -49,7 +48,6 @@ from x402sim.payer.policies import (
     PayAndWait as PayAndWait,
     PayEach as PayEach,
     PayerPolicy as PayerPolicy,
-    RetryBudget as RetryBudget,
     SameAuthorization as SameAuthorization,
     SameThenNew as SameThenNew,
     Shopper as Shopper,

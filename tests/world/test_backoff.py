@@ -1,4 +1,4 @@
-"""How payers try again: backoff with jitter, retry budgets, deadlines; each against a computation."""
+"""How payers try again: backoff with jitter, deadlines; each against a computation."""
 
 import asyncio
 import statistics
@@ -15,7 +15,6 @@ from x402sim.policies import (
     NewAuthorization,
     PayAndWait,
     PayerPolicy,
-    RetryBudget,
     SameAuthorization,
     SameThenNew,
     ServeConfirmed,
@@ -112,8 +111,6 @@ def test_a_wait_of_your_own_is_asked_and_a_wrong_one_refused() -> None:
         (lambda: SameAuthorization(wait_s=Backoff), r"did you mean Backoff\(…\)"),
         (lambda: Backoff(factor=0.5), "factor: expected a number from 1, got 0.5"),
         (lambda: Backoff(jitter=2), "jitter: expected a number from 0 to 1"),
-        (lambda: RetryBudget(share=-1), "share: expected a number from 0"),
-        (lambda: PayerPolicy(retry_budget=0.1), "retry_budget"),
         (lambda: PayerPolicy(within_s=0), "within_s: expected a number above 0"),
     ):
         with pytest.raises(ValueError, match=says):
@@ -159,52 +156,6 @@ def test_a_date_in_retry_after_is_utc_in_every_form_and_on_every_machine(
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-# --- retry budgets ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("budget", "orders", "retries"),
-    [
-        (RetryBudget(share=0.1, reserve=0), 100, [0] * 9 + [1] + [0] * 9 + [1]),
-        (RetryBudget(share=0.1, reserve=3), 100, [3, 0, 0]),
-        (RetryBudget(share=0.5, reserve=1), 6, [1, 1, 0, 1, 0, 1]),
-        (RetryBudget(share=2, reserve=0), 3, [2, 2, 2]),
-        (RetryBudget(share=0, reserve=0), 3, [0, 0, 0]),
-        (RetryBudget(share=0.9, reserve=5, most=1), 3, [1, 0, 1]),
-    ],
-)
-def test_retries_are_at_most_the_share_of_the_orders_beyond_the_reserve(
-    budget: RetryBudget, orders: int, retries: list[int]
-) -> None:
-    policy = PayerPolicy(retry=SameAuthorization(times=5, wait_s=1), retry_budget=budget)
-    run = run_of(policy, orders=min(orders, 20))
-    found = (run.orders["attempts"] - 1).tolist()
-    assert found[: len(retries)] == retries
-    assert sum(found) <= budget.reserve + budget.share * len(found) + 1e-9
-
-
-def test_a_budget_is_the_payers_own_unless_it_is_shared_and_no_world_has_anothers() -> None:
-    def retries(budget: RetryBudget) -> list[int]:
-        policy = PayerPolicy(retry=SameAuthorization(times=9, wait_s=1), retry_budget=budget)
-        orders = run_of(policy, payers=4).orders
-        return [int(each) for each in orders.groupby("payer", observed=True)["attempts"].sum() - 1]
-
-    own, shared = RetryBudget(share=0, reserve=2), RetryBudget(share=0, reserve=2, shared=True)
-    assert retries(own) == [2, 2, 2, 2]
-    assert retries(shared) == [2, 0, 0, 0]
-    assert retries(shared) == [2, 0, 0, 0], "the second world begins with a full reserve"
-
-
-def test_a_budget_holds_for_a_policy_of_your_own_that_knows_nothing_of_it() -> None:
-    class Stubborn:
-        async def pay(self, order: Any) -> None:
-            while not order.is_paid:
-                await order.pay()
-
-    policy = PayerPolicy(retry=Stubborn(), retry_budget=RetryBudget(share=0, reserve=7))
-    assert run_of(policy).orders["attempts"].tolist() == [8]
 
 
 # --- deadlines ----------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from x402sim import (
     population,
     sweep,
 )
-from x402sim.backends import Deployment, FacilitatorSettings, JitteredBlocks, Node, Reorgs
+from x402sim.backends import Deployment, FacilitatorSettings, Node, Reorgs
 from x402sim.events import Begin, Check, End
 from x402sim.policies import AtMost
 from x402sim.population import At, Buy, Every, Poisson
@@ -49,10 +49,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Fault": {"victim": "rpc", "does": "refuse"},
     "Poisson": {"per_s": 1},
     "FixedBlocks": {"seconds": 5},
-    "GasWalk": {"gwei": 1, "sigma": 0.1},
     "Outages": {"mtbf_s": 60, "mttr_s": 60},
     "Schedule": {"periods": [(0, 60)]},
-    "JitteredBlocks": {"seconds": 5, "share": 0.1},
     "Reorgs": {"probability": 0.1},
 }
 KINDS = [World, Settings, Fault, PaymentAuth, SessionAuth, LocalServer] + [
@@ -208,7 +206,6 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Poisson(per_s=1, daily=[0, 0]), "daily: expected rates"),
     (lambda: Poisson(per_s=1, daily=[1, -1]), "daily: expected rates"),
     (lambda: Buy(wait="soon"), "not 'soon'"),
-    (lambda: JitteredBlocks(5, 2), "share: expected a number from 0 to 1, got 2"),
     *((lambda wrong=wrong: Fault(**FAULT | wrong), says) for wrong, says in WRONG_FAULTS),
     *(
         (lambda wrong=wrong: World(latency={"rpc": wrong}), "latency of 'rpc': a duration is seconds, ")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.world.playing import play
 from x402sim import LiveWorld, Run, Settings, World
-from x402sim.backends import FixedBlocks, JitteredBlocks, PoissonBlocks
+from x402sim.backends import FixedBlocks, PoissonBlocks
 from x402sim.rng import Rng
 from x402sim.world.chains import BlockTimes
 
@@ -30,7 +30,6 @@ def refund_delay_s(run: Run) -> float:
     ("blocks", "mean_s", "deviation_s"),
     [
         (None, 5.0, 2.9),  # 0 to 10 s until the sweep, and no wait for a block
-        (JitteredBlocks(5, 0.5), 7.7, 3.3),  # and 2.7 until the next block
         (PoissonBlocks(5), 10.0, 5.8),  # and 5 until the next block
     ],
 )
@@ -76,7 +75,7 @@ def test_the_indexer_runs_once_in_each_interval_wherever_it_begins() -> None:
 
 @pytest.mark.parametrize(
     ("blocks", "deviation_s"),
-    [(FixedBlocks(5), 0.0), (JitteredBlocks(5, 0.2), 1 / 3**0.5), (PoissonBlocks(5), 5.0)],
+    [(FixedBlocks(5), 0.0), (PoissonBlocks(5), 5.0)],
 )
 def test_blocks_come_as_they_are_told_to(blocks: BlockTimes, deviation_s: float) -> None:
     stream = Rng(1).stream("blocks")

@@ -98,32 +98,6 @@ def _seconds(wait: float | Wait, number: int, tried: Tried) -> float:
     return wait
 
 
-@explained
-@dataclass(frozen=True, slots=True)
-class RetryBudget:
-    """Retries are at most a share of the orders: a token bucket, as in Finagle and gRPC.
-
-    It has `reserve` tokens at first; each order adds `share` of one, and each further attempt to
-    pay takes one. Without a whole one, an order is given up instead, whatever `retry` says. So n
-    orders have at most reserve + n * share retries.
-
-    share
-        Retries for an order, in the long run; default 0.1.
-    reserve
-        Tokens at first, for those that have just started; default 3.0.
-    most
-        The most tokens that it can hold: what quiet times save up; default 100.0.
-    shared
-        Whether all payers of a world whose policies have an equal budget share one, as those behind
-        one gateway do; default False: each payer has its own.
-    """
-
-    share: FromZero = 0.1
-    reserve: FromZero = 3.0
-    most: FromZero = 100.0
-    shared: bool = False
-
-
 # --- a payment that was not made, or may have been ------------------------------------
 
 
@@ -143,7 +117,7 @@ class Order(Tried, Protocol):
     """One order: a 402 that is to be paid, and what came of it so far.
 
     `pay` and `wait` end the policy, by an exception that it lets pass, where the payer's
-    `retry_budget` or `within_s` allow no more.
+    `within_s` allows no more.
     """
 
     @property
@@ -513,9 +487,6 @@ class PayerPolicy:
         of the x402 standard says. A deposit always takes two.
     timeout_s
         Seconds that each request waits for its answer; default None, which is 90.
-    retry_budget
-        How many retries all orders may have together, such as `RetryBudget(share=0.1)`; default
-        None, any number.
     within_s
         Seconds from the first request of an order after which it is neither paid again nor shown
         again, and no wait begins that would last longer: a deadline for all attempts together. A
@@ -534,7 +505,6 @@ class PayerPolicy:
     budget: Budget = NoLimit()
     steps: Literal[1, 2] = 2
     timeout_s: AboveZero | None = None
-    retry_budget: RetryBudget | None = None
     within_s: AboveZero | None = None
 
     def __repr__(self) -> str:

@@ -11,7 +11,6 @@ reorganisation is. An object of the user's own with that method can replace one.
 
 import asyncio
 import hashlib
-import math
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -85,24 +84,6 @@ class FixedBlocks:
 
 @explained
 @dataclass(frozen=True, slots=True)
-class JitteredBlocks:
-    """Blocks about every `seconds`: each interval is up to `share` (0 to 1) shorter or longer.
-
-    Intervals are uniform and independent. The first begins before the world does.
-    """
-
-    seconds: Interval
-    share: ZeroToOne
-
-    def intervals(self, stream: Stream) -> Iterator[float]:
-        """Yield the seconds to the first block, and then from each block to the next."""
-        yield stream.uniform(0, self.seconds)
-        while True:
-            yield self.seconds * stream.uniform(1 - self.share, 1 + self.share)
-
-
-@explained
-@dataclass(frozen=True, slots=True)
 class PoissonBlocks:
     """Blocks as a Poisson process: intervals are exponential, with a mean of `seconds`."""
 
@@ -127,40 +108,6 @@ class RandomPrices(Protocol):
 
 GasPrice = float | Callable[[float], float] | RandomPrices
 """Gwei for a unit of gas: constant, a function of the seconds since the world began, or drawn."""
-
-
-@explained
-@dataclass(frozen=True, slots=True)
-class GasWalk:
-    """A price of gas that walks at random about a median, and is lognormal at any time.
-
-    gwei
-        The median price; the mean is gwei · exp(sigma² / 2).
-    sigma
-        Standard deviation of the price's logarithm.
-    every_s
-        Seconds after which the price changes; default 12.
-    memory
-        Correlation of the logarithms of one price and the next, 0 to below 1; default 0.9.
-    """
-
-    gwei: Gwei
-    sigma: Annotated[float, Range(0, 5)]
-    every_s: Annotated[float, Range(0.01, 86_400)] = 12
-    memory: Annotated[float, Range(0, 0.9999)] = 0.9
-
-    def prices(self, stream: Stream) -> Callable[[float], float]:
-        """Return the price in gwei by the seconds since the world began, which never decrease."""
-        steps, deviation = 0, stream.gauss(0, 1)
-
-        def price(at_s: float) -> float:
-            nonlocal steps, deviation
-            while steps < at_s // self.every_s:
-                new = math.sqrt(1 - self.memory**2) * stream.gauss(0, 1)
-                steps, deviation = steps + 1, self.memory * deviation + new
-            return self.gwei * math.exp(self.sigma * deviation)
-
-        return price
 
 
 def gas_price_wei(

@@ -15,7 +15,7 @@ from x402sim import events
 from x402sim.clock import Clock
 from x402sim.events import Scalar
 from x402sim.facilitator import standard
-from x402sim.payer.policies import PayerPolicy, RetryBudget
+from x402sim.payer.policies import PayerPolicy
 from x402sim.protocol import abi, cronos, x402
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.header import authorization_of
@@ -34,7 +34,7 @@ from x402sim.world.control.app import EVENTS
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, WorldInfo
 from x402sim.world.observing import Act, NewBlock, Observers, OnBlock, call_on_block, newest_block
-from x402sim.world.payer import Answer, Payer, RetryTokens, Spending
+from x402sim.world.payer import Answer, Payer, Spending
 from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.scenario import require_clause
 from x402sim.world.stages import Stage, path_on
@@ -70,7 +70,6 @@ class LiveWorld:
         """The hashes of the transactions that transferred tokens before the start."""
         self._observers: Observers | None = None
         self._observing = 0
-        self._shared_retries: dict[RetryBudget, RetryTokens] = {}
 
     @classmethod
     async def start(cls, stage: Stage) -> "LiveWorld":
@@ -145,13 +144,7 @@ class LiveWorld:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        policy = policy or _PLAIN
-        budget, retries = policy.retry_budget, None
-        if budget is not None:
-            retries = RetryTokens(budget)
-            if budget.shared:
-                retries = self._shared_retries.setdefault(budget, retries)
-        return Payer(self.stage, name, held, Spending(policy, retries=retries))
+        return Payer(self.stage, name, held, Spending(policy or _PLAIN))
 
     @explained
     async def population(

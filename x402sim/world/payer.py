@@ -21,7 +21,7 @@ from x402sim.events import ServiceName
 from x402sim.http.exchange import Headers, retry_after_s
 from x402sim.payer import core, standard
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
-from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy, RetryBudget
+from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi, messages, routes, x402
 from x402sim.protocol.crypto import parse_address, to_hex
@@ -37,23 +37,6 @@ from x402sim.world.control.messages import Sent
 from x402sim.world.observing import NewBlock, newest_block
 from x402sim.world.stages import Stage
 from x402sim.world.transport.link import PartClient
-
-
-class RetryTokens:
-    """The tokens of a retry budget in one world: of one payer, or of all that share it."""
-
-    def __init__(self, budget: RetryBudget) -> None:
-        self._budget, self._tokens = budget, min(budget.reserve, budget.most)
-
-    def add(self) -> None:
-        """Add the share of an order."""
-        self._tokens = min(self._budget.most, self._tokens + self._budget.share)
-
-    def take(self) -> bool:
-        """Take the token of a retry, if there is a whole one; return whether there was."""
-        is_whole = self._tokens >= 1 - 1e-9  # ten times 0.1 is a little less than one
-        self._tokens -= is_whole
-        return is_whole
 
 
 @dataclass(slots=True, eq=False)
@@ -80,8 +63,6 @@ class Spending:
     """The amount that answers have reported as paid."""
     unsure: list[Signed] = field(default_factory=list)
     """The authorizations that no answer has reported as paid, and that had not expired."""
-    retries: RetryTokens | None = None
-    """The tokens of the policy's retry budget, if it has one."""
     rng: Stream | None = None
     """The stream of its policies, once one of them draws."""
 
@@ -538,7 +519,7 @@ class Order:
         self, payer: Payer, spending: Spending, required: Answer, ask: Ask, until_s: float
     ) -> None:
         self._payer, self._spending, self._ask = payer, spending, ask
-        self._until_s, self._was_sent, self._may_retry = until_s, False, False
+        self._until_s, self._was_sent = until_s, False
         self._header: str | None = None
         self._signed: Signed | None = None
         self.required, self.last = required, required
@@ -578,21 +559,16 @@ class Order:
         return next_step(self.last.status, self.last.body)
 
     def _begin_retry(self, after_s: float) -> None:
-        """End the order if the deadline is before its next attempt, or no token is left for it."""
-        now_s, tokens = self._payer.clock.now(), self._spending.retries
+        """End the order if the deadline is before its next attempt."""
+        now_s = self._payer.clock.now()
         if now_s + after_s > self._until_s or (after_s == 0 and now_s >= self._until_s):
             raise _RetriesEnded
-        if self._was_sent and not self._may_retry and tokens is not None and not tokens.take():
-            raise _RetriesEnded
-        self._may_retry = True
 
     async def pay(self) -> None:
         """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
         if self._was_sent:
             self._begin_retry(0.0)
-        elif self._spending.retries is not None:
-            self._spending.retries.add()
-        self._was_sent, self._may_retry = True, False
+        self._was_sent = True
         if self._header is None:
             await self.sign_again()
         if self.in_one_step:
@@ -618,7 +594,7 @@ class Order:
             self.required, self._header = required, None
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass; a retry takes its token before."""
+        """Let time pass."""
         self._begin_retry(seconds)
         await self._payer.clock.sleep(seconds)
 

@@ -177,15 +177,15 @@ class World:
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
         The first block comes at a time drawn from the seed; on a server, after as many seconds.
-        Objects: `FixedBlocks(5, phase=0)`, `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
+        Objects: `FixedBlocks(5, phase=0)`, `PoissonBlocks(5)`, or one of your own.
     reorgs
         How the chain reorganises by itself: `Reorgs(0.1, deeper=0.5)`, before each block with 10 %;
         needs block_time_s. Default None: only when a scenario says so (`world.reorg`).
     gas_price_gwei
         What a transaction that is sent now pays for a unit of gas, in gwei (10^-9 native coins):
-        a number, a function of the seconds since the world began, or `GasWalk(gwei, sigma)`, which
-        is drawn from the seed. Default: the network's base fee, 5000 on Cronos, 0.001 on
-        base-sepolia.
+        a number, a function of the seconds since the world began, or an object whose
+        `prices(stream)` returns such a function, drawn from the seed. Default: the network's base
+        fee, 5000 on Cronos, 0.001 on base-sepolia.
     cache
         `SharedCache()` between the payers and each service, such as a CDN, which may answer GET
         requests with what somebody else has paid for. Default: none.
