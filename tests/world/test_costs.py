@@ -1,6 +1,5 @@
 """Gas prices, a facilitator whose coins run out, and what `run.costs` says of both."""
 
-
 import pytest
 
 from tests.evm import find

@@ -252,11 +252,9 @@ class Run(Summary):
 
 @dataclass
 class Watched:
-    """What a sweep collects of the runs of a point: failed runs, worlds, journals."""
+    """What a sweep collects of the runs of a point: failed runs, and journals."""
 
     failed: list[Run] = field(default_factory=list)
-    worlds: list[dict[str, str]] = field(default_factory=list)
-    """Scenario and options of each world, as Python code, without duplicates."""
     journals: list[str] = field(default_factory=list)
     """The hash of each journal, in the order in which the runs ended."""
 
@@ -286,12 +284,7 @@ def finished(run: Run) -> Run:
     if watched is not None:
         if run.outcome == "failed":
             watched.failed.append(run)
-        begin = next(run.journal.events(Begin))
-        chain = {"chain": begin.chain} if begin.chain else {}
-        world = {"scenario": begin.scenario} | chain | begin.options
         watched.journals.append(run.sha256)
-        if world not in watched.worlds:
-            watched.worlds.append(world)
     return run
 
 
