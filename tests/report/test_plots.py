@@ -463,11 +463,10 @@ def test_bands_of_budgets_are_the_quantiles_at_each_age() -> None:
                 assert any(np.isclose(at, each).any() for each in wanted), (name, x)
 
 
-@pytest.mark.parametrize("with_funding", [False, True])
-def test_balances_are_drawn_where_they_are(with_funding: bool) -> None:
+def test_balances_are_drawn_where_they_are() -> None:
     found = run("sessions")
-    ax = plots.balances(found, with_funding=with_funding)
-    moves = found.transfers if with_funding else found.transfers.query("kind != 'mint'")
+    ax = plots.balances(found)
+    moves = found.transfers.query("kind != 'mint'")
     unit_s = {"s": 1, "min": 60}[ax.get_xlabel()[-4:-1].strip("( ")]
     points = stepped(ax)
     assert len(points) == 3
@@ -539,8 +538,6 @@ def test_balances_end_where_the_frame_ends() -> None:
     assert written(ax) == ["merchant +0.05", "alice \N{MINUS SIGN}0.03", "bob \N{MINUS SIGN}0.02"]
     assert ax.get_ylabel() == "net gain (devUSDC.e)"
     assert ax.get_xlabel() == "virtual time (min)"
-    ax = plots.balances(found, with_funding=True)
-    assert [line.get_ydata()[-1] for line in ax.lines] == pytest.approx([0.05, 0.97, 0.98])
 
 
 def test_budgets_burn_down_as_the_frame_says() -> None:
@@ -695,7 +692,7 @@ def test_no_text_of_the_sequence_crosses_a_lane(name: str, width_mm: int) -> Non
 
 def test_what_completes_are_plots_and_what_they_need() -> None:
     assert {each.name for each in plots.PLOTS} < set(dir(plots)) == set(plots.__all__)
-    assert {"caption", "style", "legend", "bands", "outcomes", "judgement"} < set(dir(plots))
+    assert {"caption", "style", "legend", "bands", "outcomes"} < set(dir(plots))
     for name in dir(plots):
         assert getattr(plots, name).__module__.startswith("x402sim.report.plots"), name
     assert not {"Axes", "Callable", "Journal", "dataclass"} & set(dir(plots))

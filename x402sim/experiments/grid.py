@@ -57,7 +57,8 @@ OF_SUMMARIES = (
     *("unit", "independent"),
 )
 """Columns of a summary, beside parameters and quantiles."""
-_QUANTILES = ("q05", "q50", "q95")
+QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+"""The quantiles of a summary, by the names of their columns."""
 _SEED_BYTES = 6
 _LABELS = (str, int, float, bool)
 
@@ -91,7 +92,7 @@ def cells(grid: Grid) -> list[Cell]:
             raise ValueError(
                 f"a parameter cannot be named {as_given(name)}: it is a column of every sweep"
             )
-        if name in (*OF_SUMMARIES, *_QUANTILES):
+        if name in (*OF_SUMMARIES, *QUANTILES):
             raise ValueError(
                 f"a parameter cannot be named {as_given(name)}: it is a column of `summarize`"
             )
