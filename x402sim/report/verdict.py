@@ -130,7 +130,7 @@ class Verdict:
 
         Raises `ModuleNotFoundError` without the extra `report`.
         """
-        from x402sim.report.plots.matrix import judgement
+        from x402sim.report.plots.judgement import judgement
 
         return judgement(self.results, self.about.sections, ax, strict=self.strict)
 
