@@ -319,7 +319,7 @@ VALUES = [
     pd.DataFrame({"t": pd.to_datetime(["2020-01-01"]), "c": pd.Categorical(["x"])}),
     functools.partial(counted, word="one"), functools.lru_cache(counted), lambda: NAMES, len, [].append,
     World(seed=1, block_time_s=10, reorgs=Reorgs(0.1), latency={"service": (1, 0.5)}),
-    Settings(policy=ServicePolicy(claim=NoClaim(), serve=ServeConfirmed(3))),
+    Settings(policy=ServicePolicy(claim=NoClaim(), serve=FailToServe(0.3))),
     Fault(victim="facilitator", does="lose answer", times=None), PayerPolicy(steps=1), Buy(),
     Poisson(per_s=0.1), GasWalk(1, 0.2), SharedCache(), Decisions(),
 ]
@@ -359,7 +359,7 @@ def test_each_of_many_values_counts() -> None:
         '[{"a", "b"}, None]': '[{"a"}, None]', "Series([1, 2]": "Series([1, 3]",
         '["2020-01-01"]': '["2020-01-02"]', 'Categorical(["x"])': 'Categorical(["y"])',
         'word="one"': 'word="two"', "Reorgs(0.1)": "Reorgs(0.2)", "(1, 0.5)": "(1, 0.6)",
-        "ServeConfirmed(3)": "ServeConfirmed(4)", "times=None": "times=2", "steps=1": "steps=2",
+        "FailToServe(0.3)": "FailToServe(0.4)", "times=None": "times=2", "steps=1": "steps=2",
         "GasWalk(1, 0.2)": "GasWalk(1, 0.3)", "Path(\"a\")": "Path(\"b\")", '"three"} and': '"four"} and',
     }  # fmt: skip
     first = digest(MANY)

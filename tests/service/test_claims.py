@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.own_parts import SettleAgain
 from tests.world.playing import played
 from x402sim import Fault, LiveWorld, Payer, Settings, World, events
-from x402sim.policies import ServicePolicy, SettleAgain
+from x402sim.policies import ServicePolicy
 from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
 from x402sim.report.reading import checks_of

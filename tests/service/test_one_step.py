@@ -15,6 +15,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace as replace_fields
 from starlette.responses import Response
 
+from tests.own_parts import ServeConfirmed, SettleAgain
 from tests.rig import (
     ORDER,
     Fault,
@@ -58,7 +59,7 @@ from x402sim.protocol.x402_reasons import (
     VALID_AFTER,
 )
 from x402sim.service import gate, one_step
-from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
+from x402sim.service.policies import ServicePolicy
 from x402sim.service.reconcile import reconcile, revoke
 from x402sim.service.state import Service, restarted
 

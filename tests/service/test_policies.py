@@ -7,14 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.own_parts import SettleAgain
 from tests.world import playing
 from tests.world.playing import Story, played, standard_payment
 from x402sim import Fault, LiveWorld, LocalServer, Payer, PaymentAuth, Run, Settings, World, events
 from x402sim.events import Note
 from x402sim.policies import (
-    AskOnce,
     ClaimAfterSettle,
-    ClaimAfterVerify,
     FailToServe,
     Forget,
     NeverRefund,
@@ -22,8 +21,6 @@ from x402sim.policies import (
     PayBack,
     ServeBeforeSettle,
     ServicePolicy,
-    SettleAgain,
-    SkipVerify,
 )
 from x402sim.protocol.refusals import ChainFinding, RequestError
 from x402sim.report.reading import checks_of, raised_in
@@ -69,9 +66,7 @@ class InBackground:
     [
         (None, (200, None), 200),
         (InBackground(), (502, False), 200),
-        (AskOnce(), (200, None), 200),
         (SettleAgain(), (200, None), 200),
-        (SettleAgain(then=Forget()), (502, True), 402),
         (Forget(), (502, True), 402),
     ],
     ids=repr,
@@ -111,7 +106,7 @@ def test_a_lost_request_is_settled_again() -> None:
         assert (await alice.buy()).status == 200
         assert world.clock.now() - began_s == pytest.approx(2 * 1.5)
 
-    run = play(story, lost_answer=SettleAgain(wait_s=1.5, then=Forget()))
+    run = play(story, lost_answer=SettleAgain(wait_s=1.5))
     assert settlement_of(run) == ["verify", "settle", "settle", "settle"]
 
 
@@ -132,6 +127,17 @@ async def test_a_payment_that_a_crash_left_pending_is_forgotten(
 
 
 # --- verification and the claim ----------------------------------------------------------
+
+
+class SkipVerify:
+    def verifies(self, amount_base: int) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class ClaimAfterVerify:
+    def claims_before(self, step: str) -> bool:
+        return step == "settle"
 
 
 def test_a_payment_is_settled_without_a_verification() -> None:
@@ -284,7 +290,6 @@ async def test_an_own_policy_is_an_object_with_the_method(world: LiveWorld, alic
         (lambda: ServicePolicy(serve=NeverRefund()), "serve: expected an object with `serves`"),
         (lambda: Settings(policy=Forget()), "policy: expected ServicePolicy, got Forget\\(\\)"),
         (lambda: FailToServe(1.1), "probability: expected a number from 0 to 1, got 1.1"),
-        (lambda: SettleAgain(wait_s=-1), "wait_s: expected a number from 0"),
     ],
 )  # fmt: skip
 def test_an_impossible_policy_is_refused(make: Any, says: str) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.own_parts import ServeConfirmed
 from tests.serve.driver import ORDER, QUOTE
 from tests.world.playing import play, played, standard_payment
 from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
-from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
+from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.rng import Rng
 from x402sim.world.stages import START_S
 
@@ -61,14 +62,6 @@ async def test_in_one_step_too(world: LiveWorld, alice: Payer) -> None:
         await world.mine()
     assert [each.status for each in sent] == [409, 409, 200], sent
     assert len(await world.transfers(alice)) == 1
-
-
-def test_a_policy_of_ones_own_reads_confirmations() -> None:
-    class AtLeastTwo:
-        def serves(self, proof: Any) -> bool:
-            return proof.is_settled and (proof.confirmations or 0) >= 2
-
-    play(dropped, service=serving(AtLeastTwo()))
 
 
 def test_a_story_sees_each_block_and_the_newest_one() -> None:

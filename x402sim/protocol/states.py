@@ -66,7 +66,7 @@ class Move:
 
 HANDLED_BY: dict[str, str] = {
     PaymentEvent.PRESENTED: "service.payments:claimed_and_verified",
-    PaymentEvent.RIVAL: "service.claims:resume_earlier",
+    PaymentEvent.RIVAL: "service.payments:resume_earlier",
     PaymentEvent.NOT_TAKEN: "service.unsettled:recover",
     PaymentEvent.MAYBE_TAKEN: "service.unsettled:recover",
     PaymentEvent.PAID: "service.reconcile:grant",

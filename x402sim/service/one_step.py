@@ -56,9 +56,8 @@ from x402sim.protocol.x402 import (
     requirements_v2,
     to_base64,
 )
-from x402sim.service.claims import key_ends_s, lasts_too_long, reserve_key
-from x402sim.service.payments import accept, pay
-from x402sim.service.proofs import awaits_confirmations, is_entitled
+from x402sim.service.payments import accept, key_ends_s, lasts_too_long, pay, reserve_key
+from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.unsettled import record_refusal
@@ -361,9 +360,7 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
         refused = why
     if await is_entitled(service, payment_id, paid.resource):  # by now, by whichever request
         return
-    if refused.refusal is Refusal.ALREADY_SETTLED and awaits_confirmations(
-        service, payment_id, paid.resource
-    ):
+    if service.store.payments.grants(payment_id, paid.resource):  # the policy serves it later
         refused = not_yet
     raise _refused(service, paid, refused)
 

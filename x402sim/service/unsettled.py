@@ -7,23 +7,47 @@ chain can tell. After a lost answer, the policy `lost_answer` says when the chai
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 
+import msgspec
+
 from x402sim import events
 from x402sim.events import MAX_REASON, clipped
 from x402sim.protocol.crypto import canonical
 from x402sim.protocol.differences import difference, times
-from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.header import PresentedPayment, SignedPayment
+from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import ChainFinding, Finality, Refusal, SettlementRefused, is_final
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
 from x402sim.protocol.states import PaymentState
-from x402sim.service.claims import NODE_SILENT, ValidRequest, record_changed
+from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import PendingPaymentHandle
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.store.served import IdempotencyKey
+from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.facilitator import NotMoved
 
+NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, the last date of ISO 8601."""
+
+
+class ValidRequest(msgspec.Struct, frozen=True):
+    """One request to settle, after step 1: with everything in it decoded.
+
+    `terms` and `issued` are what this service issued under the payment id. `requirements` are what
+    the payer sent back; they may differ. `is_authorized`: the authorization in the header makes the
+    required transfer, whoever submits it. Of a payment in one step, `offered_id` is the payment id
+    of the 402 that it answers, if its payer has sent it, and `key` is the payer's own id of it.
+    """
+
+    payment_id: str
+    payment: PresentedPayment
+    terms: IssuedTerms
+    requirements: PaymentRequirements
+    issued: PaymentRequirements
+    is_authorized: bool
+    offered_id: str | None
+    key: IdempotencyKey | None
 
 
 @dataclass(eq=False)
@@ -39,16 +63,6 @@ class NotSettled(Exception):
     _: KW_ONLY
     maybe_submitted: bool = False
     is_lost: bool = False
-
-
-def not_answered(
-    service: Service, request: ValidRequest, error: Unavailable | OutcomeUnknown
-) -> NotSettled:
-    """Return the outcome of a call of settle without an answer: not sent, or its answer lost."""
-    is_lost = isinstance(error, OutcomeUnknown)
-    if is_lost:
-        service.record(events.SettlementAnswerLost(payment_id=request.payment_id))
-    return NotSettled(Refusal.UNREACHABLE, str(error), maybe_submitted=is_lost, is_lost=is_lost)
 
 
 def not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> NotSettled:
@@ -143,6 +157,11 @@ def settled_attempt(service: Service, payment_id: str) -> Attempt:
     if attempt is None or attempt.status != "settled":
         raise record_changed()
     return attempt
+
+
+def record_changed() -> SettlementRefused:
+    """Return the refusal of a payment whose record another service, or a restore, has changed."""
+    return SettlementRefused(Refusal.FAILED, "the record of this payment has changed meanwhile")
 
 
 def record_refusal(service: Service, payment_id: str, refused: SettlementRefused) -> None:
