@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from pkgutil import resolve_name
 from unittest.mock import ANY
 
 import pytest
@@ -14,7 +13,6 @@ from tests.service.test_payments import submit
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.refusals import ChainFinding, SettlementRefused
 from x402sim.protocol.states import (
-    HANDLED_BY,
     PAYMENT,
     SESSION,
     Move,
@@ -151,11 +149,6 @@ async def test_each_cell_of_the_table(
     assert (now.state if now else PaymentState.NEW) == moves(event).get(state, state)
     if state not in moves(event):
         assert after == before
-
-
-@pytest.mark.parametrize("event", PaymentEvent)
-def test_the_code_that_handles_an_event_is_there(event: PaymentEvent) -> None:
-    assert callable(resolve_name("x402sim." + HANDLED_BY[event]))
 
 
 DEPOSIT = NewSession("s", created_ms=1, expires_ms=2)

@@ -1,8 +1,8 @@
 """The documentation pages.
 
-The plain-text index, six pages of Markdown, the interactive page, and x402sim's guide. The
+The plain-text index, four pages of Markdown, the interactive page, and x402sim's guide. The
 words are the files of templates/ and guide/. What a table of the product knows (refusals,
-decisions, clauses) is written from that table, under the decisions in force.
+decisions) is written from that table, under the decisions in force.
 Clauses: 4.5/llms-txt.
 """
 
@@ -10,11 +10,8 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import NamedTuple
 
-from x402sim.protocol import states
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
-from x402sim.protocol.states import PaymentState
-from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.text.templates import markdown_table, render
 
@@ -126,26 +123,6 @@ def _errors(decisions: Decisions) -> dict[str, object]:
     }
 
 
-def _states(_: Decisions) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, machine in (("payment", states.PAYMENT), ("session", states.SESSION)):
-        rows = [(move.before, f"when {move.event}", move.after, move.does) for move in machine]
-        found[f"{name}_diagram"] = states.mermaid(machine)
-        found[f"{name}_moves"] = markdown_table(
-            ("In state", "", "It is then", "The service"), rows
-        ).rstrip()
-    shown = {
-        (move.event, move.before): "stays" if move.after == move.before else f"**{move.after}**"
-        for move in states.PAYMENT
-    }
-    every = [
-        (event, *(shown.get((event, state), "-") for state in PaymentState), f"`{by}`")
-        for event, by in states.HANDLED_BY.items()
-    ]
-    found["payment_matrix"] = markdown_table(("When", *PaymentState, "Handled by"), every).rstrip()
-    return found
-
-
 def _decisions(in_use: Decisions) -> dict[str, object]:
     rows = []
     for d in decisions():
@@ -156,12 +133,6 @@ def _decisions(in_use: Decisions) -> dict[str, object]:
     return {"decisions": markdown_table(titles, rows).rstrip()}
 
 
-def _clauses(_: Decisions) -> dict[str, object]:
-    rows = [(f"`{c.id}`", c.level, c.section, c.text, f"`{c.kept_by}`") for c in CLAUSES]
-    titles = ("Clause", "Level", "Section", "Text", "Kept by")
-    return {"clauses": markdown_table(titles, rows).rstrip()}
-
-
 PAGES = {
     "payment-flow": Page(
         "Payment flow", "one paid request from the 402 to the quote, with curl", _payment_flow
@@ -170,12 +141,8 @@ PAGES = {
         "Sessions", "deposit a budget once, then spend it without a 402 round trip", _sessions
     ),
     "errors": Page("Errors", "every error text with its status, cause and resolution", _errors),
-    "states": Page("States", "what becomes of a payment and of a session, and when", _states),
     "decisions": Page(
         "Decisions", "what this service does where the specification is silent", _decisions
-    ),
-    "clauses": Page(
-        "Clauses", "every clause of the specification and the code that implements it", _clauses
     ),
 }
 """The Markdown pages, in reading order; each is served at /docs/{name}.md."""
