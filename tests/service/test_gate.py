@@ -210,22 +210,6 @@ async def test_a_debit_whose_answer_is_not_written_is_undone(rig: ServiceRig) ->
     assert (await rig.ask(x_session_id=session_id)).status_code == 402
 
 
-@pytest.mark.parametrize("hung_up", [1, 2])
-@scene
-async def test_a_debit_that_is_undone_after_its_session_has_ended_is_refunded(
-    rig: ServiceRig, hung_up: int
-) -> None:
-    session_id = (await rig.open_session("0.02", 60))["sessionId"]
-    concludes = [await hang_up(rig, session_id) for _ in range(hung_up)]
-    rig.now[0] += 61
-    rig.service.store.sessions.expire(rig.clock.now_ms(), 100)
-    for conclude in concludes:
-        await conclude()
-    await sessions.expire(rig.service)
-    shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
-    assert (shown["released"], shown["status"], rig.earned) == ("0", "refunded", 0)
-
-
 @dataclass
 class Story:
     """A session of 0.03 with one debit, whose time is over, and two services on its database."""
@@ -261,67 +245,6 @@ async def story(rig: ServiceRig) -> AsyncIterator[Story]:
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
     return tmp_path / "shared.db"
-
-
-@pytest.mark.clause("3/refund-once", "5/session-debit")
-@scene
-async def test_a_debit_that_is_undone_after_the_rest_was_refunded_is_refunded_too(
-    rig: ServiceRig,
-) -> None:
-    async with story(rig) as it:
-        await sessions.expire(it.other)
-        shown = await rig.http.get(f"/api/sessions/{it.session_id}")
-        assert shown.json()["status"] == "refunded"
-        await it.undo()
-        shown = await rig.http.get(f"/api/sessions/{it.session_id}")
-        assert (shown.json()["remaining"], shown.json()["status"]) == ("30000", "expired")
-        await it.ends_with(20_000, 10_000)
-
-
-@scene
-async def test_a_debit_that_is_undone_while_its_refund_is_in_flight_is_refunded_too(
-    rig: ServiceRig,
-) -> None:
-    async with story(rig) as it:
-
-        async def meanwhile(_: Any, deliver: Any) -> Any:
-            await it.undo()
-            return await deliver()
-
-        with broken(rig, "facilitator", only("/settle", meanwhile)):
-            await sessions.expire(it.other)
-        await it.ends_with(20_000, 10_000)
-
-
-@pytest.mark.parametrize("lost", [lose_request, lose_answer])
-@scene
-async def test_what_a_refund_sent_without_an_answer_is_sent_again_as_it_was(
-    rig: ServiceRig, lost: Fault
-) -> None:
-    """A debit that is undone meanwhile does not change it: the chain may have it already."""
-    async with story(rig) as it:
-        with broken(rig, "facilitator", only("/settle", lost)):
-            await sessions.expire(it.other)
-        await it.undo()
-        await it.ends_with(20_000, 10_000)
-
-
-@scene
-async def test_a_debit_that_is_undone_before_the_refund_is_sent_is_part_of_it(
-    rig: ServiceRig,
-) -> None:
-    """Here between the list of the refunds and the first of them."""
-    async with story(rig) as it:
-        undo = iter([it.undo])
-
-        async def meanwhile(_: Any, deliver: Any) -> Any:
-            for each in undo:
-                await each()
-            return await deliver()
-
-        with broken(rig, "rpc", meanwhile):
-            await sessions.expire(it.other)
-        await it.ends_with(30_000)
 
 
 @scene
@@ -385,19 +308,6 @@ async def test_what_a_policy_may_not_pay_back_is_refused_and_other_refunds_go_on
     rig.now[0] += 10
     await sessions.expire(rig.service)
     assert rig.earned == 0
-
-
-@scene
-async def test_two_debits_that_are_undone_late_are_refunded_together(rig: ServiceRig) -> None:
-    """And never more than was debited, however often a request ends."""
-    session_id = (await rig.open_session("0.03", 60))["sessionId"]
-    undos = [await hang_up(rig, session_id) for _ in range(2)]
-    rig.now[0] += 61
-    with beside(rig) as (other, _):
-        await sessions.expire(other)
-        for undo in (*undos, undos[0]):
-            await undo()
-        await Story(rig, other, session_id, undos[0]).ends_with(10_000, 20_000)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -503,17 +413,6 @@ async def test_a_debit_that_is_still_to_undo_is_none_of_a_database_that_is_rever
     await not_undone(rig)
     await (actions.reset(parts) if is_reset else actions.revert(parts, taken.snapshot))
     assert rig.service.debits_to_undo == []
-
-
-@scene
-async def test_a_snapshot_has_no_debit_that_is_still_to_undo(rig: ServiceRig) -> None:
-    """A revert would forget to undo it."""
-    session_id = await not_undone(rig)
-    taken = await actions.snapshot(rig.parts)
-    await actions.revert(rig.parts, taken.snapshot)
-    found = rig.service.store.sessions.get(session_id)
-    assert found is not None
-    assert found.released == 0
 
 
 @scene

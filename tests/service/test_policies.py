@@ -22,7 +22,7 @@ from x402sim.policies import (
     ServeBeforeSettle,
     ServicePolicy,
 )
-from x402sim.protocol.refusals import ChainFinding, RequestError
+from x402sim.protocol.refusals import RequestError
 from x402sim.report.reading import checks_of, raised_in
 from x402sim.world.invariants import ORDER_ONCE, SERVED_IF_PAID
 from x402sim.world.payer import ORDER
@@ -261,26 +261,6 @@ async def test_a_failing_seller_fails_whole_sessions_and_refunds_them(
 
 
 # --- a policy of the user's own ----------------------------------------------------------
-
-
-class AskThrice:
-    """Ask the chain three times, a minute apart."""
-
-    async def resolve(self, payment: Any) -> None:
-        for _ in range(3):
-            if await payment.ask_chain() is not ChainFinding.UNKNOWN:
-                return
-            await payment.wait(60)
-
-
-@played(service=with_policy(lost_answer=AskThrice(), refund=HalfBack()))
-async def test_an_own_policy_is_an_object_with_the_method(world: LiveWorld, alice: Payer) -> None:
-    await world.fault(LOST)
-    await world.fault(Fault(victim="rpc", does="refuse", contains="eth_getLogs", times=2))
-    assert (await alice.buy()).status is None, "the payer waits for 90 s"
-    await alice.open_session("0.05", 60)
-    await world.advance(400)
-    assert await alice.balance() == 1_000_000 - 10_000 - 25_000
 
 
 @pytest.mark.parametrize(
