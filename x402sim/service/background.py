@@ -32,7 +32,7 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep), session
     expiry, refunds and pending payments every few seconds, and once at start.
     """
-    settings = service.settings
+    settings = service.env.settings
 
     async def sweep(service: Service) -> None:
         service.entitlements.sweep(service.clock.now_ms())

@@ -29,7 +29,7 @@ async def run(service: Service) -> events.IndexerRan:
     run, until the block is deep enough. It takes one batch of each at most. A payment whose
     transfer was undone becomes pending or failed; any other stays settled (3/indexed-status).
     """
-    settings, payments = service.settings, service.store.payments
+    settings, payments = service.env.settings, service.store.payments
     most = settings.indexer_batch
     shallow = payments.shallow(most) + payments.shallow_failures(most)
     refunds, batch = service.store.sessions.shallow_refunds(most), payments.unindexed(most)

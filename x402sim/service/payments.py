@@ -104,13 +104,13 @@ async def accept(
 
     Raises `SettlementRefused`.
     """
-    reserves = service.settings.policy.reserves
+    reserves = service.env.settings.policy.reserves
     request = await validate(service, sent, offered_id, key)
     async with service.locks.hold(request.payment_id) if reserves else nullcontext():
         attempt = await claimed_and_verified(service, request)
         if reserves:
             attempt = claim(service, request, attempt)
-        if service.settings.payment_flow is not None:
+        if service.env.settings.payment_flow is not None:
             # nothing is sent before the endpoint has worked
             service.store.payments.mark_not_submitted(attempt.number)
 
@@ -123,7 +123,7 @@ async def claimed_and_verified(
     A payment that was presented before is resumed, and its attempt may be settled. If the policy
     claims last, a new attempt is not stored yet. Raises `SettlementRefused`.
     """
-    policy = service.settings.policy
+    policy = service.env.settings.policy
     presented = service.store.payments.attempts(request.payment_id)
     earlier = await resume_earlier(service, request, presented) if presented else None
     attempt = earlier or await admit(service, request)
@@ -139,7 +139,7 @@ async def claimed_and_verified(
             raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT)
         if verifies and policy.verify.verifies(request.terms.amount_base):
             await verify(service, request)
-        if policy.claim.claims_before("settle"):
+        if attempt.state is PaymentState.NEW and policy.claim.claims_before("settle"):
             attempt = claim(service, request, attempt)
     except NotSettled as cause:
         return await recover(service, request, attempt, cause)
@@ -284,7 +284,7 @@ def _has_same_nonce(request: ValidRequest, attempt: Attempt) -> bool:
 
 def lasts_too_long(service: Service, valid_before: int) -> str:
     """Return why an authorization lasts too long; "" if short enough (4.1/longest-window)."""
-    now_s, settings = service.clock.now_s(), service.settings
+    now_s, settings = service.clock.now_s(), service.env.settings
     most_s = max(settings.longest_window_s, 2 * settings.max_timeout_s)
     return too_far(valid_before, now_s, most_s) if valid_before - now_s > most_s else ""
 
@@ -380,7 +380,7 @@ def reserve_key(service: Service, payment_id: str, key: IdempotencyKey, valid_be
 
 def key_ends_s(service: Service, valid_before: int) -> int:
     """Return until when a payment keeps its key: while it may be paid, or requested again."""
-    now_s, most_s = service.clock.now_s(), service.settings.max_timeout_s
+    now_s, most_s = service.clock.now_s(), service.env.settings.max_timeout_s
     return max(min(valid_before, MAX_STORED), now_s + most_s)
 
 
@@ -428,7 +428,7 @@ async def settle(service: Service, request: ValidRequest) -> str:
     Raises `NotSettled`.
     """
     payment_id, unreserved = request.payment_id, service.unreserved_in_flight
-    if not service.settings.policy.reserves:
+    if not service.env.settings.policy.reserves:
         unreserved[payment_id] = request.terms.resource
     try:
         outcome = await service.facilitator.settle(request.payment, request.requirements)

@@ -25,7 +25,7 @@ async def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
         confirmations=partial(_confirmations, service, payment_id),
         draw=partial(service.draw, payment_id),
     )
-    return await service.settings.policy.serve.serves(proof)
+    return await service.env.settings.policy.serve.serves(proof)
 
 
 async def served_id(service: Service, payment_id: str, resource: str) -> str | None:
@@ -48,7 +48,7 @@ async def session_has_budget(service: Service, session_id: str, amount_base: int
         confirmations=partial(_confirmations, service, session.payment_id if session else ""),
         draw=partial(service.draw, session_id),
     )
-    return await service.settings.policy.serve.serves(proof)
+    return await service.env.settings.policy.serve.serves(proof)
 
 
 def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:

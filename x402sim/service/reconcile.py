@@ -51,7 +51,7 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
     """
     payer, nonce, until_s = attempt.payer, attempt.nonce, attempt.valid_before_s
     if payer is None or nonce is None or until_s is None:  # its header cannot be read
-        lasts_ms = 1000 * service.settings.longest_window_s
+        lasts_ms = 1000 * service.env.settings.longest_window_s
         is_over = service.clock.now_ms() - attempt.timestamp > lasts_ms
         return ChainAnswer(ChainFinding.NEVER if is_over else ChainFinding.UNKNOWN)
     try:
@@ -125,7 +125,7 @@ async def reconcile(service: Service) -> int:
     many of the others, those that have waited longest first. So headers that were never submitted,
     however many, do not delay a payment whose money may have moved.
     """
-    settings, payments, resolved = service.settings, service.store.payments, 0
+    settings, payments, resolved = service.env.settings, service.store.payments, 0
     waits: dict[int, Backoff] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
@@ -207,7 +207,7 @@ def pays_for(mined: OnChain, attempt: Attempt) -> bool:
 
 def is_deep(service: Service, block_number: int, height: int) -> bool:
     """Tell whether a block is so deep that no reorganisation is expected (8/final-depth)."""
-    return height - block_number >= service.settings.final_depth
+    return height - block_number >= service.env.settings.final_depth
 
 
 def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> None:
@@ -279,7 +279,7 @@ def _session_of(
 ) -> tuple[NewSession, events.SessionOpened | None]:
     """Return the session that a deposit opens, and the event; None if it was open before."""
     payment_id, now_ms = deposit.payment_id, service.clock.now_ms()
-    unit_ms = service.settings.decisions.duration_unit_s * 1000
+    unit_ms = service.env.settings.decisions.duration_unit_s * 1000
     expires_ms = now_ms + deposit.duration * unit_ms
     session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
     if service.store.sessions.paid_by(payment_id) is not None:

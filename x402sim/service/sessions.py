@@ -161,7 +161,7 @@ def _decide(service: Service, refund: Refund) -> PayBack | None:
         return PayBack(refund.sent)
     if refund.part:
         return PayBack(refund.amount)
-    policy = service.settings.policy.refund
+    policy = service.env.settings.policy.refund
     ended = EndedSession(deposited_base=refund.deposited, unspent_base=refund.amount)
     paid_back = policy.refund(ended)
     if paid_back is not None and not 0 <= paid_back.amount_base <= refund.amount:

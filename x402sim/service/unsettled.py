@@ -130,7 +130,7 @@ async def recover(
         raise record_changed()
     payment = PendingPaymentHandle(service, now, in_background=False)
     if cause.is_lost:
-        await service.settings.policy.lost_answer.resolve(payment)
+        await service.env.settings.policy.lost_answer.resolve(payment)
     else:
         await payment.ask_chain()
     if payment.finding is ChainFinding.PAID:

@@ -56,7 +56,7 @@ async def markdown(service: Service, request: Request) -> Response:
     """GET /docs/NAME.md: one documentation page, which a browser gets as HTML."""
     from x402sim.service.docs.pages import page
 
-    name, decisions = request.path_params["name"], service.settings.decisions
+    name, decisions = request.path_params["name"], service.env.settings.decisions
     text = page(name, decisions, service.env.network, _base(request))
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")

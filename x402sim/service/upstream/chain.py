@@ -18,7 +18,7 @@ from x402sim.http.exchange import Headers, Request, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
-from x402sim.service.upstream.calls import JsonRpcError, Unavailable, json_rpc, post
+from x402sim.service.upstream.calls import JsonRpcError, Unavailable, post, result_in, send
 
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
@@ -170,8 +170,8 @@ class RpcClient:
 
     async def _call(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = post(self._url, encode(call), _HEADERS)
-        return await json_rpc(self._to, request, self._limits, "the RPC", read)
+        answer = await post(self._to, self._url, encode(call), _HEADERS, self._limits)
+        return result_in(answer, self._url, "the RPC", read)
 
 
 def _head(block: Any) -> tuple[str, int]:
@@ -212,4 +212,5 @@ class ExplorerClient:
         url = msgspec.structs.replace(self._url, text=f"{self._url}?{query}", query=query.encode())
         request = Request("GET", url, [(b"host", url.netloc)])
         read = partial(read_receipt, token=self._token)
-        return await json_rpc(self._to, request, self._limits, "the explorer", read)
+        answer = await send(self._to, request, self._limits)
+        return result_in(answer, url, "the explorer", read)

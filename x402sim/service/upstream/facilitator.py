@@ -19,7 +19,7 @@ from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post, send
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post
 
 Answer = TypeVar("Answer")
 _SETTLED: Any = cronos.SettleAnswer
@@ -127,7 +127,7 @@ class FacilitatorClient:
 
     async def _post(self, url: Url, body: bytes, limits: Limits, kind: type[Answer]) -> Answer:
         """Return the answer; one that names a refusal counts whatever its status below 500."""
-        response = await send(self._to, post(url, body, _HEADERS), limits)
+        response = await post(self._to, url, body, _HEADERS, limits)
         answered = f"answered {response.status}"
         if response.status >= 500 or response.status == 408:
             verb = url.path.rpartition("/")[2]
