@@ -12,7 +12,6 @@ ServicePolicy, for Settings(policy=...):
   claim        ClaimFirst, ClaimAfterSettle*: after a crash, charged and not
                served
                NoClaim*: one payment, many grants
-  refund       RefundAtExpiry, NeverRefund*: keeps what is left
   serve        ServeSettled, ServeBeforeSettle*: served and never paid
                FailToServe*: charged and not served, by chance
   cache        NoStore: no cache stores what is paid
@@ -29,9 +28,8 @@ PayerPolicy, for world.payer(policy=...) and world.population(policy=...):
 Settings(reputation=...): MatchedPayments
 payer.choose(rule): cheapest, best_reputation, mixed(share)
 
-What an object of yours is given: PendingPayment, Proof, EndedSession,
-Track, Order, Shopper, Bill, ListedService; what it returns: ChainFinding,
-PayBack.
+What an object of yours is given: PendingPayment, Proof, Track, Order,
+Shopper, Bill, ListedService; what it returns: ChainFinding.
 """
 
 from x402sim.payer.policies import (
@@ -60,18 +58,14 @@ from x402sim.protocol.refusals import ChainFinding as ChainFinding
 from x402sim.service.policies import (
     ClaimAfterSettle as ClaimAfterSettle,
     ClaimFirst as ClaimFirst,
-    EndedSession as EndedSession,
     FailToServe as FailToServe,
     Forget as Forget,
     MatchedPayments as MatchedPayments,
-    NeverRefund as NeverRefund,
     NoClaim as NoClaim,
     NoStore as NoStore,
-    PayBack as PayBack,
     PendingPayment as PendingPayment,
     Proof as Proof,
     Reconcile as Reconcile,
-    RefundAtExpiry as RefundAtExpiry,
     ServeBeforeSettle as ServeBeforeSettle,
     ServeSettled as ServeSettled,
     ServicePolicy as ServicePolicy,

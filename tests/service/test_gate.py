@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, nullcontext, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,13 @@ from starlette.responses import Response
 from tests.rig import (
     ORDER,
     QUOTE,
-    Fault,
     ServiceRig,
     beside,
     broken,
     lose_answer,
     lose_request,
-    only,
     scene,
 )
-from tests.service.standard import set_up
 from x402sim.chain.base import LogFilter
 from x402sim.events import DebitUndone
 from x402sim.http import web
@@ -33,7 +30,6 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
 from x402sim.protocol.routes import AGENTS, MARKET
 from x402sim.service import gate, sessions
-from x402sim.service.policies import EndedSession, PayBack, ServicePolicy
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Entitlement, Service
 from x402sim.service.store import Store
@@ -255,59 +251,6 @@ async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig
         assert await sessions.expire(rig.service) == 1
         rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
         await it.ends_with(20_000, 10_000)
-
-
-@dataclass(frozen=True)
-class Fee:
-    """Keeps 5000 base units of each session."""
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        return PayBack(session.unspent_base - 5_000)
-
-
-@pytest.mark.parametrize("lost", [None, lose_request, lose_answer])
-@scene
-async def test_a_policy_takes_its_fee_once_and_what_was_charged_for_nothing_is_owed_whole(
-    rig: ServiceRig, lost: Fault | None
-) -> None:
-    set_up(rig, policy=ServicePolicy(refund=Fee()))
-    async with story(rig) as it:
-        with broken(rig, "facilitator", only("/settle", lost)) if lost else nullcontext():
-            await sessions.expire(it.other)
-        await it.undo()
-        for _ in range(3):
-            await sessions.expire(it.other)
-            rig.now[0] += 300
-        assert rig.earned == 5_000
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """Pays back more, or less than nothing, of each session of 0.03."""
-
-    by: int
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        unspent = session.unspent_base
-        return PayBack(unspent + self.by if session.deposited_base == 30_000 else unspent)
-
-
-@pytest.mark.parametrize("by", [1, -30_001])
-@scene
-async def test_what_a_policy_may_not_pay_back_is_refused_and_other_refunds_go_on(
-    rig: ServiceRig, by: int
-) -> None:
-    set_up(rig, policy=ServicePolicy(refund=Wrong(by)))
-    for amount in ["0.03"] * 21 + ["0.02"]:
-        await rig.open_session(amount, 60)
-    rig.now[0] += 61
-    with pytest.raises(ValueError, match=r"the refund policy Wrong wants to pay back -?\d+ base"):
-        await sessions.expire(rig.service)
-    assert rig.earned == 21 * 30_000, "the session of 0.02 is refunded"
-    set_up(rig, policy=ServicePolicy())
-    rig.now[0] += 10
-    await sessions.expire(rig.service)
-    assert rig.earned == 0
 
 
 @pytest.mark.parametrize("seed", range(12))

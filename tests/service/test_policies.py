@@ -16,9 +16,7 @@ from x402sim.policies import (
     ClaimAfterSettle,
     FailToServe,
     Forget,
-    NeverRefund,
     NoClaim,
-    PayBack,
     ServeBeforeSettle,
     ServicePolicy,
 )
@@ -181,39 +179,6 @@ def test_when_the_claim_is_written(
     assert seen == [at_verify, at_settle]
 
 
-# --- refunds -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class HalfBack:
-    """Pay back a half, some time after the end."""
-
-    def refund(self, session: Any) -> PayBack:
-        return PayBack(session.unspent_base // 2, after_s=100)
-
-
-@pytest.mark.parametrize(
-    ("policy", "refunded", "at_s"),
-    [(None, [40_000], 60), (HalfBack(), [20_000], 160), (NeverRefund(), [], None)],
-    ids=repr,
-)
-def test_what_is_refunded(policy: Any, refunded: list[int], at_s: float | None) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        session = await alice.open_session("0.05", 60)
-        assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
-        await world.advance(1000)
-        assert await alice.balance() == 1_000_000 - 50_000 + sum(refunded)
-
-    run = play(story, **({"refund": policy} if policy else {}))
-    paid = [each for each in run.journal if isinstance(each.event, events.SessionRefunded)]
-    assert [each.event.amount_base for each in paid] == refunded
-    began_ms = next(iter(run.journal)).at_ms
-    for each in paid:
-        assert at_s is not None
-        assert at_s <= (each.at_ms - began_ms) / 1000 <= at_s + 10
-
-
 # --- what is served ----------------------------------------------------------------------
 
 
@@ -267,7 +232,7 @@ async def test_a_failing_seller_fails_whole_sessions_and_refunds_them(
     ("make", "says"),
     [
         (lambda: ServicePolicy(lost_answer=Forget), "lost_answer: expected an object with `resolve`, got the class Forget"),
-        (lambda: ServicePolicy(serve=NeverRefund()), "serve: expected an object with `serves`"),
+        (lambda: ServicePolicy(serve=Forget()), "serve: expected an object with `serves`"),
         (lambda: Settings(policy=Forget()), "policy: expected ServicePolicy, got Forget\\(\\)"),
         (lambda: FailToServe(1.1), "probability: expected a number from 0 to 1, got 1.1"),
     ],

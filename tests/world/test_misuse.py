@@ -38,7 +38,7 @@ from x402sim.world.world import InProcess, Tcp
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 MADE_BY_THE_KIT = {
-    "EndedSession", "PayBack", "ListedService", "Track", "Anvil", "Deployment", "Node",
+    "ListedService", "Track", "Anvil", "Deployment", "Node",
     "Arrivals", "Bill", "ChainFinding", "FaultedRequest", "Observed", "Order", "PendingPayment",
     "Proof", "Shopper", "WaitingTransaction",
 }  # fmt: skip

@@ -1,11 +1,11 @@
 """The policies of a service: one small object for each choice that the specification leaves.
 
-`ServicePolicy` holds six policies: of lost answers, verification, the claim, refunds, what is
-served, and the cache headers. Each is an object with one method and replaces one step of the
+`ServicePolicy` holds five policies: of lost answers, verification, the claim, what is served, and
+the cache headers. Each is an object with one method and replaces one step of the
 service; an object of your own with that method works, too. The default policies keep every
 invariant. A policy that is called naive breaks one, to show what that costs. The reputation has a
 policy of its own, `Settings.reputation`.
-Clauses: 3/expiry-refund, 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
+Clauses: 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
 5/stored-records, 6/reputation.
 """
 
@@ -227,54 +227,6 @@ class NoStore:
         return {"cache-control": "no-store"}
 
 
-# --- what is paid back of a session ------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedSession:
-    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units)."""
-
-    deposited_base: int
-    unspent_base: int
-
-
-@dataclass(frozen=True, slots=True)
-class PayBack:
-    """What to pay back: `amount_base` units, `after_s` seconds from the session's end."""
-
-    amount_base: int
-    after_s: float = 0.0
-
-
-class RefundPolicy(Protocol):
-    """What is paid back of a session's unspent balance.
-
-    It decides once. The price of a request whose client hangs up after the refund was sent is paid
-    back whole: it was charged for nothing.
-    """
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return what to pay back, from 0 to the unspent balance, and when; None for never."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefundAtExpiry:
-    """The default: the whole unspent balance, at the first sweep after the session's end."""
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return the unspent balance."""
-        return PayBack(session.unspent_base)
-
-
-@dataclass(frozen=True, slots=True)
-class NeverRefund:
-    """Naive, or worse: what is left of a deposit is kept."""
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return None."""
-        return None
-
-
 # --- the reputation, which the indexer updates once it has matched payments -----------
 
 
@@ -321,7 +273,7 @@ class MatchedPayments:
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServicePolicy:
-    """What a service does about lost answers, verification, its claim, refunds and requests.
+    """What a service does about lost answers, verification, its claim and requests.
 
     lost_answer
         What to do about a settlement without an answer: `Reconcile()` (the default), `Forget()`.
@@ -330,8 +282,6 @@ class ServicePolicy:
     claim
         When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterSettle()`,
         `NoClaim()`.
-    refund
-        What to pay back of a session: `RefundAtExpiry()` (the default), `NeverRefund()`.
     serve
         Which paid requests to serve: `ServeSettled()` (the default), `ServeBeforeSettle()`,
         `FailToServe(...)`.
@@ -354,7 +304,6 @@ class ServicePolicy:
     lost_answer: LostAnswerPolicy = Reconcile()
     verify: VerifyPolicy = VerifyFirst()
     claim: ClaimPolicy = ClaimFirst()
-    refund: RefundPolicy = RefundAtExpiry()
     serve: ServePolicy = ServeSettled()
     cache: CachePolicy = NoStore()
 

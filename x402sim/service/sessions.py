@@ -9,7 +9,6 @@ Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 
 import asyncio
 import logging
-import math
 import sqlite3
 
 from msgspec.structs import replace
@@ -23,7 +22,6 @@ from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionVi
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
-from x402sim.service.policies import EndedSession, PayBack
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.database import Backoff, after_failure
@@ -99,11 +97,10 @@ def undo_debits(service: Service) -> None:
 
 
 async def expire(service: Service) -> int:
-    """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
+    """End the expired sessions, and pay the refunds due (3/expiry-refund).
 
     Returns how many refunds were settled; the others stay due. Debits that could not be undone
-    before are undone first. After all other refunds are tried, raises the first error of the
-    policy, or `ValueError` if it wants to pay back less than nothing, or more than is unspent.
+    before are undone first.
     """
     undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
@@ -115,62 +112,15 @@ async def expire(service: Service) -> int:
     if ended:
         service.record(events.SessionsExpired(count=ended))
     settled, now_s = 0, service.clock.now()
-    bugs: list[Exception] = []
     last: Refund | None = None
     while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
-        settled, last = settled + await _pay_some_back(service, owed, bugs), owed[-1]
-    if bugs:  # one says what is wrong with the policy; each of their refunds is put off
-        raise bugs[0]
-    return settled
-
-
-async def _pay_some_back(service: Service, owed: list[Refund], bugs: list[Exception]) -> int:
-    """Pay these refunds at the same time, as the policy says; return how many were paid.
-
-    What the policy raises is added to `bugs`, and its refund waits as one that failed.
-    """
-    waits: dict[int, Backoff] = {}
-    due = []
-    for each in owed:
+        waits: dict[int, Backoff] = {}
         try:
-            paid_back = _decide(service, each)
-        except Exception as bug:  # noqa: BLE001 - of a user's policy
-            bugs.append(bug)
-            waits[each.number] = after_failure(each.wait_s, REFUND_WAIT_S, service.clock.now())
-            continue
-        after_s = math.inf if paid_back is None else paid_back.after_s
-        due_s = each.expires_ms / 1000 + after_s
-        if paid_back is None or (after_s and due_s > service.clock.now()):
-            waits[each.number] = Backoff(due_s, 0.0)  # the policy decides again only then
-        else:
-            due.append(replace(each, amount=paid_back.amount_base))
-    try:
-        paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in due))
-    finally:
-        service.store.put_off("refunds", waits)
-    return sum(paid)
-
-
-def _decide(service: Service, refund: Refund) -> PayBack | None:
-    """Return what to pay back of a refund, and when; None for never.
-
-    The policy decides that of the first part, before it is sent: what was sent is sent again as it
-    was, and what is due since was charged for nothing. Raises `ValueError` for a wrong amount.
-    """
-    if refund.sent is not None:
-        return PayBack(refund.sent)
-    if refund.part:
-        return PayBack(refund.amount)
-    policy = service.env.settings.policy.refund
-    ended = EndedSession(deposited_base=refund.deposited, unspent_base=refund.amount)
-    paid_back = policy.refund(ended)
-    if paid_back is not None and not 0 <= paid_back.amount_base <= refund.amount:
-        name, unit = type(policy).__name__, "base units"
-        raise ValueError(
-            f"the refund policy {name} wants to pay back {paid_back.amount_base} {unit} of "
-            f"{refund.amount} that are unspent: return 0 to {refund.amount}, or None for never"
-        )
-    return paid_back
+            paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in owed))
+        finally:
+            service.store.put_off("refunds", waits)
+        settled, last = settled + sum(paid), owed[-1]
+    return settled
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
@@ -180,6 +130,8 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Back
         if not service.store.sessions.is_due(refund):
             return False
         try:
+            if refund.sent is not None:  # the chain may have it already: it is sent as it was
+                refund = replace(refund, amount=refund.sent)
             return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
             wait = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now())

@@ -92,7 +92,7 @@ class Settings:
     decisions
         The choices where the specification is silent, a `Decisions` object.
     policy
-        What it does about lost answers, verification, its claim, refunds and requests, a
+        What it does about lost answers, verification, its claim and requests, a
         `ServicePolicy` of `x402sim.policies`.
 
     >>> from x402sim import Settings, World

@@ -56,8 +56,8 @@ class Refund(msgspec.Struct, frozen=True):
     """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
 
     `number` is its number in the database. `part` is its number among the refunds of its session,
-    from 0: all but the last may have been sent. `deposited`, `released` and `expires_ms` are the
-    session's. Refunds are paid in the order of `look_s`, then of `timestamp`.
+    from 0: all but the last may have been sent. `released` is the session's. Refunds are paid in
+    the order of `look_s`, then of `timestamp`.
     """
 
     number: int
@@ -68,9 +68,7 @@ class Refund(msgspec.Struct, frozen=True):
     amount: int
     sent: int | None
     """The amount of the transfer that may have been sent; None if none was."""
-    deposited: int
     released: int
-    expires_ms: int
     wait_s: float
     """The seconds of its last wait; 0 if it has not failed."""
     look_s: float
@@ -222,7 +220,7 @@ class SessionBudgets:
         """
         sql = (
             "SELECT r.rowid, session_id, part, payment_id, r.to_address, r.amount, sent, "
-            "deposited, released, expires_ms, r.wait_s, r.look_s, r.timestamp "
+            "released, r.wait_s, r.look_s, r.timestamp "
             "FROM refunds r CROSS JOIN sessions USING (session_id) "
             "CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
