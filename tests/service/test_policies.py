@@ -47,15 +47,6 @@ def settlement_of(run: Run) -> list[str]:
     return [each.path.rpartition("/")[2] for each in sent if each.to == "facilitator"]
 
 
-@dataclass(frozen=True)
-class InBackground:
-    """Ask the chain only when no payer waits."""
-
-    async def resolve(self, payment: Any) -> None:
-        if payment.in_background:
-            await payment.ask_chain()
-
-
 # --- lost answers ------------------------------------------------------------------------
 
 
@@ -63,7 +54,6 @@ class InBackground:
     ("policy", "first", "later"),
     [
         (None, (200, None), 200),
-        (InBackground(), (502, False), 200),
         (SettleAgain(), (200, None), 200),
         (Forget(), (502, True), 402),
     ],

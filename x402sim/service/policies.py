@@ -25,10 +25,6 @@ from x402sim.text.words import changed
 class PendingPayment(Protocol):
     """A claimed payment whose outcome is not known."""
 
-    @property
-    def in_background(self) -> bool:
-        """Whether no payer waits: the request is over, or the service has started again."""
-
     async def ask_chain(self) -> ChainFinding:
         """Ask the chain's node; the record follows what it says, and a paid payment is granted."""
 

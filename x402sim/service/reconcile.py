@@ -133,7 +133,7 @@ async def reconcile(service: Service) -> int:
                 attempt = payments.reload(due)
                 if attempt is None or attempt.status != "pending":
                     continue
-                payment = PendingPaymentHandle(service, attempt, in_background=True)
+                payment = PendingPaymentHandle(service, attempt)
                 await settings.policy.lost_answer.resolve(payment)
             if payment.is_forgotten or payment.finding in (ChainFinding.PAID, ChainFinding.NEVER):
                 resolved += 1
@@ -148,10 +148,8 @@ async def reconcile(service: Service) -> int:
 class PendingPaymentHandle:
     """A pending payment in the hands of the policy; the caller holds the lock of its payment id."""
 
-    def __init__(self, service: Service, attempt: Attempt, *, in_background: bool) -> None:
+    def __init__(self, service: Service, attempt: Attempt) -> None:
         self._service, self._listed = service, attempt
-        self.in_background = in_background
-        """Whether no payer waits for it."""
         self.finding = ChainFinding.UNKNOWN
         """What is known of it by now."""
         self.is_forgotten = False

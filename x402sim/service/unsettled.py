@@ -128,7 +128,7 @@ async def recover(
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
     if (now := payments.reload(attempt)) is None:
         raise record_changed()
-    payment = PendingPaymentHandle(service, now, in_background=False)
+    payment = PendingPaymentHandle(service, now)
     if cause.is_lost:
         await service.env.settings.policy.lost_answer.resolve(payment)
     else:
