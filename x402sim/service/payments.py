@@ -1,14 +1,14 @@
 """The settlement of a payment: POST /api/pay, the seven steps of 4.1, in their order.
 
-A claim is a row of the database: this authorization pays for this payment id, and for no other. It
-is written before the facilitator gets any request, because from then on anybody may submit the
-authorization. It stays until the chain proves that the authorization can never be used. So neither
-a crash, nor a lost answer, nor a third party can charge a payer twice or lose a payment.
+A claim is a row of the database: this authorization pays for this payment id, and for no other. The
+claim is written before the facilitator gets any request, because from then on anybody may submit
+the authorization, and stays until the chain proves the authorization useless. So neither a crash,
+nor a lost answer, nor a third party can charge a payer twice or lose a payment.
 
-Requests for one payment id are serialized. `Settings.policy` can change the default: `claim` says
-when the claim is written, and `verify` whether the facilitator verifies. The table `PAYMENT` of
-`protocol.states` says what can happen to a payment in each state. What the facilitator does not
-settle, `unsettled.py` looks up on the chain.
+Requests for one payment id are serialized. `Settings.policy` can change the default: `claim`
+decides when the claim is written, and `verify` whether the facilitator verifies. The table
+`PAYMENT` of `protocol.states` has the moves of a payment in each state. `unsettled.py` looks up on
+the chain whatever the facilitator does not settle.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
@@ -60,7 +60,7 @@ from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import NotMoved
 
 MAX_ATTEMPTS = 8
-"""The most payment headers that can be presented for one payment id."""
+"""The most payment headers for one payment id."""
 
 _USED_BEFORE = "the authorization was used before it was presented for this payment id"
 _EARLIER_MAY_SETTLE = "an earlier payment header may still settle"
@@ -78,9 +78,9 @@ async def pay(
 ) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`.
 
-    The other arguments are of a payment in one step. `offered_id` is the payment id of the 402 that
-    it answers, if that is known. `key` is the payer's own id of it. `verifies` is False if its flow
-    has verified it already, or lets the settlement verify it.
+    The other arguments are of a payment in one step. `offered_id` is the payment id of the paid
+    402, if known. `key` is the payer's own id of the payment. `verifies` is False if the payment
+    flow has verified already, or lets the settlement verify.
     """
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(request.payment_id):
@@ -91,7 +91,7 @@ async def pay(
             tx_hash = await settle(service, request)  # step 4
         except NotSettled as cause:
             return receipt(await recover(service, request, attempt, cause))
-        # the default policy has claimed it already, before step 3
+        # by default claimed already, before step 3
         attempt = claim(service, request, attempt)
         settled = grant(service, attempt, tx_hash)  # steps 5 and 6
         return receipt(settled or settled_attempt(service, request.payment_id))  # step 7
@@ -100,7 +100,7 @@ async def pay(
 async def accept(
     service: Service, sent: SettlementRequest, offered_id: str | None, key: IdempotencyKey | None
 ) -> None:
-    """Take steps 1 to 3, and claim: all that is done before a service that settles later works.
+    """Take steps 1 to 3, and claim: the part before the work of a service that settles later.
 
     Raises `SettlementRefused`.
     """
@@ -111,7 +111,7 @@ async def accept(
         if reserves:
             attempt = claim(service, request, attempt)
         if service.env.settings.payment_flow is not None:
-            # nothing is sent before the endpoint has worked
+            # the endpoint works before anything is sent
             service.store.payments.mark_not_submitted(attempt.number)
 
 
@@ -120,8 +120,8 @@ async def claimed_and_verified(
 ) -> Attempt:
     """Claim a payment and take steps 2 and 3, in the order of the policy; return its attempt.
 
-    A payment that was presented before is resumed, and its attempt may be settled. If the policy
-    claims last, a new attempt is not stored yet. Raises `SettlementRefused`.
+    An earlier payment is resumed, and may be settled. If the policy claims last, a new attempt is
+    not stored yet. Raises `SettlementRefused`.
     """
     policy = service.env.settings.policy
     presented = service.store.payments.attempts(request.payment_id)
@@ -135,7 +135,7 @@ async def claimed_and_verified(
         if policy.claim.claims_before("verify"):  # by default
             attempt = claim(service, request, attempt)
         if request.is_authorized and not attempt.nonce_confirmed_unused:
-            # the node was silent; a use that it reports later may be older than this payment
+            # the node was silent; a use reported later may be older than this payment
             raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT)
         if verifies and policy.verify.verifies(request.terms.amount_base):
             await verify(service, request)
@@ -146,7 +146,7 @@ async def claimed_and_verified(
     return attempt
 
 
-# --- step 1: what was sent ------------------------------------------------------------
+# --- step 1 ---------------------------------------------------------------------------
 
 
 async def validate(
@@ -155,7 +155,7 @@ async def validate(
     offered_id: str | None = None,
     key: IdempotencyKey | None = None,
 ) -> ValidRequest:
-    """Step 1: the requirements must be those issued under this payment id (4.1/validate).
+    """Step 1: the requirements must be as issued under this payment id (4.1/validate).
 
     Decodes the payment header, once. Raises `SettlementRefused`.
     """
@@ -180,7 +180,7 @@ async def validate(
 
 
 async def _contract_accepts(service: Service, signed: SignedPayment) -> bool:
-    """Ask the payer's contract, if it is one, whether it calls the signature its own.
+    """Ask the payer's contract, if the payer is a contract, to accept the signature.
 
     Raises `SettlementRefused`.
     """
@@ -193,23 +193,22 @@ async def _contract_accepts(service: Service, signed: SignedPayment) -> bool:
 
 
 def require(rules: Rules[Presented, Refusal], case: Presented) -> None:
-    """Check a rule table; raises `SettlementRefused` with the first row that fails."""
+    """Check a rule table; raises `SettlementRefused` with the first failing row."""
     if broken := first_broken(rules, case):
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
 
-# --- what was presented before --------------------------------------------------------
+# --- earlier attempts -----------------------------------------------------------------
 
 
 async def resume_earlier(
     service: Service, request: ValidRequest, presented: list[Attempt]
 ) -> Attempt | None:
-    """Return the attempt to resume, if the same authorization was presented before; None if not.
+    """Return the earlier attempt with the same authorization, to be resumed; None without one.
 
-    First the records of the earlier attempts are updated from the chain. The attempt is pending;
-    it is settled if the chain reports only now that it was paid. Raises `SettlementRefused` if the
-    payment id is used (7/payment-already-settled), if another header may still pay for it, or if
-    too many headers were presented for it.
+    First the records of the earlier attempts are updated from the chain. The attempt is pending, or
+    settled if the chain reports the payment only now. Raises `SettlementRefused` for a used payment
+    id (7/payment-already-settled), if another header may still pay, or after too many headers.
     """
     if any(attempt.status == "settled" for attempt in presented):
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
@@ -217,7 +216,7 @@ async def resume_earlier(
     for attempt in presented:
         is_same = _is_same(request, attempt)
         if attempt.status == "failed" and not is_same:
-            continue  # a failed attempt says nothing about another authorization
+            continue  # a failed attempt concerns no other authorization
         finding = await follow_chain(service, attempt)
         if finding is ChainFinding.PAID:
             if not is_same:
@@ -240,10 +239,10 @@ async def resume_earlier(
 
 
 def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt:
-    """Record that an earlier attempt is to be sent again, unless it is settled; return it.
+    """Record that an earlier attempt is sent again, unless settled; return the attempt.
 
-    Raises `SettlementRefused` if another payment has paid for its 402 since, or if its
-    authorization pays for another payment id. Raises `Refused` 409 if another payment has its key.
+    Raises `SettlementRefused` if another payment has paid for the 402 since, or if the
+    authorization pays for another payment id. Raises `Refused` 409 if another payment has the key.
     """
     payments = service.store.payments
     if (now := payments.reload(earlier)) is None:
@@ -252,8 +251,8 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
         return now
     if now.state is PaymentState.FAILED:  # paid, but another payment id has claimed it since
         raise _claim_conflict(service, now)
-    # The 402 that the first request named counts. Since then the facilitator may have published the
-    # authorization, so that anybody can send it and name a 402 of their own.
+    # The 402 of the first request counts. Since then the facilitator may have published the
+    # authorization: then anybody can send the authorization and name a 402 of their own.
     named = now.offered_id or request.offered_id
     resumed = _written(service, request, lambda: payments.resume(now, named))
     if resumed is None:
@@ -264,8 +263,8 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
 def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
     """Tell whether a header holds the authorization of an earlier attempt.
 
-    A header that can pay starts a new attempt if the earlier one could not pay: that one claims no
-    nonce. Its signature was another, or the smart wallet had not approved it yet.
+    An able header starts a new attempt after an unable attempt, which claims no nonce: the
+    signature was another, or the smart wallet had not approved yet.
     """
     if request.is_authorized and not attempt.is_authorized:
         return False
@@ -279,21 +278,21 @@ def _has_same_nonce(request: ValidRequest, attempt: Attempt) -> bool:
     return auth is not None and (auth.from_, auth.nonce) == (attempt.payer, attempt.nonce)
 
 
-# --- an authorization that was not presented before, and its claim ----------------------
+# --- a new attempt, and the claim ---------------------------------------------------------
 
 
 def lasts_too_long(service: Service, valid_before: int) -> str:
-    """Return why an authorization lasts too long; "" if short enough (4.1/longest-window)."""
+    """Return the reason if an authorization lasts too long, else "" (4.1/longest-window)."""
     now_s, settings = service.clock.now_s(), service.env.settings
     most_s = max(settings.longest_window_s, 2 * settings.max_timeout_s)
     return too_far(valid_before, now_s, most_s) if valid_before - now_s > most_s else ""
 
 
 async def admit(service: Service, request: ValidRequest) -> Attempt:
-    """Return the new attempt of an authorization that was not presented before (state `NEW`).
+    """Return the new attempt of an authorization (state `NEW`).
 
-    Raises `SettlementRefused` for a 402 that has expired, for an authorization that lasts too long
-    (decision 4.1/longest-window), and for one that was used before.
+    Raises `SettlementRefused` for an expired 402, for an authorization that lasts too long
+    (decision 4.1/longest-window), and for a used authorization.
     """
     issued, payment, auth = request.issued, request.payment, request.payment.authorization
     now_s, expires_s = service.clock.now_s(), request.terms.expires_s
@@ -319,11 +318,11 @@ async def admit(service: Service, request: ValidRequest) -> Attempt:
 
 
 async def is_unused(service: Service, request: ValidRequest) -> bool:
-    """Tell whether the chain reports that the authorization is unused; False if it is silent.
+    """Tell whether the chain reports the authorization unused; False for a silent node.
 
-    An authorization that was used before it was presented here may have paid at another service:
-    this raises `SettlementRefused` "Nonce already used" (5/nonce-once). The token's events are
-    queried only if its state reports a use; a good payment needs one call.
+    An authorization used before may have paid at another service: this raises `SettlementRefused`
+    "Nonce already used" (5/nonce-once). The token's events are queried only after a reported use; a
+    good payment needs one call.
     """
     if (auth := request.payment.authorization) is None or not request.is_authorized:
         return False
@@ -342,7 +341,7 @@ def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
     """Claim the payment id for the authorization of a new attempt; return the pending record.
 
     A stored attempt is returned unchanged. The payer's key is reserved with the claim: of two
-    payments with one key, the second is refused before anything is settled. Raises
+    payments with a key, the second is refused before anything is settled. Raises
     `SettlementRefused` if the authorization pays for another payment id (7/nonce-already-used), if
     the 402 is paid in one step and in two, or if another service on this store was faster. Raises
     `Refused` 409 if another payment has the key.
@@ -360,7 +359,7 @@ def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
 def _written(
     service: Service, request: ValidRequest, write: Callable[[], Attempt | None]
 ) -> Attempt | None:
-    """Write a claim, together with the reservation of the payer's key if the payment has a key."""
+    """Write a claim, together with the reservation of the payer's key, if any."""
     if request.key is None:
         return write()
     with service.store.transaction():
@@ -369,9 +368,9 @@ def _written(
 
 
 def reserve_key(service: Service, payment_id: str, key: IdempotencyKey, valid_before: int) -> None:
-    """Reserve a payer's key for its payment, until `key_ends_s`.
+    """Reserve a payer's key for the payment, until `key_ends_s`.
 
-    Raises `Refused` 409 if another payment has it (decision 5/payment-identifier).
+    Raises `Refused` 409 if another payment has the key (decision 5/payment-identifier).
     """
     now_s, until_s = service.clock.now_s(), key_ends_s(service, valid_before)
     if not service.store.served.reserve(key, payment_id, until_s, now_s):
@@ -379,7 +378,7 @@ def reserve_key(service: Service, payment_id: str, key: IdempotencyKey, valid_be
 
 
 def key_ends_s(service: Service, valid_before: int) -> int:
-    """Return until when a payment keeps its key: while it may be paid, or requested again."""
+    """Return the end of a payment's key: the end of the window for payment and repetition."""
     now_s, most_s = service.clock.now_s(), service.env.settings.max_timeout_s
     return max(min(valid_before, MAX_STORED), now_s + most_s)
 
@@ -392,7 +391,7 @@ def _require_unclaimed(service: Service, request: ValidRequest) -> None:
 
 
 def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
-    """Return why an attempt cannot be claimed: its 402 is taken, or its authorization is."""
+    """Return the reason against a claim: the 402 is taken, or the authorization is."""
     rival = service.store.payments.rival(attempt.payment_id, attempt.offered_id)
     if rival is None:
         return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
@@ -411,7 +410,7 @@ def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
 async def verify(service: Service, request: ValidRequest) -> None:
     """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
 
-    Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature).
+    Raises `NotSettled` "Invalid signature" otherwise (7/invalid-signature).
     """
     try:
         verdict = await service.facilitator.verify(request.payment, request.requirements)

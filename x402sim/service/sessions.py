@@ -1,9 +1,9 @@
 """Sessions: one deposit pays for many requests; at expiry the rest is refunded.
 
-A refund is an EIP-3009 transfer that the server wallet signs. Its nonce is derived from the session
-id, so the token accepts it only once, even after a crash. Its amount is stored before it is sent
-for the first time, and never changes after that; what was paid is read from the chain. If a debit
-is undone later, another transfer refunds that amount.
+A refund is an EIP-3009 transfer signed by the server wallet. The nonce is derived from the session
+id, so the token accepts a refund only once, even after a crash. The amount is stored before the
+first sending, and never changes afterwards; the paid amount is read from the chain. If a debit is
+undone later, another transfer refunds the debit.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
@@ -33,18 +33,18 @@ from x402sim.service.upstream.facilitator import Moved
 log = logging.getLogger("x402sim")
 
 AT_MOST = 500
-"""How many expired sessions one transaction ends."""
+"""The most expired sessions ended by a transaction."""
 REFUNDS_AT_ONCE = 20
 """The most refunds in flight at the same time."""
 REFUND_WAIT_S = (10.0, 300.0)
-"""Seconds until a refund that failed is tried again: the first wait and the longest."""
+"""Seconds until another try of a failed refund: the first wait and the longest."""
 
 
 def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     """Return the 402 for a session's deposit (4.4/deposit-402).
 
-    The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
-    the payment id. Raises `Refused` 400.
+    The price is maxSpend, exactly (4.4/max-spend); the payment id binds amount and duration.
+    Raises `Refused` 400.
     """
     decimals, now_s = service.env.network.decimals, service.clock.now_s()
     try:
@@ -58,7 +58,7 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
 
 
 def view(session: SessionBudget) -> SessionView:
-    """Return a session as its holder sees it: remaining = deposited - released (2.6/remaining)."""
+    """Return a session for the holder: remaining = deposited - released (2.6/remaining)."""
     return SessionView(
         session_id=session.session_id,
         deposited=str(session.deposited),
@@ -71,7 +71,7 @@ def view(session: SessionBudget) -> SessionView:
 
 
 def undo_debit(service: Service, session_id: str, amount_base: int, resource: str) -> None:
-    """Undo a debit whose answer was not written; if the disk is full now, `undo_debits` does it."""
+    """Undo a debit without a written answer; with a full disk, `undo_debits` does so later."""
     try:
         released = service.store.sessions.undo_debit(session_id, amount_base, resource)
     except sqlite3.OperationalError as failure:
@@ -91,7 +91,7 @@ def undo_debit(service: Service, session_id: str, amount_base: int, resource: st
 
 
 def undo_debits(service: Service) -> None:
-    """Undo the debits that could not be undone before, as each sweep and the orderly end do."""
+    """Undo the debits left by a full disk, at each sweep and at the orderly end."""
     for _ in range(len(service.debits_to_undo)):
         undo_debit(service, *service.debits_to_undo.pop(0))
 
@@ -99,8 +99,8 @@ def undo_debits(service: Service) -> None:
 async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund).
 
-    Returns how many refunds were settled; the others stay due. Debits that could not be undone
-    before are undone first.
+    Returns the number of settled refunds; the others stay due. Debits left by a full disk are
+    undone first.
     """
     undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
@@ -124,13 +124,13 @@ async def expire(service: Service) -> int:
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
-    """Pay a refund that is still due, and tell whether it was paid; a failed one waits."""
+    """Pay a due refund, and tell whether the refund was paid; after a failure the refund waits."""
     session_id = refund.session_id
     async with service.locks.hold(session_id):
         if not service.store.sessions.is_due(refund):
             return False
         try:
-            if refund.sent is not None:  # the chain may have it already: it is sent as it was
+            if refund.sent is not None:  # the chain may have the transfer: the same is sent again
                 refund = replace(refund, amount=refund.sent)
             return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
@@ -140,7 +140,7 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Back
             service.record(
                 events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s)
             )
-            # an id that is logged in full could be used to spend
+            # with the whole id in the log, a reader could spend
             log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)
             return False
 
@@ -149,8 +149,8 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
     False if a reorganisation has undone the deposit, if another service on this store has paid the
-    refund, or if a debit was undone after the refund was listed: the next sweep reads the new
-    amount. Raises `Unavailable` or `OutcomeUnknown`; then the refund is still due.
+    refund, or if a debit was undone after the listing: the next sweep reads the new amount. Raises
+    `Unavailable` or `OutcomeUnknown`; then the refund is still due.
     """
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)
     async with service.locks.hold(refund.payment_id):
@@ -177,7 +177,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
 
 
 def _refunded(service: Service, session_id: str, part: int, tx_hash: str, paid: int) -> None:
-    """Record the transaction that paid a refund, in place of one that the chain has undone."""
+    """Record the transaction of a refund, in place of a transaction undone by the chain."""
     replaced = service.store.sessions.refunded(session_id, part, tx_hash, paid)
     if replaced is not None:
         gone, paid_by_it = replaced
@@ -188,10 +188,9 @@ def _refunded(service: Service, session_id: str, part: int, tx_hash: str, paid: 
 
 
 def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
-    """Return what the chain paid of a refund, in base units; 0 if its nonce was canceled.
+    """Return the amount paid by the chain for a refund, in base units; 0 for a canceled nonce.
 
-    One transaction may pay several refunds. Raises `Unavailable` if it shows no transfer to the
-    payer.
+    One transaction may pay several refunds. Raises `Unavailable` without a transfer to the payer.
     """
     if use.canceled:
         return 0
@@ -207,9 +206,9 @@ def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
 async def look_again_at_refund(
     service: Service, session_id: str, part: int, tx_hash: str, height: int
 ) -> None:
-    """Look again at a refund whose block is not deep enough; if it was undone, it is due again.
+    """Look again at a refund in a block not deep enough; an undone refund is due again.
 
-    Its nonce never changes, so the token accepts it only once, however often it is sent.
+    The nonce never changes, so the token accepts the refund only once, after any number of tries.
     """
     wallet, nonce = service.env.wallet, refund_nonce(session_id, part)
     async with service.locks.hold(session_id):
@@ -238,7 +237,7 @@ async def look_again_at_refund(
 
 
 def refund_nonce(session_id: str, part: int) -> bytes:
-    """Return the nonce of a session's refund, which is always the same."""
+    """Return the nonce of a session's refund, always the same."""
     more = f", part {part}" if part else ""
     return keccak256(f"x402sim refund of {session_id}{more}".encode())
 

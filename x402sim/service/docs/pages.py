@@ -1,8 +1,8 @@
 """The documentation pages.
 
 The plain-text index, four pages of Markdown, the interactive page, and x402sim's guide. The
-words are the files of templates/ and guide/. What a table of the product knows (refusals,
-decisions) is written from that table, under the decisions in force.
+words are in the files of templates/ and guide/; refusals and decisions are written from the
+product's tables, under the decisions in force.
 Clauses: 4.5/llms-txt.
 """
 
@@ -19,7 +19,7 @@ _GUIDE = files("x402sim") / "guide"
 
 
 class Page(NamedTuple):
-    """One page of Markdown: its title, what it is about, and the words that fill it in."""
+    """One page of Markdown: the title, the subject in a line, and the words for the template."""
 
     title: str
     about: str
@@ -36,9 +36,9 @@ def llms_txt(base: str) -> str:
 
 
 def page(name: str, decisions: Decisions, network: Network, base: str) -> str | None:
-    """Return the Markdown page of that name, or None where there is none (4.5/llms-txt).
+    """Return the Markdown page of a name, or None for an unknown name (4.5/llms-txt).
 
-    The name is as the index links it ("errors.md", "guide/index.md"), or without its ending. The
+    The name is a link of the index ("errors.md", "guide/index.md"), with or without the ending. The
     guide has a JSON schema and a TypeScript file, too.
     `network` and `base`, the address of the service, are for the commands.
     """
@@ -54,12 +54,12 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
 
 
 def decision_named(slug: str) -> Decision:
-    """Return the decision of that id; raises `KeyError`."""
+    """Return the decision of an id; raises `KeyError`."""
     return {decision.id: decision for decision in decisions()}[slug]
 
 
 def in_force(decision: Decision, decisions: Decisions) -> str:
-    """Return the answer to a decision's question that holds under these decisions."""
+    """Return the answer to a decision's question under these decisions."""
     if decision.field is None:
         return decision.choice
     value = getattr(decisions, decision.field)
@@ -68,7 +68,7 @@ def in_force(decision: Decision, decisions: Decisions) -> str:
     return decision.alternatives if value == decision.alternative else f"`{value}`"
 
 
-# --- what fills in each page ---------------------------------------------------------
+# --- the words of each page ----------------------------------------------------------
 
 
 def _payment_flow(decisions: Decisions) -> dict[str, object]:
@@ -102,7 +102,7 @@ def _errors(decisions: Decisions) -> dict[str, object]:
         (
             f"`{refusal.text}`",
             str(status_of(refusal, decisions)),
-            # one that no transaction was sent for may still be usable: `unsettled.recover`
+            # without a transaction, the header may still be usable: `unsettled.recover`
             _FINAL[refusal.row.final]
             if refusal.row.may_have_been_sent
             else _FINAL[Finality.STATED],

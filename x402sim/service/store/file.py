@@ -1,7 +1,7 @@
-"""Which paths a database may have; and a start that failed leaves no file behind.
+"""The paths of a database; and a failed start leaves no file behind.
 
-SQLite does not take every name for a file: it would keep `:memory:` in memory, while the chain of
-the same world went to a file of that name, and it would read `file:...` as a URI.
+SQLite does not take every name for a file: SQLite would keep `:memory:` in memory, while the chain
+of the same world went to a file of the same name, and would read `file:...` as a URI.
 """
 
 import os
@@ -13,15 +13,15 @@ from pathlib import Path
 from x402sim.service.store.database import HELD
 
 _OF_ONE = ("", "-wal", "-shm", "-journal")
-"""How the names of the files end that SQLite has for one database."""
+"""The ends of the names of SQLite's files for one database."""
 _MOST_BYTES = 200
-"""A name may have 255 bytes, and those of the files beside a database are longer."""
+"""A name may have 255 bytes, and the files beside a database have longer names."""
 
 
 def require_file(file: Path) -> None:
-    """Raise `ValueError` unless a path can be that of a database: a file, or one that can be made.
+    """Raise `ValueError` unless a database can have a path: a file's, or a free path in a folder.
 
-    The text says what is there, what is wanted, and what to do.
+    The error names the obstacle, the wanted kind of path, and a remedy.
     """
     name = os.fspath(file)
     if name.startswith(("file:", ":memory:")):
@@ -46,11 +46,10 @@ def require_file(file: Path) -> None:
 
 @contextmanager
 def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
-    """Let a `with` block open a database in a file; if the block fails, what it made is removed.
+    """Let a `with` block open a database in a file; if the block fails, remove the new files.
 
-    `beside` are the ends of the names of more databases that the block opens. What was there before
-    stays, and so does what another process uses. Raises `ValueError` for a path that cannot have a
-    database.
+    `beside` are the ends of the names of the block's other databases. Older files stay, as do files
+    in use by another process. Raises `ValueError` as `require_file`.
     """
     if file is None:
         yield
@@ -60,7 +59,7 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
     for each in opened:
         require_file(each)
     new = [each for each in opened if not each.exists()]
-    if file in new:  # SQLite takes an empty file as a new database; the system says why it cannot
+    if file in new:  # SQLite takes an empty file as a new database; the system names the obstacle
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
         except OSError as error:

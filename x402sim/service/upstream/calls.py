@@ -1,6 +1,6 @@
-"""Requests to others within limits of size and time, with one exception for each outcome.
+"""Requests to other parties within limits of size and time, with one exception for each outcome.
 
-A redirect is not followed: it is an answer that makes no sense.
+A redirect is not followed: it counts as nonsense.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from x402sim.protocol.messages import BadMessage, decode
 
 Read = TypeVar("Read")
 REVERTED = 3
-"""The code of JSON-RPC for a contract that ended a call."""
+"""The code of JSON-RPC for a call ended by a contract."""
 
 
 class Unavailable(Exception):
-    """The other side was not reached, or its answer makes no sense; nothing has changed."""
+    """The other side was not reached, or answered nonsense; nothing has changed."""
 
 
 class JsonRpcError(Unavailable):
-    """It was reached and answered with a JSON-RPC error; `error` is what it says of it."""
+    """The node answered with a JSON-RPC error: `error`."""
 
     def __init__(self, text: str, error: Any) -> None:
         super().__init__(text)
@@ -30,20 +30,20 @@ class JsonRpcError(Unavailable):
 
     @property
     def is_revert(self) -> bool:
-        """Whether a contract ended the call: not if the node has a limit of requests, or is busy.
+        """Whether a contract ended the call, and not a busy node or a limit of requests.
 
-        Nodes agree on code 3; older ones have others, with "revert" in their message.
+        Most nodes answer code 3, older nodes another code and "revert" in the message.
         """
         error = self.error if isinstance(self.error, dict) else {}
         return error.get("code") == REVERTED or "revert" in str(error.get("message")).lower()
 
 
 class OutcomeUnknown(Exception):
-    """The request to settle was sent, and its answer is lost: money may have moved."""
+    """The request to settle was sent, and the answer is lost: money may have moved."""
 
 
 async def post(to: Transport, url: Url, body: bytes, headers: Headers, limits: Limits) -> Response:
-    """Send a body and return the whole answer, if it is within the limits; raises `Unavailable`."""
+    """Send a body and return the whole answer within the limits; raises `Unavailable`."""
     size = b"%d" % len(body)
     sent = [(b"host", url.netloc), *headers, (b"content-length", size)]
     return await send(to, Request("POST", url, sent, body), limits)
@@ -63,7 +63,7 @@ async def send(to: Transport, request: Request, limits: Limits) -> Response:
 
 
 def result_in(response: Response, url: Url, who: str, read: Callable[[Any], Read]) -> Read:
-    """Return the `result` of a JSON-RPC answer, as `read` understands it.
+    """Return the `result` of a JSON-RPC answer, read by `read`.
 
     Raises `Unavailable`, also for a result of another shape.
     """

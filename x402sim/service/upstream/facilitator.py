@@ -31,7 +31,7 @@ _REFUSALS = {
     SettleError.BALANCE.value: Refusal.INSUFFICIENT_BALANCE,
     SettleError.SIGNATURE.value: Refusal.INVALID_SIGNATURE,
 }
-"""What the service answers for each error of settle; any other is `FAILED`."""
+"""The service's answer to each error of settle; any other error is `FAILED`."""
 _MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
     SettleError.EARLY.value: "validAfter",
     SettleError.EXPIRED.value: "validBefore",
@@ -39,14 +39,14 @@ _MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The facilitator's answer to verify; `reason` says why a payment is invalid."""
+    """The facilitator's answer to verify, with the reason for an invalid payment."""
 
     is_valid: bool
     reason: str | None = None
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The facilitator's answer that money has moved, in its own words: nothing is checked yet."""
+    """The facilitator's answer: money has moved. Nothing is checked yet."""
 
     tx_hash: str
     payer: str
@@ -56,9 +56,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class NotMoved(msgspec.Struct, frozen=True):
-    """The facilitator's answer that no money has moved, and its reason.
+    """The facilitator's answer: no money has moved, for this reason.
 
-    `misses` is the end of the authorization's window that the time is beyond, if that is why.
+    `misses` is the end of the authorization's window that was missed, if any.
     """
 
     refusal: Refusal
@@ -72,7 +72,7 @@ Outcome = Moved | NotMoved
 def request(payment: PresentedPayment, requirements: PaymentRequirements) -> bytes:
     """Return the body of verify and settle, from header and requirements (4.1/build-verify).
 
-    The header is opaque: it is sent as it came.
+    The header is opaque: the service passes the text on.
     """
     asked = cronos.FacilitatorRequest(
         x402_version=cronos.VERSION,
@@ -91,7 +91,7 @@ def refusal_of(error: str) -> Refusal:
 
 
 class FacilitatorClient:
-    """One facilitator: its URL, and the limits of its answers to verify and settle."""
+    """One facilitator: the URL, and the limits of answers to verify and settle."""
 
     def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
         self._to = to
@@ -108,8 +108,8 @@ class FacilitatorClient:
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Ask the facilitator to settle.
 
-        Raises `Unavailable` if it certainly did not get the request, `OutcomeUnknown` if it may
-        have got it, and its answer is lost or makes no sense.
+        Raises `Unavailable` if the request certainly did not arrive. Raises `OutcomeUnknown` if the
+        request may have arrived, and the answer is lost or nonsense.
         """
         body = request(payment, requirements)
         try:
@@ -126,7 +126,7 @@ class FacilitatorClient:
         return moved
 
     async def _post(self, url: Url, body: bytes, limits: Limits, kind: type[Answer]) -> Answer:
-        """Return the answer; one that names a refusal counts whatever its status below 500."""
+        """Return the answer; with any status below 500, a named refusal counts."""
         response = await post(self._to, url, body, _HEADERS, limits)
         answered = f"answered {response.status}"
         if response.status >= 500 or response.status == 408:
