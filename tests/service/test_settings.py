@@ -56,11 +56,6 @@ def test_a_missing_setting_is_named(missing: str) -> None:
         read_environment({**ENV, missing: ""})
 
 
-def test_of_several_missing_settings_each_is_named() -> None:
-    with pytest.raises(ValueError, match="variables EXPLORER_URL, RPC_URL are not set"):
-        read_environment({**ENV, "EXPLORER_URL": "", "RPC_URL": ""})
-
-
 def test_a_flow_is_known_and_settles_when_the_policies_do() -> None:
     eager = ServicePolicy(serve=ServeBeforeSettle())
     assert Settings(payment_flow="authorization", policy=eager).payment_flow == "authorization"

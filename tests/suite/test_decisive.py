@@ -16,8 +16,7 @@ from tests.mutants.rows import MUTANTS
 from tests.suite.cases import case
 from tests.suite.deployment import Deployment, conformance
 from tests.suite.gateway import Gateway, running
-from x402sim import Settings, World
-from x402sim.policies import NeverRefund, ServicePolicy
+from x402sim import World
 from x402sim.report.conformance import headline, verdict
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.service.engine import all_checks
@@ -182,10 +181,9 @@ REFUNDS = [case for case in all_checks() if case.id == "spec/3/expiry-refund"]
 
 def judged(refund_within_s: int, **options: Any) -> Result:
     """Judge the refunds of a service that refunds nothing, whose clock nobody turns."""
-    never = Settings(policy=ServicePolicy(refund=NeverRefund()))
     sessions = SessionsEndpoint(duration_unit_s=1, refund_within_s=refund_within_s)
     (result,) = judge(
-        World(seed=1, service=never),
+        MUTANTS["never-refunded"].world(World(seed=1)),
         target=Target(sessions=sessions), checks=REFUNDS, has_clock=False, patient=False,
     )  # fmt: skip
     return result
