@@ -6,9 +6,9 @@ to have failed.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     STANDARD,
@@ -24,6 +24,8 @@ from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
 
+_accepts = partial(Row, section="accept")
+
 
 def _odd(
     slug: str,
@@ -32,12 +34,8 @@ def _odd(
     story: Story,
     absent: Mapping[PaymentFlow, str] | None = None,
 ) -> Row:
-    return Row(
-        section="accept",
-        slug=slug,
-        story=story,
-        absent=absent or {},
-        demands=[is_bought(title, because)],
+    return _accepts(
+        slug=slug, story=story, absent=absent or {}, demands=[is_bought(title, because)]
     )
 
 
@@ -57,10 +55,7 @@ _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
 
 
 def _echoes(played: Played) -> Violation | None:
-    for name, text in played.headers:
-        said = x402.json_in(text)
-        if name != "payment-signature" or not isinstance(said, dict):
-            continue
+    for said in played.payments_said:
         got: Any = (said.get("extensions") or {}).get("x-demo")
         info = got.get("info") if isinstance(got, dict) else None
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
@@ -128,8 +123,7 @@ ROWS = [
         Story(extensions=lambda _: _DEMO),
         only([PaymentFlow.V2, PaymentFlow.MCP], "extensions are of version 2"),
     ),
-    Row(
-        section="accept",
+    _accepts(
         slug="extension-echoed",
         story=Story(extensions=lambda _: _DEMO),
         absent=only(
@@ -144,8 +138,7 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="accept",
+    _accepts(
         slug="events",
         story=Story(as_events=True),
         absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
@@ -157,8 +150,7 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="accept",
+    _accepts(
         slug="free",
         story=Story(first=_free),
         absent={

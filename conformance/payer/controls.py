@@ -4,7 +4,6 @@ that pays too much, somebody else or for nothing here has failed.
 Controls also check the signed payment: amount, nonce, window, and the accepted offer.
 """
 
-from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import Demand, Row, Violation, committed_at_most, only, served
 from x402sim.suite.payer.play import PRICE_BASE, Played
@@ -14,10 +13,6 @@ from x402sim.suite.verdict import as_json
 DAY_S = 86_400
 SLACK_S = 600
 """How far a payer's window may end after the offer's: what the public clients allow for clocks."""
-
-
-def _buys(played: Played) -> Violation | str | None:
-    return committed_at_most(PRICE_BASE)(played) or served(played)
 
 
 def _random_nonce(played: Played) -> Violation | None:
@@ -67,10 +62,7 @@ def _window(most_s: int, expected: str) -> Demand:
 
 def _accepted(played: Played) -> Violation | None:
     right = played.shop.right
-    for name, text in played.headers:
-        said = x402.json_in(text)
-        if name != "payment-signature" or not isinstance(said, dict):
-            continue
+    for said in played.payments_said:
         given = said.get("accepted")
         got = given if isinstance(given, dict) else {}
         wanted = {
@@ -109,7 +101,7 @@ ROWS = [
                     so="the offer is within every bound of the task, so to buy is the intention, "
                     "once, and nothing else",
                 ),
-                test=_buys,
+                test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
             ),
             Demand(
                 title="The nonce of an authorization is random",

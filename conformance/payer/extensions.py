@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from x402sim.protocol import x402
@@ -85,10 +86,7 @@ def _same_id(played: Played) -> Violation | None:
     """An id stands for one payload, and a payment that is sent again keeps its id."""
     by_id: dict[str, str] = {}
     by_payload: dict[str, str] = {}
-    for name, text in played.headers:
-        said = x402.json_in(text)
-        if name != "payment-signature" or not isinstance(said, dict):
-            continue
+    for said in played.payments_said:
         extension = (said.get("extensions") or {}).get(x402.PAYMENT_IDENTIFIER) or {}
         named = (extension.get("info") or {}).get("id")
         if named is None:
@@ -108,13 +106,15 @@ def _same_id(played: Played) -> Violation | None:
 
 
 _LOST = Strike(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
-_V2 = only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers")
+_extension = partial(
+    Row,
+    section="extension",
+    absent=only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers"),
+)
 ROWS = [
-    Row(
-        section="extension",
+    _extension(
         slug="sign-in-elsewhere",
         story=Story(extensions=_foreign),
-        absent=_V2,
         demands=[
             Demand(
                 title="A payer signs in at no site but the shop's",
@@ -126,11 +126,9 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="extension",
+    _extension(
         slug="sign-in-instead",
         story=Story(extensions=_own, first=_members_only),
-        absent=_V2,
         demands=[
             Demand(
                 title="A wallet that has paid before is asked to sign in: does it pay again?",
@@ -139,11 +137,9 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="extension",
+    _extension(
         slug="identifier",
         story=Story(extensions=_identifier, paying=_strict, strikes=(_LOST,)),
-        absent=_V2,
         demands=[
             Demand(
                 title="A payment that is sent again keeps its id, and another has another",

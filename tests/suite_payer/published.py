@@ -154,7 +154,6 @@ PAYERS: dict[str, Program | Own] = {
 
 
 def verdict(name: str, only: str | tuple[str, ...] = ()) -> Verdict:
-    """Judge a payer in its flows."""
     payer = PAYERS[name]
     with payer.opened() as given:
         return judge("payer", given.pop("what", None), flows=payer.flows, only=only, **given)
@@ -211,7 +210,6 @@ def page() -> str:
 
 
 def main(names: list[str]) -> None:
-    """Judge these, or all, keep what came of it, and write the page."""
     for name in PAYERS if names == ["all"] else names:
         payer, found = PAYERS[name], verdict(name)
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)

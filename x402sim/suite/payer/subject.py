@@ -95,26 +95,6 @@ class OtherWallet(Exception):
     """Another wallet than the case's has signed: no run goes on after that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """The payer of a case; the user is told when a start does not end."""
-
-    payer: Payer
-    tell: Tell
-    case: PayerCase
-
-    @property
-    def shown(self) -> str:
-        """What reports call it."""
-        return self.payer.shown
-
-    async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Start the payer once, for at most `patience_s` seconds."""
-        text = f"{self.case.id}: a start does not end, and has {patience_s:g} s"
-        with patiently(self.tell, text, self.case.waits_s):
-            return await self.payer.start(task, folder, patience_s)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
     """A control without a purchase, as far as the payer tells."""
@@ -154,9 +134,15 @@ class Judge:
 
     async def play(self, case: PayerCase, again: str = "") -> Played:
         """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
+
+        async def start(task: Task, folder: Path, patience_s: float) -> Ended:
+            text = f"{case.id}: a start does not end, and has {patience_s:g} s"
+            with patiently(self.tell, text, case.waits_s):
+                return await self.payer.start(task, folder, patience_s)
+
         async with self._worlds:
             played = await play(
-                Patient(self.payer, self.tell, case),
+                start,
                 case.flow,
                 case.story,
                 name=f"{case.played_as}{again}",
