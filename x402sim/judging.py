@@ -67,8 +67,10 @@ def judge(
     options = kind.read(_words(what), flags | {STRICT.name: strict})
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
+    unspoken: dict[str, str] = {}
 
     def on_ready(judging: Any) -> None:
+        unspoken.update(judging.plan.unspoken)
         for line in judging.plan.lines:
             tell(line)
 
@@ -82,7 +84,7 @@ def judge(
             for each in results
         ]
     return Verdict(
-        about=About(kind.name, options.shown, started, kind.sections),
+        about=About(kind.name, options.shown, started, kind.sections, unspoken),
         results=tuple(results),
         strict=strict,
         done=done,

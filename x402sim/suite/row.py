@@ -1,8 +1,8 @@
 """How cases of a payer, facilitator or server are declared: what is played, what is demanded.
 
-One row is played once for each dialect of the subject; every demand on it has an id of its own. A
-dialect in which it cannot be played has a reason instead of an id, so that the table has no empty
-cell.
+One row is played once for each dialect of the subject; every demand on it has an id of its own,
+which is the same in each dialect. A dialect in which it cannot be played has a reason, so that the
+table has no empty cell.
 
 What was found in a play becomes the result of each of its cases.
 """
@@ -10,6 +10,7 @@ What was found in a play becomes the result of each of its cases.
 import asyncio
 import runpy
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -51,12 +52,14 @@ class PlayedCase:
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
     place: str = ""
-    """The id without its dialect."""
+    """The id, without the flow of a payer."""
+    dialect: str = ""
+    """The dialect in which it is played; empty where the id names the flow of a payer."""
 
     @property
     def name(self) -> str:
-        """The id, which is unique."""
-        return self.id
+        """The id and the dialect: "server/many/again [v2]"."""
+        return f"{self.id} [{self.dialect}]" if self.dialect else self.id
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -84,8 +87,8 @@ def rows_of(subject: str, *sections: str) -> tuple[Any, ...]:
 def cases_of(subject: str, *sections: str) -> tuple[Any, ...]:
     """Return the cases of a subject's rows; raises `ValueError` for an id that is there twice."""
     found = tuple(case for row in rows_of(subject, *sections) for case in row.cases())
-    ids = [case.id for case in found]
-    if twice := sorted({each for each in ids if ids.count(each) > 1}):
+    names = Counter(case.name for case in found)
+    if twice := sorted(name for name, times in names.items() if times > 1):
         raise ValueError(f"declared twice: {', '.join(twice)}")
     return found
 
@@ -144,6 +147,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
     if not isinstance(found, Violation):
         return CaseResult(
             title=case.title,
+            dialect=str(case.dialect),
             ground=case.ground,
             outcome=Outcome.PASSED if found is None else Outcome.OBSERVED,
             actual=found,
@@ -153,6 +157,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
     place = "" if found.demand in OF_ENGINE else case.place
     return CaseResult(
         title=case.title,
+        dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.FAILED,
         expected=found.expected,
@@ -170,6 +175,7 @@ def unclear(case: PlayedCase, why: str) -> CaseResult:
     """Return the result of a case that is inconclusive, with the reason."""
     return CaseResult(
         title=case.title,
+        dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.INCONCLUSIVE,
         reason=why,
@@ -186,6 +192,7 @@ def skipped(
     """
     return CaseResult(
         title=case.title,
+        dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.SKIPPED,
         reason=why,
@@ -246,7 +253,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoomCase(PlayedCase):
-    """One id: a demand on what a subject did in a play, in one dialect."""
+    """A demand on what a subject did in a play, in one dialect."""
 
     dialect: Any
     """One of the subject's own."""
@@ -260,7 +267,7 @@ class Row(ABC):
     """A row of the table: something that is played in several dialects, and what is demanded of it.
 
     section, slug
-        They make the id: DOCUMENT/section/slug[-suffix]-dialect.
+        They make the id: DOCUMENT/section/slug[-suffix].
     absent
         A reason for each dialect in which it is not played.
     waits_s
@@ -272,6 +279,8 @@ class Row(ABC):
     control: ClassVar[str]
     """The slug of its controls."""
     dialects: ClassVar[type[StrEnum]]
+    ids_name_dialects: ClassVar[bool] = False
+    """Whether ids end with the dialect, as those of payers do with the flow."""
 
     section: str
     slug: str
@@ -301,14 +310,15 @@ class Row(ABC):
                 kind = demand.ground.kind
                 slug = "-".join(filter(None, (self.slug, demand.suffix)))
                 place = f"{names[kind]}/{self.section}/{slug}"
+                end = f"-{dialect}" if self.ids_name_dialects else ""
                 common = {
-                    "id": f"{place}-{dialect}",
+                    "id": f"{place}{end}",
                     "place": place,
                     "level": demand.level or LEVELS[kind],
                     "ground": demand.ground,
                     "title": demand.title,
                     "played_as": f"{self.section}/{self.slug}-{dialect}",
-                    "control": f"{self.subject}/control/{self.control}-{dialect}",
+                    "control": f"{self.subject}/control/{self.control}{end}",
                     "is_control": self.is_control and not demand.suffix,
                     "waits_s": self.waits_s,
                 }

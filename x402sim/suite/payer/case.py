@@ -49,6 +49,7 @@ class Row(row.Row):
     subject: ClassVar[str] = "payer"
     control: ClassVar[str] = "buys"
     dialects: ClassVar[type[PaymentFlow]] = PaymentFlow
+    ids_name_dialects: ClassVar[bool] = True
 
     story: Story | Callable[[PaymentFlow], Story]
     starts: int = STARTS

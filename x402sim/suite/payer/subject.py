@@ -339,17 +339,17 @@ class PayerJudging(PlayedJudging[PayerCase]):
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
         """Play the cases; yield each result, those that held when the controls worked again."""
-        for unplayed in self.unplayed():
-            yield unplayed
+        for case, unplayed in self.unplayed().items():
+            yield self.of(case, unplayed)
         waiting: list[tuple[PayerCase, Result]] = []
-        async for case, found in self.judge.run(self.playable, on_begin):
+        async for case, found in self.judge.run(self.plan.cases, on_begin):
             result = self.of(case, found)
             if found.outcome is Outcome.FAILED:
                 yield result
             else:
                 waiting.append((case, result))
         after = await self.judge.controls(
-            _controls([case.flow for case in self.playable]), " after"
+            _controls([case.flow for case in self.plan.cases]), " after"
         )
         outcomes = {
             case.id: broken.why
@@ -461,7 +461,7 @@ def _ends_by_payer(judge: Judge, case: PayerCase) -> bool:
 def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, Broken]) -> Plan:
     why = {flow: each.why for flow, each in broken.items()}
     if broken and not mine:
-        return Plan(ids=(), lines=(INVALID.format(why_each(why)),))
+        return Plan(lines=(INVALID.format(why_each(why)),))
     plays = {case.played_as: case for case in mine}.values()
     seconds = seconds_of(judge, plays)
     endless = sum(_ends_by_payer(judge, each) for each in plays)
@@ -475,7 +475,7 @@ def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, 
         f"top{alone}; a start is ended after {judge.patience_s:g} s"
     ]
     lines += [f"Not judged: {flow.about} ({flow}): {text}" for flow, text in why.items()]
-    return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
+    return Plan(cases=mine, lines=tuple(lines), seconds=seconds)
 
 
 PAYER: Subject[PayerOptions] = Subject(

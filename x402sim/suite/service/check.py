@@ -7,7 +7,7 @@ is a level that the check's ground does not support.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground
@@ -83,6 +83,7 @@ class Check:
     late: bool = False
     disturbs: bool = False
     decides: tuple[str, ...] = ()
+    dialect: ClassVar[str] = ""
 
     @property
     def name(self) -> str:

@@ -129,12 +129,12 @@ class ServiceJudging:
     """A service that can be judged, and the checks that judge it."""
 
     setting: Setting
-    checks: list[Check]
+    cases: list[Check]
     plan: Plan
 
     def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
         """Run the checks; yield the result of each id as soon as it is certain."""
-        return run(self.setting, self.checks, on_begin)
+        return run(self.setting, self.cases, on_begin)
 
     def done(self) -> str:
         """Return how many requests were sent."""
@@ -154,11 +154,11 @@ async def begin(options: Options, checks: Sequence[Check], tell: Tell) -> AsyncI
         await started(options, options.wait, tell)
     async with reach(options, tell) as setting:
         plan = await examine(setting, [*checks])
-        ids = dict.fromkeys(check.id for check in checks if not why_left(setting, check))
+        mine = [check for check in checks if not why_left(setting, check)]
         yield ServiceJudging(
             setting,
             [*checks],
-            Plan(ids=(*ids,), lines=summary_lines(options, plan), seconds=plan.seconds),
+            Plan(cases=mine, lines=summary_lines(options, plan), seconds=plan.seconds),
         )
 
 
