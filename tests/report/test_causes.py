@@ -110,13 +110,13 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
         return cause(of_id([case], {case: result(case, wrong, "", "", 0)}, ""))
 
     redirected = "it follows a redirect, and pays there or shows its payment"
-    assert cause_at("payer/send/proof-redirected-steps", LEAKS) == redirected
-    assert cause_at("payer/send/redirect-to-user-v2", LEAKS) == redirected
+    assert cause_at("payer/send/proof-redirected", LEAKS) == redirected
+    assert cause_at("payer/send/redirect-to-user", LEAKS) == redirected
     twice = cause_at(
-        "payer/send/paid-and-redirected-307-v2", "payments of one price leave the wallet, or can"
+        "payer/send/paid-and-redirected-307", "payments of one price leave the wallet, or can"
     )
     assert twice == "it signs another authorization while the first can still be used"
-    elsewhere = cause_at("payer/send/resource-elsewhere-v2", LEAKS)
+    elsewhere = cause_at("payer/send/resource-elsewhere", LEAKS)
     assert (
         elsewhere
         == "it sends a payment, its proof or its key to a host that its task does not name"
@@ -124,7 +124,7 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
 
 
 def test_each_place_of_a_cause_is_one_of_a_case() -> None:
-    places = {case.place for case in payers()}
+    places = {case.id for case in payers()}
     words = tomllib.loads((folder("payer") / "causes.toml").read_text("utf-8")).values()
     assert {each.partition(":")[0] for word in words for each in word.get("at", ())} <= places
 

@@ -45,16 +45,14 @@ class PlayedCase:
     played_as: str
     """The name of the play: cases with the same name look at one and the same."""
     control: str
-    """The id of the control without which its pass proves nothing."""
+    """The id of the control without which its pass proves nothing, in its dialect."""
     is_control: bool = False
     waits_s: float = 0
     """How long the play waits, at least, while it does nothing."""
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
-    place: str = ""
-    """The id, without the flow of a payer."""
     dialect: str = ""
-    """The dialect in which it is played; empty where the id names the flow of a payer."""
+    """The dialect in which it is played."""
 
     @property
     def name(self) -> str:
@@ -154,7 +152,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
             seconds=round(seconds, 3),
             has_begun=True,
         )
-    place = "" if found.demand in OF_ENGINE else case.place
+    place = "" if found.demand in OF_ENGINE else case.id
     return CaseResult(
         title=case.title,
         dialect=str(case.dialect),
@@ -279,8 +277,6 @@ class Row(ABC):
     control: ClassVar[str]
     """The slug of its controls."""
     dialects: ClassVar[type[StrEnum]]
-    ids_name_dialects: ClassVar[bool] = False
-    """Whether ids end with the dialect, as those of payers do with the flow."""
 
     section: str
     slug: str
@@ -309,16 +305,13 @@ class Row(ABC):
                     continue
                 kind = demand.ground.kind
                 slug = "-".join(filter(None, (self.slug, demand.suffix)))
-                place = f"{names[kind]}/{self.section}/{slug}"
-                end = f"-{dialect}" if self.ids_name_dialects else ""
                 common = {
-                    "id": f"{place}{end}",
-                    "place": place,
+                    "id": f"{names[kind]}/{self.section}/{slug}",
                     "level": demand.level or LEVELS[kind],
                     "ground": demand.ground,
                     "title": demand.title,
                     "played_as": f"{self.section}/{self.slug}-{dialect}",
-                    "control": f"{self.subject}/control/{self.control}{end}",
+                    "control": f"{self.subject}/control/{self.control}",
                     "is_control": self.is_control and not demand.suffix,
                     "waits_s": self.waits_s,
                 }

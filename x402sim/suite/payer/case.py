@@ -24,9 +24,9 @@ Test = Callable[[Played], Found]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PayerCase(PlayedCase):
-    """One id: a demand on what a payer did in a story, in one payment flow."""
+    """A demand on what a payer did in a story, in one payment flow."""
 
-    flow: PaymentFlow
+    dialect: PaymentFlow
     story: Story
     test: Test
     starts: int = STARTS
@@ -49,7 +49,6 @@ class Row(row.Row):
     subject: ClassVar[str] = "payer"
     control: ClassVar[str] = "buys"
     dialects: ClassVar[type[PaymentFlow]] = PaymentFlow
-    ids_name_dialects: ClassVar[bool] = True
 
     story: Story | Callable[[PaymentFlow], Story]
     starts: int = STARTS
@@ -59,7 +58,7 @@ class Row(row.Row):
         story = self.story if isinstance(self.story, Story) else self.story(dialect)
         gate = f"{SEVERAL}-{dialect}" if story.urls > 1 else ""
         return PayerCase(
-            flow=dialect, story=story, test=demand.test, starts=self.starts, gate=gate, **common
+            dialect=dialect, story=story, test=demand.test, starts=self.starts, gate=gate, **common
         )
 
 

@@ -144,7 +144,7 @@ class ServiceJudging:
         """Return each MUST that was judged in part, and what --require demanded in vain."""
         options = self.setting.options
         in_part = not_in_full(results) if options.world_url else []
-        return in_part, lacking(results, options.require, self.checks)
+        return in_part, lacking(results, options.require, self.cases)
 
 
 @asynccontextmanager
