@@ -12,6 +12,7 @@ from typing import Any
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     STANDARD,
+    Cause,
     Demand,
     Row,
     Violation,
@@ -61,6 +62,7 @@ def _echoes(played: Played) -> Violation | None:
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
             return Violation(
                 expected="extensions of the payment with the info of the 402's",
+                cause=Cause.EXTENSIONS,
                 actual=f"{got!r}"[:200],
                 why="a server that needs its info back refuses the payment",
             )

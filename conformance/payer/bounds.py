@@ -9,6 +9,7 @@ from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     REFUSED,
+    Cause,
     Demand,
     Row,
     Violation,
@@ -55,6 +56,7 @@ def _ends(played: Played) -> Violation | None:
     if crashed := [ended.how for ended in played.starts if ended.crashed]:
         return Violation(
             expected="no answer ends its process by a signal",
+            cause=Cause.SIGNAL,
             actual=f"{len(crashed)} of {counted(len(played.starts), 'start')}: {crashed[0]}",
             why="whatever else the process did is lost, and what it has signed is not written down",
         )
@@ -62,6 +64,7 @@ def _ends(played: Played) -> Violation | None:
     if late:
         return Violation(
             expected="each start ends by itself",
+            cause=Cause.ENDS,
             actual=f"{len(late)} of {len(played.starts)} did not",
             why="whoever waits for it waits for ever",
         )
@@ -79,6 +82,7 @@ def _few_requests(played: Played) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
+            cause=Cause.REQUESTS,
             actual=f"{played.requests} requests",
             why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
         )

@@ -4,7 +4,16 @@ from dataclasses import replace
 from functools import partial
 
 from x402sim.suite import texts
-from x402sim.suite.payer.case import STANDARD, Demand, Row, Violation, is_bought, one_price, only
+from x402sim.suite.payer.case import (
+    STANDARD,
+    Cause,
+    Demand,
+    Row,
+    Violation,
+    is_bought,
+    one_price,
+    only,
+)
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
@@ -71,6 +80,7 @@ def _flow(played: Played) -> Violation | None:
             if flow != "authorization":
                 return Violation(
                     expected="the offer that is settled after serving",
+                    cause=Cause.AFTER_SERVING,
                     actual=f"it took {flow}",
                     why="where the shop fails after it was paid, nothing is refunded",
                 )

@@ -5,7 +5,7 @@ Controls also check the signed payment: amount, nonce, window, and the accepted 
 """
 
 from x402sim.suite import texts
-from x402sim.suite.payer.case import Demand, Row, Violation, committed_at_most, only, served
+from x402sim.suite.payer.case import Cause, Demand, Row, Violation, committed_at_most, only, served
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import Lets, PaymentFlow, Story
 from x402sim.suite.verdict import as_json
@@ -20,19 +20,21 @@ def _random_nonce(played: Played) -> Violation | None:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
             return Violation(
                 expected="a nonce of 32 random bytes",
+                cause=Cause.NONCE,
                 actual=f"0x{nonce.hex()}",
                 why="a nonce that is used again is refused, and one that is known can be cancelled",
             )
     return None
 
 
-def _window(most_s: int, expected: str) -> Demand:
+def _window(most_s: int, expected: str, cause: Cause) -> Demand:
     def test(played: Played) -> Violation | None:
         for signed in played.signed.values():
             ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
             if ends_s > most_s:
                 return Violation(
                     expected=expected,
+                    cause=cause,
                     actual=f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)",
                     why="whoever holds it can take the money until then",
                 )
@@ -80,6 +82,7 @@ def _accepted(played: Played) -> Violation | None:
         if wrong:
             return Violation(
                 expected="accepted is the offer that is paid",
+                cause=Cause.ACCEPTED,
                 actual=f"{as_json(wrong)}, offered {as_json(wanted)}",
                 why="a server that compares them refuses the payment",
             )
@@ -109,8 +112,12 @@ ROWS = [
                 test=_random_nonce,
                 suffix="nonce",
             ),
-            _window(DAY_S, "a window that ends within a day"),
-            _window(300 + SLACK_S, "a window that ends 300 s after signing, and 600 s for clocks"),
+            _window(DAY_S, "a window that ends within a day", Cause.WINDOW),
+            _window(
+                300 + SLACK_S,
+                "a window that ends 300 s after signing, and 600 s for clocks",
+                Cause.WINDOW_AS_OFFERED,
+            ),
         ],
     ),
     Row(

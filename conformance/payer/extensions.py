@@ -7,7 +7,15 @@ from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.suite import texts
-from x402sim.suite.payer.case import Demand, Row, Violation, gets_what_it_paid, one_price, only
+from x402sim.suite.payer.case import (
+    Cause,
+    Demand,
+    Row,
+    Violation,
+    gets_what_it_paid,
+    one_price,
+    only,
+)
 from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import PaymentFlow, Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
@@ -40,6 +48,7 @@ def _signed_for_another(played: Played) -> Violation | None:
         if name == SIGN_IN and isinstance(said, dict) and said.get("domain") == VICTIM:
             return Violation(
                 expected="no sign-in for a site other than the shop",
+                cause=Cause.SIGN_IN,
                 actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
                 why="the shop can sign in there as the payer",
             )
@@ -94,11 +103,14 @@ def _same_id(played: Played) -> Violation | None:
         payload = json.dumps(said.get("payload"), sort_keys=True)
         if by_payload.setdefault(payload, named) != named:
             return Violation(
-                expected="a payment sent again with its id", actual="the same with another id"
+                expected="a payment sent again with its id",
+                actual="the same with another id",
+                cause=Cause.SAME_ID,
             )
         if by_id.setdefault(named, payload) != payload:
             return Violation(
                 expected="an id for each payment",
+                cause=Cause.ID,
                 actual="the same id for another payment, which a server answers with 409",
                 why="x402-foundation/x402#1332",
             )

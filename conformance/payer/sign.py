@@ -12,6 +12,7 @@ from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
+    Cause,
     Demand,
     Row,
     Violation,
@@ -42,6 +43,7 @@ def _ends_within_a_day(played: Played) -> Violation | None:
         if ends_s > DAY_S:
             return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
+                cause=Cause.WINDOW_OF_YEARS,
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
                 why="a refused payment can be taken years later",
             )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import Function
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import Judge, all_cases
-from x402sim.suite.row import Violation as Costly, by_play, result
+from x402sim.suite.row import by_play, result
 
 DEFECTS = {
     "signs again": "payer/lost/events-break-off [mcp] payer/budget/instalments [v2] payer/lost/no-answer-before-settling [v2] payer/lost/slow [v1] payer/lost/cut [mcp] "
@@ -147,7 +148,7 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
             if len(failed) == len(group):
                 break
         for case, it in failed.items():
-            wrong = Costly(expected=it.expected, actual=it.actual, why=it.why, demand=it.demand)
+            wrong = replace(it, loss=None)
             found[case.name] = result(case, wrong, played.report(), "", played.seconds)
 
     async def main() -> None:

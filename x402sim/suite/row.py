@@ -128,6 +128,8 @@ class Violation:
     why: str = ""
     demand: results.Demand = results.Demand.OTHER
     """What it has in common with failures that were expected to be something else."""
+    cause: str = ""
+    """The key of its cause in `causes.toml`; empty for what was expected."""
 
 
 OF_ENGINE = (results.Demand.GOES_ON_RUNNING, results.Demand.SERVES_AFTERWARDS)
@@ -153,6 +155,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
             has_begun=True,
         )
     place = "" if found.demand in OF_ENGINE else case.id
+    about, answer = found.cause or found.expected, impersonal(found.actual)
     return CaseResult(
         title=case.title,
         dialect=str(case.dialect),
@@ -162,7 +165,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
         actual=found.actual,
         reason="" if found.loss else found.why,
         loss=found.loss,
-        evidence=Evidence(found.demand, found.expected, impersonal(found.actual), place),
+        evidence=Evidence(found.demand, about, answer, place),
         exchange=exchange + (f"\nits last line: {log}" if log else ""),
         seconds=round(seconds, 3),
         has_begun=True,
