@@ -246,7 +246,6 @@ class ControlApi:
 
 
 def _fault_line(fault: Fault) -> str:
-    """Return a fault in one line."""
     place = f"the world's {fault.victim}{fault.path}"
     if fault.does != "answer":
         return f"{place}: {fault.does}"

@@ -231,7 +231,6 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
 
 
 def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[Check]) -> None:
-    """Say which ids are waited for, and for how long at most."""
     if left := [case for case in cases if case not in done]:
         longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
         ids = ", ".join(dict.fromkeys(case.id for case in left))
@@ -241,7 +240,6 @@ def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[
 def _of_id(
     setting: Setting, cases: list[Check], done: dict[Check, CaseResult]
 ) -> tuple[Result, set[Baseline]]:
-    """Return the result of an id and the baselines that it depends on."""
     passed = [case for case in cases if done[case].outcome in HOLDS]
     result = of_id(cases, done, setting.options.rerun)
     return result, {case.baseline for case in passed if case.baseline}

@@ -248,7 +248,6 @@ async def _run(command: str, deadline_s: float) -> None:
 
 
 async def _no_answer(http: httpx.AsyncClient) -> str | None:
-    """Return why the target does not answer; None if it does, whatever it says."""
     try:
         await http.get("/")
     except httpx.TransportError as error:
