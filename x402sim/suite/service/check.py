@@ -54,8 +54,8 @@ Waits = Callable[[Setting], float]
 Baseline = Literal["unpaid", "payment", "session"]
 """What the target must accept before and after a check, so that a refusal proves something.
 
-A request without payment gets a 402 that can be paid; a payment is settled and opens the resource;
-a deposit opens a session, which is served.
+unpaid: a request without payment gets a 402 that can be paid; payment: a payment is settled and
+opens the resource; session: a deposit opens a session, and a request is served.
 """
 
 
@@ -195,7 +195,8 @@ unpaid_check = partial(check, baseline="unpaid")
 refusal_check = partial(check, baseline="payment", needs="funds", pays=1)
 """Make a check that demands that a payment is refused, or proves nothing."""
 session_check = partial(check, baseline="session", needs="funds, sessions")
-"""Make a check of a session, which a deposit opens. Arguments replace those of these four."""
+"""Make a check of a session, which a deposit opens. Arguments replace the preset ones of all
+four."""
 
 
 def clause_text(check_id: str) -> str:
