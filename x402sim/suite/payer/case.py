@@ -56,7 +56,8 @@ class PayerCase(PlayedCase):
     test: Test
     starts: int = STARTS
     gate: str = ""
-    """The play without which it does not apply: it shows that the payer buys several things."""
+    """The play that shows whether the payer buys several things; without, the case does not
+    apply."""
 
 
 REFUSED = 1
@@ -136,7 +137,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
                 expected="what pays goes to the hosts of the task only, and the key to nobody",
                 cause=Cause.HOSTS,
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
-                why="who has it may be served in its stead, or take everything",
+                why="whoever has it may be served instead of the payer, or take everything",
             )
         return None
 
@@ -160,7 +161,7 @@ def _why(played: Played, allowed: int) -> str:
 
 
 def served(played: Played) -> Violation | None:
-    """Tell whether what was bought was printed by a start that says so."""
+    """Tell whether a start that says it has bought has printed the goods."""
     if played.is_served:
         return None
     last = played.starts[-1] if played.starts else None
@@ -188,7 +189,7 @@ def one_price(
     suffix: str = "",
     breaks: results.Demand = results.Demand.OTHER,
 ) -> Demand:
-    """Return the demand that one purchase costs one price; `breaks` as of `committed_at_most`."""
+    """Return the demand that a purchase costs one price; `breaks` as of `committed_at_most`."""
     ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)
     test = committed_at_most(PRICE_BASE, breaks)
     return Demand(title=title, ground=ground, test=test, suffix=suffix)

@@ -203,7 +203,7 @@ class Judge:
     ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:
         """Play the cases, and yield each failure at once, and others when the controls work again.
 
-        What holds in a flow whose control fails now is inconclusive.
+        A case that holds in a flow whose control fails now is inconclusive.
         """
         waiting: list[tuple[PayerCase, CaseResult]] = []
         async for case, found in self.played(cases, on_begin):
@@ -272,7 +272,7 @@ ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
 INVALID = (
-    "It buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judge your "
+    "It buys nothing at an honest shop, so there is nothing to judge. {}. The guide, `Judge your "
     "payer or agent`, says what it gets and what it is to print"
 )
 _STARTS = 1.3
@@ -435,8 +435,8 @@ async def begin(
 def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
     """Return how long the plays of these cases take, one each.
 
-    It is bounded by the cores, by how many are played at once, and by the longest wait. The time
-    that a payer waits for time-outs of its own is not known, and is not counted.
+    The bounds are the cores, the number of plays at once, and the longest wait. A payer's own
+    time-outs are unknown, and do not count.
     """
     starts = sum(min(each.starts, _STARTS) for each in cases)
     busy_s = (starts * judge.start_cpu_s + len(cases) * _OWN_S) / (os.cpu_count() or 1)
@@ -482,7 +482,7 @@ PAYER: Subject[PayerOptions] = Subject(
     name="payer",
     words="-- COMMAND…",
     words_help="The command that buys once, as the guide says: `x402sim open guide`.",
-    help="Judge a payer or an agent: does it pay once, what it should, and only there?",
+    help="Judge a payer or an agent: does it pay once, the right amount, to the right payee?",
     options=PayerOptions,
     read=_read,
     cases=all_cases,

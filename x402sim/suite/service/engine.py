@@ -43,13 +43,12 @@ def all_checks() -> list[Check]:
 async def run(
     setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
 ) -> AsyncIterator[Result]:
-    """Run checks and yield the result of each id as soon as it is certain.
+    """Run checks and yield the result of each id as soon as the result is certain.
 
-    `on_begin` is called with each id before its checks run. If the target's clock cannot be
-    advanced, cases run in the groups of `Order`, and a case that fails beside others is repeated
-    alone. Results that depend on a baseline come last. Before them each baseline is repeated,
-    because a target that has begun to refuse everything would pass every check that expects a
-    refusal.
+    `on_begin` is called with each id before the first case. Without a clock that turns, cases run
+    in the groups of `Order`, and a case that fails beside others is repeated alone. Results that
+    depend on a baseline come last, after each baseline was tried again: a target that has begun to
+    refuse everything would pass every check that expects a refusal.
     """
     waiting: list[tuple[Result, set[Baseline]]] = []
     async for result, baselines in _run_cases(setting, checks, on_begin):
@@ -76,9 +75,9 @@ async def run(
 async def _run_cases(
     setting: Setting, checks: list[Check], on_begin: Callable[[str], None]
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
-    """Run all cases; yield each id's result and the baselines that it depends on.
+    """Run all cases; yield the result of each id, and the baselines behind the result.
 
-    A case that has failed beside others is doubtful: at the end it is repeated alone.
+    A case that has failed beside others is doubtful, and is repeated alone at the end.
     """
     ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
     done: dict[Check, CaseResult] = {}
@@ -153,7 +152,8 @@ async def _run_cases(
 async def _tasks(
     play: Callable[[Check], Coroutine[Any, Any, None]],
 ) -> AsyncIterator[Callable[[Iterable[Check]], list[asyncio.Task[None]]]]:
-    """Yield what starts cases that run beside others; at the end, stop those that still run."""
+    """Yield a function that starts cases beside others; at the end, stop the cases still
+    running."""
     tasks: list[asyncio.Task[None]] = []
 
     def start(cases: Iterable[Check]) -> list[asyncio.Task[None]]:
@@ -198,9 +198,9 @@ def _failed_beside_refunds(
 
 
 async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
-    """Repeat the doubtful cases of an id alone, until one fails again: then the id has failed.
+    """Repeat the doubtful cases of an id alone, until a case fails again: then the id has failed.
 
-    A case that holds alone is inconclusive, and names the cases that ran beside it.
+    A case that holds alone is inconclusive, and names the cases beside the first run.
     """
     for case in sorted(cases, key=lambda case: place(case, done)):
         if not is_doubtful(setting, case, done):
@@ -340,7 +340,7 @@ async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
 
 
 async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:
-    """Try a baseline, with this payer if given; return why it was not accepted, None if it was."""
+    """Try a baseline, with a given payer; return why the target refused, None if accepted."""
     try:
         match baseline:
             case "unpaid":
@@ -361,7 +361,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
 
 
 async def _clear_faults(probe: Probe) -> str:
-    """Remove the faults that a check has left; return what kept us from it."""
+    """Remove the faults that a check has left; return why that failed."""
     try:
         if probe.world.exists and probe.world.changed_world:
             await probe.world.clear_faults()

@@ -1,6 +1,6 @@
-"""Examines a service without paying it; `target init` makes a target file of the findings.
+"""Examines a service without a payment; `target init` makes a target file of the findings.
 
-Each finding says how it was made; what only a payment would show is left as a comment.
+Each finding says how it was made; a key that only a payment would show is left as a comment.
 """
 
 import re
@@ -39,7 +39,7 @@ ABSENT = (404, 405, 410, 501)
 
 @dataclass(frozen=True, slots=True)
 class _Examined:
-    """A 402: the request that got it, and its body."""
+    """A 402, and the request before it."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class _Examined:
     kind: str
     """Its Content-Type."""
     offers: list[Any]
-    """The ways to pay in its header, if that is one of version 2 of the x402 standard."""
+    """The ways to pay in the header of version 2 of the x402 standard."""
 
 
 async def look(options: Options) -> Looked:
@@ -214,7 +214,7 @@ def _requirements(body: Any) -> tuple[str, dict[str, Any] | None]:
 
 
 def _several(body: Any, place: str) -> str:
-    """Return the list that requirements are in, if it has others; empty if not."""
+    """Return the place of a list with several requirements; empty without a list."""
     parent, _, number = place.rpartition("/")
     if number != "0":
         return ""

@@ -106,7 +106,7 @@ def _required(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _shown_key(text: str) -> str | None:
-    """Return how a command names a key; None if it takes it from its variable by itself."""
+    """Return how a command names a key; None if the command reads the variable by itself."""
     return None if os.environ.get(KEY_VARIABLE) == text else f"${KEY_VARIABLE}"
 
 

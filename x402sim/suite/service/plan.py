@@ -4,11 +4,10 @@ The requests and the waits of each case were counted with our own service
 (`conformance/service/costs.json`, made by `python -m tests.suite.costs`). How long a request takes
 is measured at the target, before the checks.
 
-First, cases that wait act beside those without faults; then cases whose faults strike everybody
-act. A case whose faults strike only the refunds of its own payers waits beside all of them. A
-target may have one loop for all its background work, and index nothing while it repeats a refund
-that the facilitator has refused: a case that fails beside such a case only is judged once more
-without it.
+First, cases that wait act beside cases without faults; then cases act whose faults strike
+everybody. A case whose faults strike only the refunds of its own payers waits beside all others.
+A target may have one loop for all its background work, and index nothing while it repeats a
+refused refund: a failure seen only beside such a case is judged once more without that case.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,13 +28,13 @@ from x402sim.suite.verdict import Lacking, NotApplicable, Skipped
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The cases of a run, in the groups in which they act, one group after the other.
+    """The cases of a run in groups that act one after the other.
 
-    `acting` cases act one by one, and `waiting` ones beside them. Then those `with_faults` inject
-    faults, one by one. The faults of `waiting_with_faults` strike the refunds of their own payers
-    only, so these wait beside all others. `restarting` cases prepare beside the first groups, and
-    share a restart at the end; `restarting_with_faults` also inject a fault, and prepare
-    immediately before the restart.
+    `acting` cases act one by one, beside the `waiting` cases. Then cases `with_faults` inject
+    faults, one by one. The faults of `waiting_with_faults` strike only the refunds of their own
+    payers, so these cases wait beside all others. `restarting` cases prepare beside the first
+    groups, and share a restart at the end; `restarting_with_faults` also inject a fault, and
+    prepare immediately before the restart.
     """
 
     acting: tuple[Check, ...]
@@ -57,7 +56,7 @@ def in_groups(setting: Setting, checks: Iterable[Check]) -> Order:
 
 
 def is_beside(setting: Setting, case: Check) -> bool:
-    """Tell whether others act during a case: while it waits, or until it is restarted."""
+    """Tell whether others act during a case: while the case waits, or until a restart."""
     return setting.advance is None and (case.waits is not None or Need.RESTART in case.needs)
 
 
@@ -78,17 +77,17 @@ BASELINE_REQUESTS = 2
 BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
 WORK = 1.8
-"""How much longer a request of a case takes than one that is not paid, as measured: a settlement,
-the signature before it, and what the world is asked besides."""
+"""How much longer a request of a case takes than an unpaid request, as measured: settlement,
+signature, and questions to the world come on top."""
 USUAL_REQUESTS = 8
 """The requests of a case that was not counted."""
 OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
-"""What a target file says that there is not: a service need not have it, so it does not apply."""
+"""Needs that a target file can deny: a service may lack them, so a case does not apply."""
 _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
 
 
 class Cost(msgspec.Struct, frozen=True, array_like=True):
-    """What one case costs our own service: requests, and seconds in which it only waits."""
+    """What a case costs our own service: requests, and seconds of waiting."""
 
     requests: int
     waits_s: float = 0
@@ -253,9 +252,9 @@ def _spends(case: Check) -> bool:
 
 
 def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Check], list[Check]]:
-    """Return the cases that fit the budget and those that do not: MUST first, then the cheap.
+    """Return the cases within the budget, and the others: MUST first, then the cheap.
 
-    What is kept fits with its baselines, so that the repetition at the end can be paid, too.
+    The baselines of the cases fit, too, so that the repetition at the end can be paid.
     """
     dear = sorted(
         (case for case in cases if _spends(case)),

@@ -1,4 +1,4 @@
-"""Connects to a target by its URL, and to its world if one is given; sends the requests of a run.
+"""Connects to a target by its URL, and to a given world; sends the requests of a run.
 
 With the user's TLS, headers and limits, it follows redirects on the target's own host, and waits
 while the target is busy: what is answered 429, or 503 with Retry-After, is sent again after the
@@ -50,10 +50,10 @@ MOST_MOVES = 3
 
 
 class _OneShotAfterErrors(httpx.AsyncBaseTransport):
-    """Sends what follows an error over connections of its own, for a moment; nothing twice.
+    """Sends requests after an error over fresh connections, for a moment; nothing twice.
 
-    uvicorn closes a connection as soon as it has answered 500 for an application that raises; a
-    request that is sent on it at that moment is not read, or it is: nobody knows whether it paid.
+    uvicorn closes a connection as soon as it has answered 500 for an application that raises;
+    whether a request on that connection was read at that moment, and paid, nobody knows.
     """
 
     def __init__(self, kept: httpx.AsyncBaseTransport, fresh: httpx.AsyncBaseTransport) -> None:
@@ -126,7 +126,7 @@ def why(error: httpx.TransportError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last request that reached the target: of which id, and what came of it."""
+    """The last request that reached the target: the id behind it, and the outcome."""
 
     request: httpx.Request
     check_id: str
@@ -205,11 +205,10 @@ async def followed(
 
 
 async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
-    """Return if the target still takes connections; else raise what is known of its end.
+    """Return if the target still takes connections; else raise what is known of the stop.
 
-    Raises `CheckFailed` if the last request that reached it ends it again, alone after a restart,
-    or was the last before an earlier stop, too; and `Inconclusive` if it was not, or if that
-    cannot be tried.
+    Raises `CheckFailed` if the last request stops the target again, alone after a restart, or came
+    last before an earlier stop, too; else, and without a restart, `Inconclusive`.
     """
     last = setting.last
     if not await _has_stopped(setting):
@@ -243,7 +242,7 @@ async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
 
 
 async def _stops_again(setting: Setting, request: httpx.Request) -> bool:
-    """Restart the target, send one request, and tell whether it has stopped; it runs afterwards."""
+    """Restart the target, send a request, and tell whether the target has stopped; then restart."""
     assert setting.restart is not None
     await setting.restart()
     setting.offers.clear()

@@ -63,7 +63,7 @@ def lacking(
 
 
 def parse(base_url: str | None, **given: Any) -> Options:
-    """Return what flags give, by their names; raises `ValueError` that names the flag."""
+    """Return the options of flags by name; raises `ValueError` that names the flag."""
     values = given_or_default(Options, given)
     target = find_target(values["target"])
     cleaned, user = clean_url(base_url, "URL")
@@ -126,7 +126,7 @@ def find_target(name: str) -> targets.Target:
 
 @dataclass(frozen=True, slots=True)
 class ServiceJudging:
-    """A service that can be judged, and the checks that judge it."""
+    """A service that can be judged, and the checks."""
 
     setting: Setting
     cases: list[Check]
