@@ -30,6 +30,7 @@ MAX_REDIRECTS = 5
     ground=derived(
         "0: All bodies are JSON",
         "1: The service also lists agents",
+        "2.7: The service lists agents",
         so="The list is a body, so JSON of any shape.",
     ),
     needs="agents",

@@ -75,7 +75,7 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
 @paid_check(
     "5/cache-first",
     title="The id of a settled payment opens its resource 25 times, also at the same time.",
-    ground=explicit("5: When it is present", "5: When one exists"),
+    ground=explicit("5: Look in", "5: When it is present", "5: When one exists"),
     decisive=True,
 )
 async def access_again(probe: Probe) -> None:
