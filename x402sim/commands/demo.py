@@ -1,7 +1,7 @@
 """`demo`: one paid request through every component, step by step.
 
-It sends real HTTP to a local server and pays as `pay` does; each step reads its numbers from the
-component that has them.
+Real HTTP goes to a local server, and `pay` pays; each step reads numbers from the component behind
+the step.
 """
 
 import json

@@ -194,7 +194,7 @@ else:
 class Bought(msgspec.Struct, kw_only=True):
     """What a purchase has bought: the answer, the payment as in JSON, and when (Unix seconds).
 
-    Until it was `printed`, it is what the next start prints, which buys nothing.
+    Until the answer was `printed`, the next start prints it, and buys nothing.
     """
 
     at_s: float
@@ -399,7 +399,7 @@ def refusal_in(response: httpx.Response) -> Fact:
 
 
 def body_of(response: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object in an answer; an empty one if there is none, or it was not read."""
+    """Return the JSON object in an answer; empty without JSON, or before the body was read."""
     return object_in(response.content if response.is_stream_consumed else b"") or {}
 
 

@@ -63,7 +63,7 @@ export interface OnNetwork {
   token: TokenInfo;
 }
 
-/** A fault: what it does, to which requests, how often and how likely. */
+/** A fault: the effect, the struck requests, how often and how likely. */
 export interface Fault {
   victim: string;
   does: "answer" | "crash after" | "crash before" | "delay answer" | "delay request" | "duplicate" | "lose answer" | "lose request" | "refuse" | "shorten" | "truncate";

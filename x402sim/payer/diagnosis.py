@@ -1,9 +1,9 @@
-"""Diagnosis of a 402: its offers, its defects, and which public clients can pay it.
+"""Diagnosis of a 402: offers, defects, and which public clients can pay.
 
 Each payer is simulated up to its signature; nothing is sent. A row of `CLIENTS` describes one
 public client of the x402 standard with its defaults, as tried in November 2026: npm `x402` 1.2 and
-`@x402/core` 2.27, and `x402` 2.25 for Python. They differ in what they can read, in the tokens that
-they know, and in their spending caps.
+`@x402/core` 2.27, and `x402` 2.25 for Python. Clients differ in the offers they can read, in known
+tokens, and in spending caps.
 """
 
 import re
@@ -58,12 +58,12 @@ WhyUnreadable = Callable[[Way], str]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One public client: what it can read, and what it pays by default."""
+    """One public client: which offers it can read, and pays by default."""
 
     name: str
     dialect: Dialect
     unreadable: WhyUnreadable
-    """Why it cannot read an offer; one such offer ends the payment, even beside good ones."""
+    """Why it cannot read an offer; such an offer ends the payment, beside good offers, too."""
     networks: frozenset[str] | None
     """The network names that it knows; None for every EVM chain."""
     most: str
@@ -80,7 +80,7 @@ class Client:
     """The chains of `DEFAULT_TOKENS` whose tokens it does not know."""
 
     def why_skipped(self, way: Way) -> str:
-        """Return why it skips an offer that it can read; "" if it may take it."""
+        """Return why the client skips a readable offer; "" if the client may take the offer."""
         scheme, name = way.fields.get("scheme"), way.fields.get("network")
         if scheme != SCHEME:
             return f"scheme {str(scheme)[:40]!r} is not registered"
@@ -316,7 +316,7 @@ class PayerVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What an answer offers, what is wrong with it, and which payers could pay."""
+    """The offers of an answer, the findings, and which payers could pay."""
 
     ways: tuple[Way, ...]
     findings: tuple[Finding, ...]
@@ -513,7 +513,7 @@ OverCap = Callable[[int, Network], str]
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The offer that is taken, if any, and those before it that were rejected."""
+    """The chosen offer, if any, and the offers rejected before it."""
 
     number: int | None
     way: Way | None

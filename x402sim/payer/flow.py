@@ -1,8 +1,8 @@
 """Flows: the steps of paying, and httpx authentication that carries them out.
 
 A flow is a generator of steps that knows neither threads nor tasks. `FlowAuth` carries a flow out
-for sync and async clients, and reads answers within the limits. If httpx gives up, it closes the
-flow, so that the flow can keep what it has signed. One deadline holds for all steps of a flow.
+for sync and async clients, and reads answers within the limits. If httpx gives up, httpx closes the
+flow, and the flow can keep the signed payment. One deadline holds for all steps of a flow.
 """
 
 import asyncio
@@ -133,9 +133,9 @@ def shown_in_vain(url: httpx.URL, name: str) -> PaymentFailed:
 
 
 class FairLock:
-    """A lock for threads and tasks alike; those that wait get it first come, first served.
+    """A lock for threads and tasks alike: first come, first served.
 
-    A flow yields it as a step to acquire it, and releases it itself.
+    A flow acquires the lock by yielding it as a step, and calls `release` at the end.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Keeps private keys out of messages: a value that may be a secret is named, and not shown.
 
 A key in the wrong place is a common mistake, and the error text goes to a terminal or to a log of
-CI. 64 hex digits may also be a hash; a message does not need it, as who gave it has it.
+CI. 64 hex digits may also be a hash; no message needs to repeat a hash that the user gave.
 """
 
 import re

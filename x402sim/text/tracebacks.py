@@ -72,7 +72,7 @@ def _nested(error: BaseException, skip: str) -> Iterator[str]:
 
 
 def _all(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and the errors in it, those in it first."""
+    """Yield the errors inside an error, and then the error."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _all(each)
