@@ -82,10 +82,10 @@ stored. Faults strike only after an offer or a payment has named a test network.
 """,
     "list": """List the scenarios, or show some in full.
 
-A scenario covers clauses of the specification (see `clauses`), and has needs: what the stage must
-offer, such as control of the clock. The stages in-process and tcp meet all needs. A service behind
-a URL meets those of its control API `/_sim`, and none without one. With a NAME, the output has the
-description, the clauses, the needs and the file.
+A scenario covers clauses of the specification, and has needs: the stage must offer them, such as
+control of the clock. The stages in-process and tcp meet all needs. A service behind a URL meets
+the needs that its control API `/_sim` serves. With a NAME, the output has the description, the
+clauses, the needs and the file.
 """,
     "run": """Play scenarios, and check them against the specification.
 
@@ -154,7 +154,7 @@ Exit code 1: at least one point failed; the output has the error and the command
 \b
 Examples:
   x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60 --seeds 200
-  x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786 --out DIR
+  x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786
 """,
     "reproduce": """Repeat a saved run or sweep, and compare it hash by hash.
 
