@@ -321,6 +321,8 @@ def commands_in(page: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_exist_with_their_options(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it tells of options that are gone
     for words in commands_in(page):
         if "--" in words:  # what follows is another's command
             words = words[: words.index("--")]

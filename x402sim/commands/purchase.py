@@ -619,7 +619,7 @@ class Purchase:
         return outcome_of(self.sent, self.receipts)
 
     def ask_chain(self) -> Outcome:
-        """Return what is known of the payment, by the chain too if no receipt says that it is paid.
+        """Return the facts of the payment; without a receipt, the chain is asked, too.
 
         Only the chain of a local server is known. It is asked about play money only: of real money
         a shop on this machine could tell anything.
@@ -642,7 +642,7 @@ class Purchase:
     # --- who pays ------------------------------------------------------------------------
 
     def _choose(self, response: httpx.Response) -> FlowAuth:
-        """Return the payer that pays the first offer of a 402 that it can pay.
+        """Return the payer of the first payable offer of a 402.
 
         Raises `PaymentFailed`.
         """

@@ -166,8 +166,8 @@ class PaymentAuth(FlowAuth):
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         self.receipts: list[Receipt] = []
-        """The receipts of POST /api/pay. If such an answer is lost, the next one reports only that
-        the payment is settled: GET /api/payments/ID has its transaction, and the request's header
+        """The receipts of POST /api/pay. After a lost answer, the next one reports only a settled
+        payment: GET /api/payments/ID has its transaction, and the request's header
         X-Payment-Id the id."""
         self.settlements: list[Settlement] = []
         self.foreign: list[ForeignRequired] = []
@@ -326,7 +326,7 @@ class PaymentAuth(FlowAuth):
     def _settle(self, order: Order, payment: Payment) -> Maybe:
         """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
-        In one step, the answer of the request that pays is returned, unless it is a 402.
+        In one step, the answer to the paying request is returned, unless it is a 402.
 
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.

@@ -618,7 +618,7 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         if (fields := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
             yield from of_copies([Enclosed(REQUIRED_HEADER, fields), Enclosed("the body", body)])
     if request.url.scheme == "http" and request.url.host not in _LOCAL:
-        do = "Serve it with TLS: who reads a proof of payment on its way can use it."
+        do = "Serve it with TLS: anybody who reads a proof of payment on the way can use it."
         yield Finding("URL", f"http to {request.url.host}", "https", do, stops=False)
 
 
@@ -633,7 +633,7 @@ def _no_402(response: httpx.Response) -> Finding:
         case _ if there and 300 <= status < 400:
             do = f"Give the URL that it redirects to: {there}"
         case _ if response.is_success:
-            do = "Give the URL of a protected endpoint; if it is one, it serves without payment."
+            do = "Give the URL of a protected endpoint; this URL serves without payment."
         case _:
             do = "Give the URL of a protected endpoint, and --method, --data as it expects them."
     body = response.content[:60].decode("utf-8", "replace")
@@ -679,7 +679,7 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
             yield Finding("body", f"no {' and no '.join(missing)}", "error and message", do)
     elif not isinstance(listed, list) and header is None:
         names = ", ".join(map(repr, list(body)[:6])) or "no fields"
-        do = "If payers shall pay it, name the terms as the dialect does that they speak."
+        do = "To be paid, name the terms in the words of a dialect that payers speak."
         yield Finding("body", f"JSON with {names}", "accepts, or paymentRequirements", do)
 
 

@@ -31,7 +31,7 @@ Trace = Callable[[str, dict[str, Any]], Any]
 class Guard:
     """Checks one request as it is sent, redirects included.
 
-    With an `origin`, it refuses to send it to another one, or on more than three redirects. With a
+    With an `origin`, it refuses any other server, and more than three redirects. With a
     `deadline`, which is for a thread, every timeout ends there, until `release`. `inner` is the
     caller's own trace.
     """
@@ -364,6 +364,6 @@ def _must_read(step: Send, response: httpx.Response) -> bool:
     elif response.status_code == 402 and origin_of(there) != requested:
         raise PaymentFailed(
             f"{requested} redirected to {origin_of(there)}, which asks for a payment; nothing was "
-            "signed. Request it there, if you mean to pay it"
+            "signed. To pay there, request that URL"
         )
     return step.is_own or response.status_code == 402

@@ -199,9 +199,9 @@ class SameAuthorization(_Again):
 @explained
 @dataclass(frozen=True, slots=True)
 class SameThenNew(_Again):
-    """As the service reports: the same one while it may still pay, another once it never will.
+    """As the service reports: the same authorization while it may pay, another after a final no.
 
-    Safe if the service reports the truth. A service that has lost its record of a payment, and
+    Safe if the service reports the truth. A service without a record of the payment, which
     reports that nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
     """
 
@@ -239,7 +239,7 @@ class StartOver(_Again):
 
 
 class Shopper(Tried, Protocol):
-    """A payer that wants one more answer of a service, and the purchases there so far.
+    """A payer before the next request to a service, and the purchases there so far.
 
     `wait` ends the policy, by an exception that it lets pass, beyond the payer's `within_s`.
     """
@@ -416,8 +416,7 @@ def _tokens(name: str, amount: object) -> None:
 class ListedService(msgspec.Struct, frozen=True, kw_only=True):
     """A service as a buyer sees it in its list of agents (GET /api/agents).
 
-    Its `name`, the price of a quote (`price_base` units), its `reputation`, and its merchant's
-    address (`pay_to`).
+    `price_base` is the price of a quote in base units, `pay_to` the merchant's address.
     """
 
     name: str
@@ -470,7 +469,7 @@ def mixed(share: float) -> Choose:
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PayerPolicy:
-    """What a payer does about failures, sessions and its budget, and how it pays and waits.
+    """A payer's answer to failures, sessions and budget, and the way to pay and wait.
 
     retry
         What to do if a payment fails or is not answered (`PayAndWait` repeats the request that

@@ -1,6 +1,6 @@
 """The payments of a payer for each resource: signed, sent, settled, served, or to be sent again.
 
-There is one `ResourcePayments` for each resource, and one for each session of a deposit.
+Each resource has a `ResourcePayments`, and so has each session of a deposit.
 """
 
 from typing import Any
@@ -29,9 +29,9 @@ old time. So the margin alone ends nothing: the server must then refuse the paym
 
 
 class Payment(msgspec.Struct, kw_only=True):
-    """A signed payment, in two steps or in one, and what the server answered to it.
+    """A signed payment, in two steps or in one, and the server's answer.
 
-    `shown` names it in errors, by the beginning of its payment id or nonce, so that no error holds
+    `shown` is a name for errors, the beginning of the payment id or nonce, so that no error holds
     a proof. `note` is added to the error if the payment is refused.
     """
 
@@ -115,7 +115,7 @@ class ResourcePayments(msgspec.Struct):
     """
 
     def requeue_interrupted(self) -> None:
-        """Count interrupted payments as not served, so that the next flow sends them again."""
+        """Count interrupted payments as not served: the next flow sends them again."""
         for payment in list(self.interrupted):
             if payment.version is None:
                 self.unserved.append(payment)

@@ -51,7 +51,7 @@ class _SessionAnswer(Wire, frozen=True):
 class _Seller:
     """A server: the session to spend there, and how many were given up that never served.
 
-    Each has a lock of its own, so that a slow server holds up no other.
+    A lock for each server: a slow server holds up no other.
     """
 
     origin: str

@@ -1,7 +1,7 @@
 """What may be signed: every check between a 402 and a payer's signature, and the signature.
 
-A server may be hostile or broken, and its 402 is the only thing that it can lie with before money
-moves. Read this file from top to bottom to know what such a lie can cost:
+A server may be hostile or broken, and before money moves, a server can lie only in a 402. Read this
+file from top to bottom: it bounds the cost of any lie.
 
 1. `read_offer` (two steps) and `choose` (one step, the x402 standard) take an offer only if its
    scheme, network, token and the token's EIP-712 domain are those of the payer's own `Network`. So
@@ -362,7 +362,7 @@ class Allowed:
     """The networks and the clock that a user of `pay` trusts.
 
     `known` are the networks, from our table and the user's file. `keys` are play money: the server
-    itself has told these keys, so a lie about the network costs nobody anything.
+    itself has told these keys, so no lie costs the user anything.
     """
 
     known: Mapping[str, Network]

@@ -19,7 +19,7 @@ _LEAST_KEY = 1 << 224
 
 
 def secret_in(value: Any) -> str:
-    """Return what a value looks like if it is a secret or has one; else an empty text.
+    """Return the kind of secret that a value is or holds; else an empty text.
 
     Secrets are 32 bytes, 64 or more hex digits in a row, a whole number as large as a key, and six
     or more words of a mnemonic, also in a list, a mapping or the `repr` of an object.
