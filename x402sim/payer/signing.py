@@ -15,7 +15,8 @@ file from top to bottom: it bounds the cost of any lie.
 
 Two questions are not decided here. Whether an earlier payment for the same resource forbids another
 is `PaymentAuth` (`auth.py`); where a proof of payment may be sent is `Guard` (`flow.py`). Payments
-with a deliberate mistake are signed in `mistakes.py`, for test networks only.
+with a deliberate mistake are signed in `mistakes.py`, for test networks only. `run --on URL` and
+`conformance` guard the user's key in their own rooms.
 """
 
 import threading
