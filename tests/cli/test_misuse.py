@@ -68,3 +68,22 @@ WRONG = [
 @pytest.mark.parametrize(("words", "says"), WRONG)
 def test_what_cannot_be_used_is_told_with_what_is_wanted(words: str, says: str) -> None:
     assert_misuse(run(*shlex.split(words)), says)
+
+
+KEY, PHRASE = "42" * 32, "test test test test test test test test test test test junk"
+
+
+@pytest.mark.parametrize(
+    ("words", "secret", "says"),
+    [
+        (f"conformance payer -- 0x{KEY}", KEY, "cannot be started: No such file or directory"),
+        (f"conformance facilitator --start K=0x{KEY}", KEY, "private key cannot be started"),
+        (f"pay '{PHRASE}'", PHRASE, "words of a mnemonic is no URL"),
+        (f"doctor '{PHRASE}'", PHRASE, "words of a mnemonic is no URL"),
+        (f"conformance '{PHRASE}'", PHRASE, "got what looks like words of a mnemonic"),
+    ],
+)
+def test_a_secret_at_a_wrong_place_is_not_repeated(words: str, secret: str, says: str) -> None:
+    done = run(*shlex.split(words))
+    assert_misuse(done, says)
+    assert secret not in done.stderr

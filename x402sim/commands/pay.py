@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -319,7 +320,7 @@ def instead(answer: httpx.Response) -> str:
     """Return what to do about an answer other than 402."""
     status, there = answer.status_code, answer.headers.get("location")
     if there and 300 <= status < 400:
-        return f"the server answered {status} and redirects to {there}: give that URL"
+        return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
     if status == 405:
         allowed = answer.headers.get("allow", "another method")
         do = "give that with --method, and a body, if wanted, with --data"
@@ -356,7 +357,7 @@ def failure(
         why = f"{UNKNOWN}: {why.rstrip('.')}"
     sent, goods, known = outcome.sent, "", outcome.described()
     if sent.payment_id:
-        goods = f"the request with -H '{PAYMENT_ID}: {sent.payment_id}' gets the goods"
+        goods = f"the request with -H {_quoted(PAYMENT_ID, sent.payment_id)} gets the goods"
     if outcome.is_confirmed:
         why = why.removeprefix(f"{UNKNOWN}: ")
         return f"{why.rstrip('.')}. It is {known}{'; ' * bool(goods)}{goods}"
@@ -379,7 +380,12 @@ def proof_in(request: httpx.Request) -> str:
     headers = request.headers
     if mcp.TOOL in headers:
         return ""
-    return next((f"-H '{name}: {headers[name]}'" for name in PROOFS if name in headers), "")
+    return next((f"-H {_quoted(name, headers[name])}" for name in PROOFS if name in headers), "")
+
+
+def _quoted(name: str, value: str) -> str:
+    """Return a header as one word of a shell, whatever the server has put into its value."""
+    return shlex.quote(f"{name}: {value}")
 
 
 # --- the outcome -------------------------------------------------------------------------
@@ -391,7 +397,7 @@ def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) ->
     if mistake.name == "replay":
         _bought(purchase, printer)
         assert purchase.sent is not None
-        used = purchase.sent.auth
+        used = purchase.sent
     wrong = replace(purchase, mistake=mistake, used=used)
     answer = _bought(wrong, printer)
     right, sent = wrong.right, wrong.sent

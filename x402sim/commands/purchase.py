@@ -36,7 +36,7 @@ from x402sim.payer import mistakes
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.diagnosis import Picked, pick
-from x402sim.payer.flow import FlowAuth, origin_of
+from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
 from x402sim.payer.purchases import Unfinished
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
@@ -45,7 +45,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import mcp
 from x402sim.protocol.abi import authorization_state
 from x402sim.protocol.crypto import checksum, to_hex
-from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import to_base, to_decimal
@@ -61,7 +60,7 @@ from x402sim.protocol.x402 import (
     Version,
     json_in,
 )
-from x402sim.text.words import moment, near_url, readable
+from x402sim.text.words import as_given, moment, near_url, readable
 from x402sim.version import VERSION
 from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.listen import LOOPBACK
@@ -109,9 +108,9 @@ def request_to(
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as wrong:
-        raise ValueError(f"{url!r} is no URL: {wrong}") from wrong
+        raise ValueError(f"{as_given(url)} is no URL: {wrong}") from wrong
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError(f"{url!r} is no URL with http:// or https://{near_url(url)}")
+        raise ValueError(f"{as_given(url)} is no URL with http:// or https://{near_url(url)}")
     if data is not None and data.startswith("@"):
         file = data[1:]
         try:
@@ -146,16 +145,33 @@ def _call(
     return tool_request(url, tool, given, headers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Unpaid(FlowAuth):
+    """Authentication of a request that pays nothing: only its deadline."""
+
+    limits: Limits
+
+    def exchange(self, request: httpx.Request) -> Flow:
+        return (yield from send(Send(request)))
+
+
 def answer_to(
-    http: httpx.Client, request: httpx.Request, auth: httpx.Auth | None = None
+    http: httpx.Client,
+    request: httpx.Request,
+    auth: FlowAuth | None = None,
+    *,
+    deadline_s: float = DEADLINE_S,
 ) -> httpx.Response:
     """Return the answer to a request, read within limits; raises `httpx.HTTPError`, and what the
     authentication raises.
+
+    The deadline, of head and body, is for a request without `auth`: that has a deadline of its own.
     """
-    response = http.send(request, auth=auth, stream=True)
+    limits = Limits(deadline_s=deadline_s)
+    response = http.send(request, auth=auth or _Unpaid(limits), stream=True)
     try:
         if not response.is_stream_consumed:
-            bound(response, Limits())
+            bound(response, limits, None if auth else stopwatch())
             response.read()
     finally:
         response.close()
@@ -479,7 +495,7 @@ def _described(http: httpx.Client, root: str) -> tuple[WorldInfo, list[str]]:
 
     def fetched(what: str) -> bytes:
         request = http.build_request("GET", f"{root}/_sim/{what}", timeout=ASK_S)
-        return answer_to(http, request).content
+        return answer_to(http, request, deadline_s=ASK_S).content
 
     who: WorldInfo = decode(fetched("who"), WorldInfo)
     accounts: list[Account] = decode(fetched("accounts"), list[Account])
@@ -506,8 +522,8 @@ class Purchase:
     """Where unfinished payments are kept; None: nowhere."""
     mistake: mistakes.Mistake | None = None
     """The mistake in the payment; `buy` then returns the answer to the wrong payment."""
-    used: Authorization | None = None
-    """The authorization that a replay sends again."""
+    used: mistakes.Draft | None = None
+    """The payment whose authorization a replay sends again."""
 
     network: Network = field(default=TESTNET, init=False)
     picked: Picked | None = field(default=None, init=False)
@@ -559,7 +575,14 @@ class Purchase:
         if draft.dialect not in mistake.dialects:
             name, only = draft.dialect.value, ", ".join(d.value for d in mistake.dialects)
             raise PaymentFailed(f"--wrong {mistake.name} cannot be done in {name}, only in {only}")
-        self.sent = mistake.change(replace(draft, auth=self.used or draft.auth))
+        if self.used is not None:
+            if draft.named != self.used.named:
+                raise PaymentFailed(
+                    f"the first 402 asked for a payment on {self.used.named.name}, and the "
+                    f"second one on {draft.named.name}; nothing more was signed"
+                )
+            draft = replace(draft, auth=self.used.auth)
+        self.sent = mistake.change(draft)
         return mistakes.request_of(self.sent, request)
 
     def _resume(self, kept: Kept) -> None:
@@ -635,7 +658,7 @@ class Purchase:
         with suppress(httpx.HTTPError, ValueError):  # then it is not known
             url = f"{self.local.rpc}/{named.name}"
             request = self.http.build_request("POST", url, json=call_, timeout=ASK_S)
-            read = object_in(answer_to(self.http, request).content) or {}
+            read = object_in(answer_to(self.http, request, deadline_s=ASK_S).content) or {}
             return replace(found, is_used=int(str(read.get("result")), 16) == 1)
         return found
 

@@ -237,21 +237,15 @@ def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
 
 
 def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
-    """Write all rows of a folder, and their summary; say so if the folder has more points.
+    """Write the summary of all rows in a folder; say so if the folder has more points."""
+    import pandas as pd
 
-    Raises `Misuse` for tables that cannot be one frame.
-    """
-    from x402sim.experiments.folder import ALL_ROWS, SUMMARY, Folder  # with the extra
-    from x402sim.experiments.tables import whole_frame
+    from x402sim.experiments.folder import ALL_ROWS, SUMMARY  # with the extra
 
-    folder = Folder(out, keys)
-    with as_misuse(TypeError, ValueError, begin=f"{out}: "):
-        rows = whole_frame(list(folder.tables()), keys).drop(columns="trace")
-    folder.write(ALL_ROWS, rows.to_parquet(index=False))
+    rows = pd.read_parquet(out / ALL_ROWS)
     table = _summary(rows, keys, unit)
     if table is not None:
-        csv = table.to_csv(index=False, lineterminator="\n")
-        folder.write(SUMMARY, csv.encode())
+        table.to_csv(out / SUMMARY, index=False, lineterminator="\n")
     if (points := _points(rows, keys)) > played:
         typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
 

@@ -7,6 +7,7 @@ tokens, and in spending caps.
 """
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -628,10 +629,10 @@ def _no_402(response: httpx.Response) -> Finding:
         case 401 | 403 | 407:
             do = "Give credentials: --header 'Name: value'."
         case 405:
-            allowed = response.headers.get("allow", "POST")
+            allowed = shlex.quote(response.headers.get("allow", "POST"))
             do = f"Give another method, --method {allowed}, and --data if it wants a body."
         case _ if there and 300 <= status < 400:
-            do = f"Give the URL that it redirects to: {there}"
+            do = f"Give the URL that it redirects to: {shlex.quote(there)}"
         case _ if response.is_success:
             do = "Give the URL of a protected endpoint; this URL serves without payment."
         case _:

@@ -44,6 +44,7 @@ from x402sim.watch.messages import (
     is_test,
     messages_of,
     networks_in,
+    without_secrets,
 )
 from x402sim.watch.proxy import Exchange
 from x402sim.world.running_world import receipt_events
@@ -183,7 +184,7 @@ class Recorder:
         if event.authorization is None and found.nonce is not None:  # in a facilitator's request
             event = structs.replace(event, authorization=found.nonce)
         self._sent[exchange.number] = event
-        self._record(self._shown(event, self._hides(found)))
+        self._record(self._shown(event, found, self._hides(found)))
 
     @property
     def can_strike(self) -> bool:
@@ -198,6 +199,8 @@ class Recorder:
             if is_main and not self._says_no_fault:
                 self._says_no_fault = True
                 self._say("faults are off: a message named a main network, or an unknown one")
+            return None
+        if found.is_unread:
             return None
         fault = self.faults.next_for(
             exchange.to,
@@ -223,7 +226,7 @@ class Recorder:
         if sent is None:
             return  # its request could not be recorded, and `not_recorded` said so
         end = self._end(exchange, found)
-        self._record(self._shown(end, is_hidden))
+        self._record(self._shown(end, found, is_hidden))
         findings: tuple[Finding, ...] = ()
         payer = checksum(found.signed.authorization.from_) if found.signed else None
         if found.is_payment:
@@ -376,7 +379,7 @@ class Recorder:
             amount_base=min(auth.value, (1 << 63) - 1),
             resource=events.clipped(found.resource),
         )
-        self._record(self._shown(event, is_hidden=False))
+        self._record(self._shown(event, found, is_hidden=False))
         if self._chain is not None and tx_hash not in self._followed:
             self._followed[tx_hash] = True
             task = asyncio.get_running_loop().create_task(self._follow(tx_hash, found))
@@ -443,9 +446,13 @@ class Recorder:
         carries = found.is_payment and (is_asked or shows)
         return carries and is_main is not False and not self._allow_mainnet
 
-    def _shown(self, event: T, is_hidden: bool) -> T:
+    def _may_be_main(self, found: Messages) -> bool:
+        """Tell whether an exchange may contain a proof of a payment of real money."""
+        return self.is_main is not False or found.is_unread
+
+    def _shown(self, event: T, found: Messages, is_hidden: bool) -> T:
         """Return an event with proofs of real payments replaced by digests, or dropped."""
-        if self.is_main is False:
+        if not self._may_be_main(found):
             return event
         change = (lambda _: None) if is_hidden else digest
         ids = {
@@ -466,14 +473,17 @@ class Recorder:
         ]
         if is_hidden:
             halves = [([], b""), ([], b"")]
-        elif self.is_main is not False:
+        elif self._may_be_main(found):
             cut = (sent.is_cut, answered.is_cut)
             halves = [
-                (hidden_headers(headers), hidden_body(body, is_cut=is_cut))
-                for (headers, body), is_cut in zip(halves, cut, strict=True)
+                (
+                    [(name, without_secrets(found, value)) for name, value in hidden_headers(head)],
+                    without_secrets(found, hidden_body(body, is_cut=is_cut)),
+                )
+                for (head, body), is_cut in zip(halves, cut, strict=True)
             ]
         path, _, query = found.target.partition("?")
-        if self.is_main is not False:  # a query may contain a payment
+        if self._may_be_main(found):  # a query may contain a payment
             query = "" if is_hidden else query[:_MOST_QUERY]
         struck = filter(None, [self._struck.pop(exchange.number, None)])
         request = LoggedRequest(

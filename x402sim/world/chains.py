@@ -4,9 +4,9 @@ the chain as a facilitator reaches it.
 A backend declares capabilities: `is_virtual` before the opening, `OpenChain.capabilities`
 afterwards. No other code depends on the kind of backend.
 
-The random models of a chain are objects that draw from a stream by one method: `intervals` yields
-the seconds to each next block, `prices` returns a function of time, `depths` yields how deep each
-reorganisation is. An object of the user's own with that method can replace one.
+The random models of a chain are objects with one method that draws from a stream: `intervals`
+yields the seconds to each next block, `prices` returns a function of time, `depths` yields the
+depth of each reorganisation. A user's object with the method can replace a model.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ def gas_price_wei(
 
 
 class Reorganises(Protocol):
-    """When a chain reorganises, how deep, and what it drops."""
+    """When a chain reorganises, how deep, and the chance of lost transactions."""
 
     drop: float
     """The chance that a transaction of a replaced block is not mined again."""
@@ -149,7 +149,7 @@ class Reorgs:
         probability · deeper^t before the next block; default 0.5.
     drop
         The chance that a transaction of a replaced block is lost, and not mined again; default 1.
-        Those of the token's owner, such as mints, are always mined again.
+        Transactions of the token's owner, such as mints, are always mined again.
     """
 
     probability: float
@@ -198,7 +198,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     facilitators: Mapping[str, Wallet]
     """The facilitators by name."""
     held_wei: Mapping[str, int]
-    """The native balances of those facilitators that have no plenty."""
+    """The native balances of the facilitators without plenty."""
 
     @classmethod
     def drawn(
@@ -217,7 +217,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
         if mnemonic is None:
             funded = [keys.secret(f"account {n}") for n in range(count)]
         else:
-            if mnemonic != phrase.KNOWN:  # the check takes half a second, and this one is right
+            if mnemonic != phrase.KNOWN:  # the check takes half a second
                 Wallet.from_mnemonic(mnemonic)
             funded = phrase.keys_of(mnemonic, count)
         return cls(
@@ -252,15 +252,15 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A world's demands on its chain; a backend that cannot meet them raises `ChainError`."""
+    """A world's demands on a chain; a backend that cannot meet all raises `ChainError`."""
 
     network: Network
     clock: Clock
     accounts: Accounts
     secret: bytes
-    """The id of this world's database, which a chain file stores."""
+    """The id of the world's database, stored in the chain file."""
     has_payments: bool
-    """Whether that database has payments, which an empty chain cannot have."""
+    """Whether the database has payments: then the chain must not be empty."""
     file: Path | None
     has_block_time: bool
     """Whether the world decides when blocks come."""
@@ -315,15 +315,15 @@ class ChainBackend(Protocol):
 
     @property
     def is_virtual(self) -> bool:
-        """Whether its blocks follow the world's clock, which virtual time requires.
+        """Whether blocks follow the world's clock, as virtual time requires.
 
-        If not, it is an existing node, which outlives the world: keys and ids must never repeat.
+        If not, the chain is an existing node and outlives the world: keys and ids never repeat.
         """
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; blocks until it is ready.
 
-        Raises `ChainError` that says what is missing, and `sqlite3.Error` for the chain's file.
+        Raises `ChainError` with the lack, and `sqlite3.Error` for the chain's file.
         """
 
 
@@ -559,7 +559,7 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
 
 
 class FacilitatorNode:
-    """The chain as one facilitator reaches it, a `ChainClient`.
+    """The chain for one facilitator, a `ChainClient`.
 
     Calls go to the chain directly, or, while a fault for facilitators is active, over a link as
     from a real facilitator: JSON-RPC, with signed transactions and polled receipts.

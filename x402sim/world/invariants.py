@@ -25,7 +25,7 @@ from x402sim.world.stages import Stage
 TransferFields = tuple[str, str, int]
 """A transfer: from, to, base units."""
 Use = tuple[bytes, bytes]
-"""The nonce of an authorization, and the transaction that used it."""
+"""The nonce of an authorization, and the using transaction."""
 CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAID = LAWS
 STANDS = "a transfer that stands when it is served"
 
@@ -55,7 +55,7 @@ class _Payment(msgspec.Struct, frozen=True):
 
 
 class Broken(NamedTuple):
-    """A broken invariant, and the case that it is `about`: an exchange, a payment or a session."""
+    """A broken invariant `about` a case: an exchange, a payment or a session."""
 
     clause: str
     expected: str
@@ -80,7 +80,7 @@ class Invariants:
         self._is_rewound = False
         """Whether the chain has ever undone a transaction."""
         self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
-        """What to check if an open request is served, by its exchange."""
+        """The check for an open request once served, by exchange."""
         self._reported: set[Broken] = set()
         self._checks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
             events.Transfer: self._record_transfer,
@@ -175,7 +175,7 @@ class Invariants:
 
     def _quote_price(self, name: events.ServiceName) -> int:
         service = self._parts.services[name].service
-        return to_base(service.settings.quote_price, service.env.network.decimals)
+        return to_base(service.env.settings.quote_price, service.env.network.decimals)
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
         known = self._authorizations.get(authorization, _Authorization())
@@ -232,7 +232,7 @@ class Invariants:
         return ()
 
     def _debited(self, event: events.SessionDebited) -> Iterator[Broken]:
-        """Check the session and, after a reorganisation, that its deposit is still mined."""
+        """Check the session and, after a reorganisation, that the deposit still stands."""
         yield from self._within_deposit(event)
         if not self._is_rewound:
             return
@@ -267,7 +267,7 @@ class Invariants:
             | events.SessionRefunded
         ),
     ) -> Iterator[Broken]:
-        """Check that a session's released and refunded amounts do not exceed its deposit."""
+        """Check that a session's released and refunded amounts do not exceed the deposit."""
         session = self._store(event.actor).sessions.get(event.session_id)
         if session is None:
             return
@@ -293,7 +293,7 @@ class Invariants:
         return self._parts.services[service].service.store
 
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
-        """Check that at most one of the authorizations for a single payment id was settled."""
+        """Check that at most one authorization for a payment id was settled."""
         if event.use != "used":
             return
         authorization, tx = _to_bytes(event.authorization), _to_bytes(event.tx_hash)

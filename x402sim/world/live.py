@@ -1,7 +1,7 @@
 """`LiveWorld`, the argument of a scenario: payers, time, faults, chain, money, checks and notes.
 
 A scenario calls its methods: `await world.payer("alice", balance="1.00")`. A method marked
-(needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
+(needs "…") works only on stages that meet the need (`x402sim.spec.needs`).
 """
 
 import math
@@ -48,7 +48,7 @@ class LiveWorld:
     """The world during a scenario; `World.play` makes one.
 
     `network` is the first network, whose token pays, and `stage` the open stage. A method about the
-    chain acts on that of the first network, unless it takes a `network`.
+    chain acts on the first network's chain, unless a `network` is given.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -67,7 +67,7 @@ class LiveWorld:
     async def start(cls, stage: Stage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now.
 
-        Raises `ConnectionError` if its control API refuses, or if its answer cannot be read.
+        Raises `ConnectionError` if the control API refuses, or answers unreadably.
         """
         live, control = cls(stage), stage.control
         if control is None:
@@ -227,8 +227,8 @@ class LiveWorld:
         with `probability`, drawn from a separate stream.
 
         `act` gets an `Observed` of `x402sim.backends`. A coroutine function runs in a task beside
-        the scenario, which holds nothing up and ends with the scenario at the latest; what it
-        raises fails the scenario. What an observer sends itself is not observed.
+        the scenario, holds nothing up and ends with the scenario at the latest; an exception fails
+        the scenario. Requests of an observer are not observed.
 
         >>> async def front_running(world):
         ...     mallory = await world.payer("mallory")
@@ -290,14 +290,14 @@ class LiveWorld:
     ) -> None:
         """Change settings of a facilitator, the first one's without a name (needs "faults").
 
-        They are those of `FacilitatorSettings`; what is left out stays as it is.
+        The names are those of `FacilitatorSettings`; an omitted setting stays.
         """
         given = {"name": name, "receipt_timeout_s": receipt_timeout_s}
         given |= {"simulates": simulates, "simulates_verify": simulates_verify}
         await self._do("/facilitator", **{k: each for k, each in given.items() if each is not None})
 
     async def crash(self, service: events.ServiceName = "service") -> None:
-        """Kill a service; returns when it has restarted on its database, 1 second later."""
+        """Kill a service; returns after the restart on the same database, 1 second later."""
         name = self.stage.first if service == "service" else service
         await self._do_recorded("crash", events.ServiceCrashed(victim=name), service=name)
 
@@ -331,7 +331,7 @@ class LiveWorld:
         await self._do("/drop")
 
     async def force_revert(self, calls: int = 1, *, account: str = "") -> None:
-        """Make the next calls of the token revert when mined; with an address, those naming it."""
+        """Make the next calls of the token revert when mined; with an address, calls naming it."""
         await self._do("/force-revert", calls=calls, account=account)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
@@ -371,8 +371,8 @@ class LiveWorld:
         """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
 
         With a `version`, 1 or 2, the request is that of a shop of the x402 standard.
-        `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
-        for another verb or version.
+        `requirements` (only the differing fields) replace the 402's. Raises `ValueError` for
+        another verb or version.
         """
         path, body = _facilitator_request(verb, required, header, version, requirements or {})
         async with self.stage.client(payer.name, "facilitator") as http:
@@ -420,9 +420,9 @@ class LiveWorld:
     ) -> None:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
-        An answer is checked by its status, or, if a text is expected, its error. `about` is the
-        answer that is checked, if `actual` is not one; default the newest. Raises `ValueError` for
-        an unknown clause.
+        Of an answer the status is checked, or, if a text is expected, the error. `about` is the
+        checked answer, if `actual` is none; default the newest. Raises `ValueError` for an unknown
+        clause.
         """
         require_clause(clause, "expect")
         if isinstance(actual, Answer):

@@ -25,9 +25,9 @@ from x402sim.clock import is_periodic
 T = TypeVar("T")
 Found = list[tuple[selectors.SelectorKey, int]]
 GRACE_S = 1.0
-"""The most real seconds that bytes may take between two sockets of this loop."""
+"""The most real seconds for bytes between two sockets of the loop."""
 MOST_CANCELLED = 100
-"""How many cancelled timers may wait for their time, if they are not half of all."""
+"""How many cancelled timers may wait, if fewer than half of all."""
 MAX_STEPS = 2_000_000
 """The most steps of a loop within `MOMENT_S`; a payment takes about 20."""
 MOMENT_S = 0.001
@@ -39,7 +39,7 @@ _SAMPLE = 1000
 
 
 class Deadlock(RuntimeError):
-    """Every task waits, or a scenario does, and no timer or I/O is pending that could wake it."""
+    """Every task waits, or the scenario, and no pending timer or I/O could wake a task."""
 
 
 class TimeStandsStill(RuntimeError):
@@ -154,7 +154,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._is_interrupted = False
         """Whether asyncio has something to do: the loop is to stop, or a thread has called."""
         self.in_transit: dict[str, bool] = {}
-        """The exchanges over this loop's sockets, and whether their bytes are in transit."""
+        """The exchanges over the loop's sockets, and whether bytes are in transit."""
         self.newest: Callable[[], str] = lambda: ""
         """Returns a sentence about the newest events, for the text of `TimeStandsStill`."""
         self.on_standstill: Callable[[TimeStandsStill], None] | None = None
@@ -219,7 +219,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> _Timer:
-        """Set a timer; timers of the same time fire in the order in which they were set."""
+        """Set a timer; timers of the same time fire in the order of their setting."""
         context = copy_context() if context is None else context
         timer = _Timer(callback, args, context, when, self._drop_cancelled)
         heapq.heappush(self._timers, (when, next(self._order), timer))
@@ -380,7 +380,7 @@ def most_common(counts: Counter[str]) -> str:
 
 
 def run_virtual(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `main()` to its end in virtual time and return its result.
+    """Run `main()` to the end in virtual time and return the result.
 
     Raises what `main` raises, `Deadlock`, and `TimeStandsStill`.
     """

@@ -50,7 +50,7 @@ class Signed:
 
 @dataclass(slots=True)
 class Spending:
-    """The payments that one payer has signed, at all services, oldest first."""
+    """The signed payments of a payer, at all services, oldest first."""
 
     policy: PayerPolicy
     moments: "array[float]" = field(default_factory=lambda: array("d"))
@@ -61,7 +61,7 @@ class Spending:
     paid: Decimal = Decimal()
     """The amount that answers have reported as paid."""
     unsure: list[Signed] = field(default_factory=list)
-    """The authorizations that no answer has reported as paid, and that had not expired."""
+    """The authorizations without a report of payment, and without expiry at the last look."""
     rng: Stream | None = None
     """The stream of the policies, once a policy draws."""
 
@@ -128,7 +128,7 @@ class Answer:
     headers: Headers = field(default_factory=list, repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return a header of the answer; None if it has none of that name."""
+        """Return a header of the answer by name, or None."""
         found: str | None = httpx.Headers(self.headers).get(name)
         return found
 
@@ -200,9 +200,9 @@ class Payer:
         self._is_client_shared = False
         """Whether the scenario has got the client, and may have set its cookies or headers."""
         self.skew_s = 0.0
-        """Seconds by which this payer's clock is ahead of the true time."""
+        """Seconds by which the payer's clock is ahead of the true time."""
         self.network = stage.network_of(service)
-        """The network whose token it pays with: that of the service it is at."""
+        """The network whose token pays: the service's."""
         self._spending, self._bought = spending, Bought()
         self._at_services: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
@@ -320,11 +320,11 @@ class Payer:
         return await self.send("POST", routes.PAY, json=body)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
-        """Return the service's record of a payment, or its error if there is none."""
+        """Return the service's record of a payment, or the error without a record."""
         return (await self.send("GET", routes.PAYMENTS + payment_id)).body
 
     async def session(self, session_id: str) -> dict[str, Any]:
-        """Return the service's view of a session, or its error if there is none."""
+        """Return the service's view of a session, or the error without a session."""
         return (await self.send("GET", routes.SESSION + session_id)).body
 
     # --- signing ---------------------------------------------------------------------
@@ -444,7 +444,7 @@ class Payer:
         return there
 
     async def services(self) -> list[ListedService]:
-        """Ask each service for its agents; return those that sell quotes, in a random order."""
+        """Ask each service for agents; return the sellers of quotes, in random order."""
         names = self.stage.services
         answers = await asyncio.gather(*(self.at(name).send("GET", AGENTS) for name in names))
         listed = []
@@ -485,8 +485,8 @@ class Payer:
     async def fetch(self) -> Answer:
         """Get one quote as the policy says; return the last answer, whose status is 200 if served.
 
-        It pays for it and shows the payment id, or spends a session. Without a 402, or after a
-        final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
+        The payer pays and shows the payment id, or spends a session. Without a 402, or after a
+        final refusal, the result is that answer. Raises `SpendingCapExceeded` beyond the budget.
         """
         return await Shopper(self, self._spending, self._bought).fetch()
 
@@ -512,7 +512,7 @@ def _tokens(amount_base: int, decimals: int) -> Decimal:
 
 
 class Order:
-    """One 402 that is to be paid, as the policy `retry` decides, until `until_s`."""
+    """One 402 to be paid, as the policy `retry` decides, until `until_s`."""
 
     def __init__(
         self, payer: Payer, spending: Spending, required: Answer, ask: Ask, until_s: float
@@ -530,7 +530,7 @@ class Order:
 
     @property
     def is_final(self) -> bool:
-        """Whether the last answer reports that this authorization can never pay.
+        """Whether the last answer rules this authorization out for good.
 
         In one step no answer reports that; an expired authorization can never pay.
         """
@@ -587,7 +587,7 @@ class Order:
         self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
 
     async def ask_again(self) -> None:
-        """Ask for a new 402; without one, the old one stays."""
+        """Ask for a new 402; if none comes, the old 402 stays."""
         required = await self._ask()
         if required.status == 402:
             self.required, self._header = required, None
@@ -602,7 +602,7 @@ class Order:
         return await newest_block(self._payer.stage)
 
     def note_paid(self) -> None:
-        """Count the newest authorization as paid, if there is one."""
+        """Count the newest authorization, if any, as paid."""
         if self._signed is not None:
             self._spending.note_paid(self._signed)
 
@@ -630,7 +630,7 @@ class Shopper:
         self._until_s = spending.until_s(payer.clock)
         """When the request is given up."""
         self.payments = bought.payments
-        """How many payments were made: before this request, and for it."""
+        """The number of payments before this request, and for this request."""
 
     @property
     def is_served(self) -> bool:
@@ -656,7 +656,7 @@ class Shopper:
         return order
 
     async def deposit(self, deposit: str, duration: int) -> Answer:
-        """Pay for a session, and return the answer that names it."""
+        """Pay for a session, and return the answer with the session's id."""
         payer = self._payer
         order = await self.order(lambda: payer.ask_session(deposit, duration))
         payment_id = order.required.payment_id
@@ -690,7 +690,7 @@ class Shopper:
             self._last = await self._payer.ask(session_id=self._bought.session_id)
 
     async def buy(self) -> None:
-        """Pay for the request, and send it with that payment id unless the refusal is final."""
+        """Pay for the request, and send the payment id with it unless the refusal is final."""
         self._last = required = await self._payer.ask()
         if required.status != 402:
             return

@@ -147,7 +147,7 @@ async def _outcome(live: LiveWorld, scenario: Scenario, world: World) -> tuple[e
 
 
 async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -> str | None:
-    """Run the scenario with invariants and idle timeout; return the exception that it raised."""
+    """Run the scenario with invariants and idle timeout; return the raised exception."""
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.journal.listeners.append(Invariants(stage, stage.parts))
@@ -214,7 +214,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 # --- the options of a world, as Python source for the journal ---
 
 _Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
-"""Options whose fields are written only if they differ from the default."""
+"""Options of which only the fields other than the default are written."""
 
 
 _NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
@@ -337,7 +337,7 @@ _HOOK = _Hook()
 
 
 class ForgottenAwait(RuntimeError):
-    """A scenario called a coroutine function, and did not await what that returned."""
+    """A scenario called a coroutine function without `await`."""
 
 
 @contextmanager
@@ -363,12 +363,12 @@ def forgotten_awaits(file: str) -> Iterator[list[str]]:
 
 
 def named(found: list[str]) -> str:
-    """Name what was found, and say what to do."""
+    """Name the found coroutines, and the remedy."""
     return "; ".join(found) + ": write `await`"
 
 
 def _release_frames(error: BaseException) -> None:
-    """Clear an error's frames, as they may hold the coroutine that was not awaited."""
+    """Clear an error's frames, which may hold the coroutine without `await`."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             _release_frames(each)

@@ -1,6 +1,6 @@
 """A population of payers: arrivals (Poisson or regular), behaviour, and their visits.
 
-Each visit runs a behaviour in a task of its own: it buys, or opens a session and uses it.
+Each visit runs a behaviour in a separate task: to buy, or to open and use a session.
 """
 
 import itertools
@@ -108,16 +108,15 @@ class Buy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Open a session and send requests that it pays for; what is left is refunded at its end.
+    """Open a session and send paid requests; the rest of the deposit is refunded at the end.
 
-    A visit ends with its session, if that ends before all requests are sent. A payer that opens
+    A visit ends with the session, if all requests are not sent before. A payer that opens
     another instead is `Buy(times=...)` with `PayerPolicy(sessions=OpenSessions(...))`.
 
     deposit
         Tokens; default "0.10".
     requests
-        The most requests of one visit, default 10; those that the deposit does not cover are
-        refused.
+        The most requests of one visit, default 10; requests beyond the deposit are refused.
     wait
         Seconds before each request but the first, as in `Buy`; default 0.
     duration
@@ -186,7 +185,7 @@ async def play_population(
     behaviour: Behaviour,
     until_s: float | None,
 ) -> Population:
-    """Play every visit of a population; return it after the last one.
+    """Play every visit of a population; return after the last visit.
 
     A visit that raises `PaymentFailed` is given up; any other exception is raised, with a note that
     names the payer.

@@ -1,4 +1,4 @@
-"""A service as a process: its application and background work, which crash and restart together."""
+"""A service as a process: application and background work crash and restart together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ fault that crashes the service at each start would strike without end at one mom
 
 
 class ServiceProcess:
-    """An ASGI application and its background work, which crash and restart together.
+    """An ASGI application with background work, which crash and restart together.
 
     `hooks` may change the service and its application at each start. `phases` say when periodic
     work begins after the first start, as if the service had been running already; a restart begins
@@ -68,14 +68,14 @@ class ServiceProcess:
             self._app = self._queue.before(self._app)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one request; a crash breaks its connection, and during a restart it is refused."""
+        """Serve one request; a crash breaks the connection, a restart refuses the request."""
         if self._restart is not None:
             refuse: Callable[[str], Awaitable[None]] = scope[ABORT]
             return refuse("refused")
         return self._cut_by_a_crash(self._app(scope, receive, send), scope.get(ABORT))
 
     async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
-        """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
+        """Return `job(service)`, done once the process runs; None after a crash."""
         await self.runs()
         return await self._cut_by_a_crash(job(self.service))
 
@@ -143,7 +143,7 @@ class ServiceProcess:
         undo_debits(self.service)
 
     async def close(self) -> None:
-        """Stop it, and close its database."""
+        """Stop the process, and close the database."""
         await self.stop()
         self.service.store.close()
 

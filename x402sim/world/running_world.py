@@ -78,7 +78,7 @@ _USES: dict[bytes, Literal["used", "canceled"]] = {
     abi.AUTHORIZATION_CANCELED: "canceled",
 }
 _Recorded = tuple[bytes, tuple[bytes, ...]]
-"""The hash of a block, and those of its transactions."""
+"""The hash of a block, and the hashes of the transactions in the block."""
 
 
 class ChainRecorder:
@@ -182,10 +182,10 @@ SERVICE_CAPABILITIES = frozenset(
     {Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW}
 )
 ACTORS = ("service", "facilitator", "explorer", "chain")
-"""The actors whose clocks can be skewed; others have names of their own."""
+"""The actors whose clocks can be skewed; further services and facilitators have names."""
 
 MakeLink = Callable[[ServiceName, Part, ASGIApp], Transport]
-"""Makes a caller's link to one part ("facilitator", "explorer", "rpc") from its application."""
+"""Makes a caller's link to the application of a part: "facilitator", "explorer", "rpc"."""
 
 
 def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
@@ -215,10 +215,10 @@ def _close_all(databases: dict[ServiceName, sqlite3.Connection]) -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningWorld:
-    """A running world on one of its networks.
+    """A running world on one network.
 
-    There is such an object for each network: `networks` has all of them, the first network first.
-    They share all fields but those "per network" below; `build` makes them.
+    Each network has an object: `networks` has all objects, the first network's first. Objects
+    share all fields but the fields "per network" below; `build` makes the objects.
     """
 
     options: World
@@ -264,13 +264,13 @@ class RunningWorld:
     index: Index = field(init=False)
     """The index of the network's explorer."""
     capabilities: frozenset[Need] = field(init=False)
-    """The needs that this world meets, in real or virtual time."""
+    """The needs met by the world, in real or virtual time."""
     outside: Mapping[Part, Starlette] = field(init=False)
-    """What a service on this network calls, without faults."""
+    """The parts called by a service on this network, without faults."""
 
     @property
     def process(self) -> ServiceProcess:
-        """The first service's process, with what it calls: the first facilitator and so on."""
+        """The first service's process, with the called parts: the first facilitator and so on."""
         return self.services[self.options.first]
 
     @property
@@ -302,7 +302,7 @@ class RunningWorld:
             listener(bug)
 
     def add_bug_listener(self, listener: Callable[[Exception], None]) -> None:
-        """Call a function with each unexpected exception, and with the first one if it is past."""
+        """Call a function with each unexpected exception, also with an earlier first exception."""
         self.on_bug.append(listener)
         for bug in self.first_bug:
             listener(bug)
@@ -317,7 +317,7 @@ class RunningWorld:
     ) -> ASGIApp:
         """Return a part's application with fault injection and recording around it.
 
-        `paths` are those it serves; a fault for any other is an error. `crash` kills the service
+        A fault for a path outside `paths` is an error. `crash` kills the service
         that receives or sends a request. A facilitator, the other `caller`, never crashes.
         """
         self.faults.paths[name] = paths
@@ -328,7 +328,7 @@ class RunningWorld:
     # --- services --------------------------------------------------------------------------
 
     def deploy(self, name: ServiceName, store: Store, secret: bytes | None = None) -> None:
-        """Add a service of the options on this network, with its own merchant and server wallet.
+        """Add a service of the options on this network, with a new merchant and server wallet.
 
         The first has the world's id `secret`, any other has its own.
         """
@@ -445,7 +445,7 @@ class RunningWorld:
         return opened
 
     def _add_network(self, on: OpenChain, opened: Sequence[OpenChain]) -> None:
-        """Add the parts that a network has of its own; the services are still to be added."""
+        """Add the separate parts of a network; the services are still to be added."""
         # a shallow copy: the fields that all networks share are the same objects
         other, explorer = copy(self), self.options.explorer_settings
         name = None if on is opened[0] else on.network.name
@@ -510,7 +510,7 @@ def build(
     link: MakeLink = plain_link,
     journal: Journal | None = None,
 ) -> RunningWorld:
-    """Build a world, and return it on its first network. An existing database file is continued.
+    """Build a world; return the first network's. An existing database file is continued.
 
     Raises `ValueError`, `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
     """
@@ -618,8 +618,8 @@ async def running(world: RunningWorld) -> AsyncIterator[None]:
 async def _mine_blocks(world: RunningWorld) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
 
-    While a scenario has switched mining off, the heartbeat mines none: it would mine what waits.
-    Blocks of a block time go on.
+    While a scenario has switched mining off, the heartbeat mines no block: waiting transactions
+    would be mined. Blocks of a block time go on.
     """
     controls, blocks = world.chain.controls, world.options.blocks
     reorgs, draws = world.options.reorgs if controls else None, world.rng.stream("reorgs")

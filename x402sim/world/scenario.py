@@ -28,7 +28,7 @@ _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 class Scenario:
     """One scenario: the function, the covered clauses, and the needs.
 
-    `description` is its docstring, on one line; `function` plays it.
+    `description` is the docstring, on one line; `function` plays the scenario.
     """
 
     name: str
@@ -82,7 +82,7 @@ def file_of(scenario: Scenario) -> str:
 
 
 def source_of(scenario: Scenario) -> str:
-    """Return what `find` needs, in the folder of its file, to find a scenario again.
+    """Return the text by which `find`, in the folder of the file, finds the scenario again.
 
     It is empty if the scenario is not at the top level of a file.
     """
@@ -114,14 +114,14 @@ def shipped() -> list[Scenario]:
 
 
 def load_module(file: Path) -> ModuleType:
-    """Run a Python file as a module of its own and return it; raises what the file raises."""
+    """Run a Python file as a new module; return the module, or raise the file's exception."""
     if file.suffix != ".py":
         raise ValueError(f"{file} is no Python file")
     module = ModuleType(f"x402sim_scenario_{file.stem}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     # Compiled anew: cached bytecode may be older than the last edit, by less than a second.
-    # Not optimized: a scenario keeps its docstring and its asserts under python -OO, too.
+    # Not optimized: a scenario keeps docstring and asserts under python -OO, too.
     code = compile(file.read_bytes(), str(file), "exec", optimize=0)
     exec(code, vars(module))  # noqa: S102 - a scenario is code
     return module
@@ -155,7 +155,7 @@ def _is_own(value: object, module: str) -> bool:
 def find(name: str) -> Scenario:
     """Return the scenario of a name, "FILE.py" or "FILE.py:function".
 
-    Raises `NoScenario`, which suggests the nearest name, and what a file raises.
+    Raises `NoScenario`, which suggests the nearest name, and the file's exceptions.
     """
     known = shipped_names()
     if name in known:

@@ -89,18 +89,18 @@ class Stage(msgspec.Struct, kw_only=True):
     ahead_s: Callable[[], float] = lambda: 0.0
     """Returns how far a server's clock is left ahead of real time, if it was advanced here."""
     parts: RunningWorld | None = None
-    """The world's parts, if it runs in this process."""
+    """The parts of a world that runs in this process."""
     another_service: Callable[[bool, dict[str, Any]], Awaitable[ServiceName]] | None = None
     """Starts another service, on the first one's database or not, and returns its name.
 
     Only in a world of our own.
     """
     watches: list[Watch] = msgspec.field(default_factory=list)
-    """Called with each request of a world that runs in this process."""
+    """Called with each request of a world in this process."""
     funded: "UsersWallet | None" = None
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
-    """The clients that were made, to be closed at the end, and the streams of their latencies."""
+    """The clients to close at the end, each with the stream of latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
     """The parts that answer in this process. Making such a client cannot fail, so a payer waits for
     the first request: in a crowd, payers still to come take little memory."""
@@ -168,7 +168,7 @@ class Stage(msgspec.Struct, kw_only=True):
     def client(self, caller: str, to: Part = "service") -> PartClient:
         """Return a caller's HTTP client for a service or the facilitator.
 
-        Raises `ValueError` for a service that is not there.
+        Raises `ValueError` for an unknown service.
         """
         to = self.known(to)
         make, url = self.endpoints[to]
@@ -183,7 +183,7 @@ class Stage(msgspec.Struct, kw_only=True):
     def known(self, service: Part) -> Part:
         """Return the name of a service, or of the facilitator; "service" is the first.
 
-        Raises `ValueError` for a service that is not there.
+        Raises `ValueError` for an unknown service.
         """
         name = self.first if service == "service" else service
         if name not in self.endpoints:
@@ -255,7 +255,7 @@ NEWEST = 1000
 async def in_process(
     world: World, open_endpoint: OpenEndpoint | None = None
 ) -> AsyncIterator[Stage]:
-    """Build a world, run it until the scenario ends, and close it; raises `ChainError`.
+    """Build a world, run the world until the scenario ends, and close all; raises `ChainError`.
 
     Its clock is the loop's if that is virtual. Payers reach each service at the endpoint that
     `open_endpoint` opens for its application; by default their requests are function calls.
@@ -331,7 +331,7 @@ async def in_process(
             try:
                 yield stage
             finally:
-                await cancel_all(in_flight)  # while the databases that they use are open
+                await cancel_all(in_flight)  # while the databases are open
 
 
 def _newest(journal: Journal) -> str:
@@ -353,7 +353,7 @@ TIMEOUT_S = 30.0
 
 
 class OtherNetwork(ValueError):
-    """The network is not the deployment's, or its money is real and nobody has allowed that."""
+    """Another network than the deployment's, or real money without permission."""
 
 
 class UsersWallet(Wallet):
@@ -419,14 +419,14 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         who: WorldInfo | None = None
         try:
             await control.who()
-            # again, to set our clock by it: this time without the seconds that connecting takes
+            # again, to set our clock: this time without the seconds of connecting
             sent_s = Clock().now()
             who = await control.who()
             clock.skew_s = who.now / 1000 - (sent_s + Clock().now()) / 2
         except ControlError as error:
             if error.answer is None:
                 raise ConnectionError(f"no answer from {where.url}: {error.__cause__}") from error
-        # names of needs that this version lacks are ignored
+        # unknown names of needs are ignored
         capabilities = frozenset(need for need in Need if who is not None and need in who.offers)
 
         def endpoint() -> OverTransport:
@@ -479,7 +479,7 @@ _ACTING = "x402sim-acting"
 
 @asynccontextmanager
 async def over_tcp(world: World) -> AsyncIterator[Stage]:
-    """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
+    """Build and run a world whose services listen on free ports; raises `ChainError`."""
     servers: list[tuple[asyncio.Server, InFlight]] = []
 
     async def endpoint(app: ASGIApp) -> Endpoint:
@@ -499,7 +499,7 @@ async def over_tcp(world: World) -> AsyncIterator[Stage]:
 
 async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, InFlight]:
     """Serve an application on a free port; return server, port and the requests in flight."""
-    # here, as few worlds need them: they come with uvicorn, which takes long to import
+    # here, as few worlds need uvicorn, which takes long to import
     from uvicorn.server import ServerState
 
     from x402sim.world.server.connection import HttpConnection, Shared, Workers

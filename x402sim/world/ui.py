@@ -1,8 +1,8 @@
 """The live page of a world, at /_sim/ui: routes, event stream, and the work of the buttons.
 
 The page gets server-sent events: the journal, the requests of a server, marks of served payments,
-and the payments of the database. Its buttons pay and play scenarios. Its static files need no
-token; all else needs the control token, if there is one.
+and the payments of the database. Buttons pay and play scenarios. Static files need no token; all
+else needs the control token, if any.
 """
 
 import asyncio
@@ -276,7 +276,7 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
 
 
 def exchange_of(number: int, request: LoggedRequest) -> dict[str, Any]:
-    """Return a request and its answer as the page reads it.
+    """Return a request and the answer in the page's form.
 
     Without a `status` the connection was broken. `seen` are the numbers of the journal's entries
     that it caused. `target` is the path, escaped for another sending. A `cut` body is only the
@@ -304,9 +304,9 @@ def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
 
 
 def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
-    """Return a request or an answer: its headers, and the beginning of its body as text.
+    """Return a request or an answer: the headers, and the beginning of the body as text.
 
-    A body that is no UTF-8 is there in base64, too.
+    A body other than UTF-8 is there in base64, too.
     """
     texts = [
         (name.decode("latin-1"), "***" if name.lower() in _SECRET else value.decode("latin-1"))
@@ -415,7 +415,7 @@ class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def playable(world: RunningWorld) -> list[dict[str, Any]]:
-    """Return the shipped scenarios: name, title, description, and needs that this world lacks."""
+    """Return the shipped scenarios: name, title, description, and unmet needs."""
     return [
         {
             "name": each.name,
@@ -429,7 +429,7 @@ def playable(world: RunningWorld) -> list[dict[str, Any]]:
 
 
 async def play(wanted: Play, url: str) -> dict[str, Any]:
-    """Play a scenario at this URL, in a process of its own; return what `run --json` prints of it.
+    """Play a scenario at this URL, in a new process; return the report of `run --json`.
 
     Raises `Refused`.
     """
@@ -464,7 +464,7 @@ HEADERS = {
 
 
 class _Position(msgspec.Struct, frozen=True):
-    """The position of a reader: its next entry of the journal, and its newest exchange."""
+    """The position of a reader: the next entry of the journal, and the newest exchange."""
 
     since: Annotated[int, Meta(ge=0)] = 0
     after: Annotated[int, Meta(ge=0)] = 0
@@ -508,7 +508,7 @@ def _here(request: Request) -> str:
 def routes_of(
     feed: PageFeed, words: Callable[[], dict[str, Any]], allow: Callable[[Request], None]
 ) -> list[Route]:
-    """Return the routes that every page has: its files, its words, and the events of `feed`."""
+    """Return the routes of every page: files, words, and the events of `feed`."""
 
     async def words_of_page(request: Request) -> Response:
         allow(request)

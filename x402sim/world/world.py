@@ -72,11 +72,13 @@ class Deployment:
     budget: str = field(default=BUDGET, kw_only=True)
     allow_mainnet: bool = field(default=False, kw_only=True)
     signed: list[Decimal] = field(default_factory=list, init=False, repr=False, compare=False)
-    """What that payer has signed for, in tokens: one amount for each signature."""
+    """The signed amounts of the payer, in tokens: one for each signature."""
     limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
     """The limits of the answers of service and facilitator; payers give up after 90 s."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.url, str):  # or httpx would show it, which may be a key
+            raise ValueError(f"url: expected a text, got {as_given(self.url)}")
         to_base(self.budget, 36, name="budget")  # no network has more decimals
         wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
         try:
@@ -138,8 +140,8 @@ def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
 class Hooks:
     """Functions that replace parts of a world: each gets a part, and returns the one to use.
 
-    `service` and `app` are called at each start of the service, also after a crash, and what they
-    hold in memory is lost. `app` wraps the ASGI application of the service.
+    `service` and `app` are called at each start of the service, also after a crash, which loses
+    everything in memory. `app` wraps the ASGI application of the service.
     """
 
     setup: Callable[[Environment], Environment] = _unchanged
@@ -303,6 +305,8 @@ class World:
             raise ValueError(f"networks: {chain.name} is one network, not several")
         if not chains.SHORTEST_S <= self.heartbeat_s <= chains.LONGEST_S:
             raise ValueError(_interval("heartbeat_s", self.heartbeat_s))
+        if not isinstance(self.mnemonic, str | None):  # or an error would show the words
+            raise ValueError(f"mnemonic: expected a text or None, got {as_given(self.mnemonic)}")
         if not 1 <= self.accounts <= chains.MOST_ACCOUNTS:
             raise ValueError(
                 f"fund 1 to {chains.MOST_ACCOUNTS} accounts, not {as_given(self.accounts)}"
@@ -354,7 +358,7 @@ class World:
 
     @cached_property
     def services(self) -> dict[ServiceName, Settings]:
-        """The settings of each service by name; by default one, whose intervals start at once."""
+        """The settings of each service by name; by default one service, in phase 0."""
         services = _by_name("service", self.service, Settings(phase=0))
         for name in services:
             if not _SERVICE_NAME.fullmatch(name) or name in _TAKEN:
@@ -459,7 +463,7 @@ class World:
         return self.file is not None or not self.backend.is_virtual
 
     def rules(self, table: str) -> Any:
-        """Return one of `TABLES` without the rules that are left out; raises `KeyError`."""
+        """Return one of `TABLES` without the rules in `without`; raises `KeyError`."""
         rules = TABLES[table]
         for name, clause in self.without:
             if name == table:

@@ -66,7 +66,7 @@ Read = TypeVar("Read")
 
 
 def on_network(world: RunningWorld, network: str) -> RunningWorld:
-    """Return the world on another network; raises `Refused` 400 for one that is not here."""
+    """Return the world on another network; raises `Refused` 400 for an unknown network."""
     try:
         return world.on_network(network)
     except ValueError as wrong:
@@ -74,7 +74,7 @@ def on_network(world: RunningWorld, network: str) -> RunningWorld:
 
 
 def require_service(world: RunningWorld, action: str) -> None:
-    """Raise `Refused` (409) in a world without a service of its own, which the action is about."""
+    """Raise `Refused` (409) for an action on the service in a world without a service."""
     if not world.options.has_service:
         raise Refused(
             409, "No service", f"{action} acts on this world's own service, and it has none"
@@ -97,13 +97,13 @@ def named(world: RunningWorld) -> dict[str, str]:
 
 
 def mining(world: RunningWorld) -> Controls:
-    """Return what mines the chain; raises `ChainError` if it mines by itself."""
+    """Return the controls that mine; raises `ChainError` for a node that mines by itself."""
     why = "mines at its own pace and in real time: its blocks and its clock cannot be controlled"
     return _controls(world, why)
 
 
 def rewinding(world: RunningWorld) -> Controls:
-    """Return what rewinds the chain; raises `ChainError` for an existing node."""
+    """Return the controls that rewind; raises `ChainError` for an existing node."""
     why = "is an existing node: it cannot be rewound, and its state changes by transactions only"
     return _controls(world, why)
 
@@ -201,7 +201,7 @@ async def state(world: RunningWorld) -> State:
 
 
 MAX_MINTED = 1_000_000_000
-"""The most tokens that a faucet gives at once, if that is more than the service can store."""
+"""The most tokens of a faucet at once, or as many as the service can store, if more."""
 
 
 async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> Balance:
@@ -303,7 +303,7 @@ async def reorg(
 ) -> Height:
     """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
 
-    Their transactions are mined again, except those in "drop".
+    The transactions are mined again, except the hashes in "drop".
     """
     lost, chain = [Hash(read(from_hex, text, 32)) for text in drop], rewinding(world)
     require_depth(depth, await chain.deepest_reorg())
@@ -504,7 +504,7 @@ async def add_fault(world: RunningWorld, fault: Any) -> Standing:
 async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Standing:
     """Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators.
 
-    Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
+    Faults whose `contains` is among the texts to `keep`, and not empty, stay.
     """
     world.faults.clear(set(keep) - {""})
     for clock in world.clocks.values():
@@ -539,7 +539,7 @@ def _named(world: RunningWorld, service: str) -> events.ServiceName:
 
 
 def _record(world: RunningWorld, event: events.StoryEvent) -> None:
-    """Record an action that is not refused, before its effects are recorded."""
+    """Record an accepted action, before the effects."""
     world.journal.record(world.clock.now_ms(), event)
 
 

@@ -44,7 +44,7 @@ class ControlClient:
         self.http, self._most = http, most
 
     async def request(self, method: str, path: str, body: Any = None, kind: Any = Any) -> Any:
-        """Return what the API answers, as a message of this kind."""
+        """Return the answer, as a message of the kind."""
         answer = await self._sent(method, path, json=body or {})
         try:
             return decode(answer.content, kind, most=self._most)
@@ -75,7 +75,7 @@ class ControlClient:
         await self.request("POST", "faults", msgspec.to_builtins(fault))
 
     async def transfers(self, account: str = "") -> list[Transfer]:
-        """Return the transfers of the token, oldest first; with an address, those from or to it."""
+        """Return the token's transfers, oldest first; with an address, only of the address."""
         path = f"transfers?account={account}" if account else "transfers"
         found: list[Transfer] = await self.request("GET", path, kind=list[Transfer])
         return found
@@ -112,7 +112,7 @@ class ControlClient:
         await self.request("POST", "faults/clear")
 
     def advancing(self, clock: SkewedClock) -> Callable[[float], Awaitable[None]]:
-        """Return the function that advances the world's clock, and `clock` with it."""
+        """Return a function that advances the world's clock and `clock` together."""
 
         async def advance(seconds: float) -> None:
             await self.advance(seconds)
@@ -122,5 +122,5 @@ class ControlClient:
 
 
 def _named(path: str) -> str:
-    """Return a path for an error; its query, and a key in it, may be a caller's secret."""
+    """Return a path for an error, without the query: a key there may be a caller's secret."""
     return repr(keyless(httpx.URL(path).path))

@@ -183,7 +183,7 @@ def as_json(line: LogLine) -> str:
 
 
 def as_text(line: LogLine, *, colours: bool = False) -> str:
-    """Return a line with what belongs to it, in 80 columns, every character printable."""
+    """Return a line and the lines below, in 80 columns, every character printable."""
     if not line.method:
         return "".join(_filled(text, f"{line.time} ") for text in line.notes)
     end, below = _end(line.payment_id or line.session_id), ""
@@ -241,7 +241,7 @@ MAX_ID = 256
 MOST_KNOWN = 5_000
 """The newest payments and sessions whose payer the log remembers; at most twice as many."""
 PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
-"""Seconds that a line waits for others; less on a terminal."""
+"""Seconds that a line waits for more lines; less on a terminal."""
 _SILENT = ["rpc"], ["explorer"]
 _SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
@@ -372,7 +372,7 @@ class ServerLog:
             self._timer = self._later(self._form.pause_s, self._pass_on)
 
     def _pass_on(self) -> None:
-        """Pass the lines of what waits to the thread, unless it still writes."""
+        """Pass the waiting lines to the thread, unless the thread still writes."""
         if self._thread.is_writing:
             self._timer = self._later(self._form.pause_s, self._pass_on)
             return
@@ -452,7 +452,7 @@ class ServerLog:
 
 
 def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
-    """Add the ids in a request's headers; return whether it pays, in one step."""
+    """Add the ids in a request's headers; return whether the request pays, in one step."""
     is_paid = False
     for name, value in request.proofs:
         if name == b"x-payment-id":

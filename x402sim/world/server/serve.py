@@ -87,7 +87,7 @@ def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn without signal handlers: the code that started it sets `should_exit`."""
+    """Uvicorn without signal handlers: the starting code sets `should_exit`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Server(uvicorn.Server):
 
 
 def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
-    """Return the application that routes each path to its part; its page shows the `feed`."""
+    """Return the application that routes each path to a part; the page shows the `feed`."""
     feed = feed or PageFeed(world.journal)
     recorder, token = Recorder(world), listen.control_token
     control: ASGIApp
@@ -224,7 +224,7 @@ def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
 def open_world(
     world: World, listen: Listen, clock: Clock | None = None
 ) -> tuple[RunningWorld, socket.socket]:
-    """Return a world that runs, and the socket to serve it on.
+    """Return a running world, and the socket to serve on.
 
     Raises `ValueError` for what a server cannot do, `OSError` for the socket, `sqlite3.Error` or
     `ChainError` for the file, and `ChainError` for the chain.
@@ -345,7 +345,7 @@ def run(main: Any) -> None:
 def open_service(
     setup: Environment, file: Path | None, journal: Journal
 ) -> tuple[ServiceProcess, httpx.AsyncClient]:
-    """Return the service with its database, and its HTTP client; it records to the journal.
+    """Return the service with the database, recording to the journal, and the HTTP client.
 
     The database keeps the secret that seals payment ids: ids stay valid after a restart.
     Raises `ValueError` and `sqlite3.Error` if the file cannot be used.

@@ -1,9 +1,9 @@
-"""An MCP server at /mcp, whose paid tools sell what the service sells over HTTP.
+"""An MCP server at /mcp, with tools that sell the goods of the service.
 
 A tool call becomes a request to the service, with the payment of `_meta` in its header; the
 service's answer becomes the result. So claim, settlement, reconciliation, log, page and faults are
-those of any payment. It speaks streamable HTTP without sessions. The result is sent inside the
-service's own `send`: when that returns, the service takes the answer for delivered.
+the same as for any payment. The transport is streamable HTTP without sessions. The result is sent
+inside the service's own `send`: after its return, the service takes the answer for delivered.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -41,7 +41,7 @@ class Tool:
     path: str
     method: str = "GET"
     takes: str = ""
-    """The message that its arguments are; "" if it takes none."""
+    """The message in the arguments; "" without arguments."""
 
 
 Answered = Callable[[int, httpx.Headers, bytes], Awaitable[None]]

@@ -1,8 +1,8 @@
 """Faults: fields and checks, periods of outages, and the choice of the striking fault.
 
-A fault has a victim, a type and conditions, and perhaps periods in which it strikes; or it is a
-function of a request. An unknown victim, type, field or path raises where the fault is made, and so
-does a field that the type does not use. `strike.py` carries faults out.
+A fault has a victim, a type and conditions, and perhaps periods; or a fault is a function of a
+request. An unknown victim, type, field or path raises where the fault is made, and so does a field
+that the type does not use. `strike.py` carries faults out.
 """
 
 import math
@@ -44,10 +44,10 @@ class Outages(
 
     Up-times are exponential with mean `mtbf_s` (the mean time between the end of an outage and the
     next one), down-times exponential with mean `mttr_s` (the mean time to repair). The part is up
-    when the fault is added; after a time that is long against both, it is available for a share of
+    when the fault is added; in the long run the part is available for a share of
     mtbf / (mtbf + mttr).
 
-    They are drawn from the world's seed, in a stream of their own: requests do not change them, and
+    Periods are drawn from the world's seed, in a separate stream: requests change nothing, and
     another `mttr_s` changes only the down-times, in proportion.
 
     >>> Outages(mtbf_s=3600, mttr_s=60).availability
@@ -63,7 +63,7 @@ class Outages(
 
     @property
     def availability(self) -> float:
-        """The share of time in which it is up, in the long run: mtbf / (mtbf + mttr)."""
+        """The share of up-time in the long run: mtbf / (mtbf + mttr)."""
         return self.mtbf_s / (self.mtbf_s + self.mttr_s)
 
     def periods_from(self, start_s: float, rng: Stream) -> Iterator[Period]:
@@ -177,7 +177,7 @@ DOES: dict[FaultType, str] = {
     "crash before": "the service dies before the work",
     "crash after": "the service dies after the work",
 }
-"""What happens at the victim, by the type of the fault, as the page shows it."""
+"""The effect at the victim, by the type of the fault, as the page shows."""
 
 
 Caller = Literal["service", "facilitator"]
@@ -196,7 +196,7 @@ class Fault(
     """A fault: the effect, the struck requests, how often and how likely.
 
     Every request to the victim, by a payer or by a service, is compared with all faults in the
-    order in which they were added; the first that fits and has turns left strikes it.
+    order of adding; the first fitting fault with turns left strikes.
 
     victim
         The receiver of the requests: "service", "facilitator", "explorer", "rpc" (the chain's
@@ -210,10 +210,10 @@ class Fault(
         - "truncate": the work is done, half of the answer's body arrives, and the connection ends
           before its Content-Length, or without the last chunk; an answer without a body is lost
         - "shorten": the work is done, and half of the answer's body arrives as a whole answer
-        - "duplicate": the request arrives twice, and the second answer is the one that arrives
+        - "duplicate": the request arrives twice, and only the second answer arrives
         - "crash before", "crash after": the *service* that receives or sends the request dies when
-          the request reaches the victim, or when the answer is ready; it runs again on its database
-          1 second later, and refuses connections until then
+          the request reaches the victim, or when the answer is ready; the service runs again on the
+          same database 1 second later, and refuses connections until then
     path
         The end of the request's path, such as "/settle"; default "", which is any. Of the service:
         "/api/perp/quote", "/api/pay", "/api/sessions/create", "/api/agents" and so on; of the
@@ -227,8 +227,8 @@ class Fault(
     skip
         How many of the requests that fit pass first, as the first 402 may; default 0.
     times
-        How many requests it strikes, one after the other; default 1, and with `when` None, which
-        strikes without limit.
+        How many requests to strike, one after the other; default 1, and with `when` None: without
+        limit.
     probability
         The chance to strike a fitting request, drawn from the seed; default 1.0. A spared request
         does not count.
@@ -240,13 +240,14 @@ class Fault(
         a name, such as {"Location": url}, "Retry-After", "WWW-Authenticate", or "PAYMENT-REQUIRED"
         with a price that has changed.
     caller
-        The senders whose requests it strikes, for victim "rpc" only: "service" are services, payers
-        and all other clients of the node's HTTP; "facilitator" are facilitators; or "all". Default
-        "service". While a fault for facilitators is active, they send JSON-RPC over a link, such as
+        The struck senders, for victim "rpc" only: "service" are services, payers and all other
+        clients of the node's HTTP; "facilitator" are facilitators; or "all". Default "service".
+        While a fault for facilitators is active, facilitators send JSON-RPC over a link, such as
         `eth_getCode`, `eth_call`, `eth_sendRawTransaction`, `eth_getTransactionReceipt`; otherwise
-        they call the chain directly, and the journal has none of it. No fault crashes them.
+        facilitators call the chain directly, without a trace in the journal. No fault crashes a
+        facilitator.
     when
-        The periods in which it strikes: `Outages(mtbf_s=3600, mttr_s=60)` at random, or
+        The periods of striking: `Outages(mtbf_s=3600, mttr_s=60)` at random, or
         `Schedule([(600, 660)])` in seconds from when the fault is added, both of
         `x402sim.backends`; default always. `run.outages` has each period. As JSON:
         {"kind": "outages", "mtbf_s": 3600, "mttr_s": 60}, {"kind": "schedule", "periods": [[600,
@@ -337,7 +338,7 @@ def value_of(fault: Fault, name: str) -> Any:
 
 
 def fields_of(fault: Fault) -> dict[str, Any]:
-    """Return the fields of the event `FaultInjected`: those that are given, and `times`."""
+    """Return the fields of the event `FaultInjected`: the given fields, and `times`."""
     return {**msgspec.to_builtins(fault), "times": value_of(fault, "times")}
 
 
@@ -385,14 +386,14 @@ class FaultedRequest:
 
 
 FaultRule = Callable[[FaultedRequest], Fault | None]
-"""A function of the user's own: it returns the fault that strikes a request, or None.
+"""A user's function that returns the fault to strike a request with, or None.
 
-Victim and conditions of that fault are ignored, but for its `probability`.
+Of the fault's conditions only `probability` counts; the victim is ignored.
 """
 
 
 class Faults:
-    """The active faults, and the choice of the one that strikes a request."""
+    """The active faults, and the choice of the striking fault."""
 
     def __init__(self, rng: Rng, now: Callable[[], float] = lambda: 0.0) -> None:
         self._streams, self._rng, self._now = rng.stream, rng.stream("faults"), now
@@ -400,11 +401,11 @@ class Faults:
         self._outages = Counter[Part]()
         self._rules: list[FaultRule] = []
         self.paths: dict[str, Sequence[str]] = {}
-        """The paths that each victim serves, as in its routes."""
+        """The paths of each victim, as in the routes."""
         self.on_inject: list[Callable[[str, Fault, str], None]] = []
-        """Called with the victim, the fault, and the path that it affects."""
+        """Called with victim, fault, and struck path."""
         self.on_period: list[Callable[[FaultPeriodEnded], None]] = []
-        """Called with each period of a fault that is over, at the latest when it is removed."""
+        """Called with each ended period of a fault, at the latest at the fault's removal."""
         self.reach_facilitators = False
         """Whether an active fault strikes the requests of facilitators."""
 
@@ -425,7 +426,7 @@ class Faults:
         self._note_callers()
 
     def require_there(self, fault: Fault) -> None:
-        """Raise `ValueError` unless the world has the victim, and it a path with this end."""
+        """Raise `ValueError` for an unknown victim, or an end of no path of the victim."""
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
         require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
@@ -462,7 +463,7 @@ class Faults:
         self.reach_facilitators = any(callers != "service" for callers in active)
 
     def add_rule(self, rule: FaultRule) -> None:
-        """Add a function that is called with every request that no fault has struck.
+        """Add a function to call with every request not struck by a fault.
 
         Raises `TypeError` if it is no function.
         """
@@ -480,7 +481,7 @@ class Faults:
         return [each.fault for each in self._active]
 
     def unspent(self) -> list[str]:
-        """Describe each fault that struck fewer requests than its `times`."""
+        """Describe each fault that struck fewer requests than `times`."""
         return [
             f"{each.fault}: struck {each.strikes} of {times}, {each.matched} requests fit it"
             for each in self._active
@@ -548,7 +549,7 @@ class Faults:
 
 
 class _ActiveFault:
-    """A fault, with how many requests matched it, and how many it struck.
+    """A fault, with the numbers of matched and of struck requests.
 
     It strikes from `from_s` to `until_s`, in Unix seconds: always, or in its next period.
     """

@@ -169,7 +169,7 @@ is_acting: ContextVar[bool] = ContextVar("an observer acts", default=False)
 def linking(
     clock: Clock, journal: Journal, turn: Turn | None = None, watches: Sequence[Watch] = ()
 ) -> "Callable[..., Link]":
-    """Return what makes the links of one world: `Link` but for the arguments given here.
+    """Return the maker of a world's links: `Link` without the arguments given here.
 
     `turn` is awaited before each delivery, with the exchange number: a virtual loop delivers one
     message at a time, in-process and over TCP alike. `watches` may grow later.
@@ -250,7 +250,7 @@ class Link(Transport):
 
 
 def request_event(caller: str, to: Part, request: Request, exchange: int) -> RequestSent:
-    """Return the event of a request, with the ids that it carries."""
+    """Return the event of a request, with the carried ids."""
     fields = (request.body and decoded(request.body, _Body)) or _EMPTY
     headers = _recorded(request.headers)
     paid = _in_one_step(headers)
@@ -267,7 +267,7 @@ def request_event(caller: str, to: Part, request: Request, exchange: int) -> Req
 
 
 def answer_event(caller: str, to: Part, response: Response, exchange: int) -> AnswerReceived:
-    """Return the event of an answer, with its status and the recorded fields of its body."""
+    """Return the event of an answer, with status and recorded fields of the body."""
     fields = decoded(response.content, _Body) or _EMPTY
     headers = _recorded(response.headers)
     error = fields.error.get("message") if isinstance(fields.error, dict) else fields.error
@@ -356,9 +356,9 @@ MOST_KNOWN = 256
 class PartClient(httpx.AsyncClient):
     """An httpx client of a part, over a link or to the part itself.
 
-    In one process it skips httpx's layers, which take longer than the answer, and gives requests
-    directly to the transport, unless there is an `auth`, an event hook or a redirect to follow. So
-    it keeps no cookies.
+    In one process, httpx's layers take longer than the answer: requests go directly to the
+    transport, unless an `auth`, an event hook or a redirect needs the layers. So no cookies are
+    kept.
     """
 
     def __init__(self, link: Transport, base_url: str, timeout_s: float | None) -> None:

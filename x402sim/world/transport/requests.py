@@ -18,7 +18,7 @@ from x402sim.protocol.routes import PAY
 from x402sim.world.transport.faults import PROOFS
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
-"""The events of an answer that was begun and not written, because its client had left."""
+"""The events of a begun answer that was not written, because the client had left."""
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
 MAX_402_BODY = 256
