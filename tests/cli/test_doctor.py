@@ -142,7 +142,7 @@ def test_one_dialect_is_paid_by_its_payer_and_by_ours(answer: Any, who: list[str
         (Reply(401), "status", "--header"),
         (Reply(302, b"", {"location": "/there"}), "status", "/there"),
         (Reply(402, b"<h1>pay</h1>"), "body", "as JSON"),
-        (Reply(402, {"price": 1}), "body", "the dialect"),
+        (Reply(402, {"price": 1}), "body", "a dialect that payers"),
         (Reply(402, {"x402Version": 1, "accepts": []}), "accepts", "at least one"),
         (Reply(402, {}, {"PAYMENT-REQUIRED": "%"}), "PAYMENT-REQUIRED", "as base64"),
         (Reply(402, {}, in_header({"x402Version": 1})), "PAYMENT-REQUIRED", "of version 2 there"),

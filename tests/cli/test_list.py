@@ -10,7 +10,6 @@ from textwrap import dedent
 from tests.cli import stories
 from tests.cli.runner import run
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.needs import Need
 
 EXTRAS = ("pandas", "matplotlib", "pyarrow", "distributed", "web3", "trustme", "uvloop")
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -51,28 +50,6 @@ def test_a_users_own_file_is_shown_too(tmp_path: Path) -> None:
         "file": file,
     }
     assert f"python -m x402sim run {file}" in listed(file).stdout
-
-
-def test_needs_lists_each_need_with_its_scenarios() -> None:
-    told = listed("--needs").stdout
-    scenarios = json.loads(listed("--json").stdout)
-    for need in Need:
-        is_needed = any(need in each["needs"] for each in scenarios)
-        assert (f"{need}: {need.meaning}\n" in told) == is_needed
-    after = told.split("virtual time: ")[1]
-    wanting = [each["name"] for each in scenarios if "virtual time" in each["needs"]]
-    assert after.split("\n", 1)[1].replace(",", "").split() == wanting
-
-
-def test_needs_as_json_have_their_scenarios_and_their_meaning() -> None:
-    every = json.loads(listed("--json").stdout)
-    needs = json.loads(listed("--needs", "--json").stdout)
-    assert [each["need"] for each in needs] == [
-        n for n in Need if any(n in s["needs"] for s in every)
-    ]
-    for each in needs:
-        assert each["meaning"] == Need(each["need"]).meaning
-        assert each["scenarios"] == [s["name"] for s in every if each["need"] in s["needs"]]
 
 
 def test_the_help_is_cheap_and_no_command_needs_an_extra_to_be_loaded() -> None:

@@ -84,6 +84,11 @@ def test_each_program_is_tested() -> None:
         assert len(blocks(text(page), "python")) == len(tests), page
 
 
+def test_the_test_of_a_payer_is_that_of_the_readme() -> None:
+    """`tests/test_pytest_plugin.py` runs it."""
+    assert blocks(text("payers"), "python")[0] == blocks(LINKING[0].read_text("utf-8"), "python")[1]
+
+
 def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
     file = ROOT / "scenarios" / "replay.py"
     assert blocks(text("scenarios"), "python")[0] == file.read_text("utf-8")
@@ -321,6 +326,8 @@ def commands_in(page: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_exist_with_their_options(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it tells of options that are gone
     for words in commands_in(page):
         if "--" in words:  # what follows is another's command
             words = words[: words.index("--")]

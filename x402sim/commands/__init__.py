@@ -1,1 +1,1 @@
-"""The commands, one file each, which is imported when its command is used."""
+"""The commands, one file each. A file is imported when its command is used."""

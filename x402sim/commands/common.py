@@ -140,7 +140,7 @@ NOT_ALL_HELD = 1
 
 
 class Misuse(typer.BadParameter):
-    """A command cannot start; the text says what was given, what is wanted, and what to do.
+    """A command cannot start; the text has the given value, the wanted value, and the remedy.
 
     The command line prints the text as one line and exits with 2.
     """
@@ -271,7 +271,7 @@ MOST_SHOWN = 2000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: its title, whether it succeeded, its details, and a word for its outcome."""
+    """One step: title, success, details, and a word for the outcome."""
 
     title: str
     ok: bool
@@ -315,7 +315,7 @@ def _as_text(value: Any) -> str:
 
 
 def print_findings(findings: Iterable["Finding"]) -> None:
-    """Print each finding: what was observed, what is wanted, and what to do."""
+    """Print each finding: the observation, the rule, and the remedy."""
     for each in findings:
         mark = typer.style(each.mark, fg="red" if each.stops else "yellow")
         typer.echo(f"{mark}: {printable(each.about)}")

@@ -1,7 +1,7 @@
 """`demo`: one paid request through every component, step by step.
 
-It sends real HTTP to a local server and pays as `pay` does; each step reads its numbers from the
-component that has them.
+Real HTTP goes to a local server, and `pay` pays; each step reads numbers from the component behind
+the step.
 """
 
 import json
@@ -66,14 +66,14 @@ def _play() -> Iterator[Step]:
 
 
 def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]:
-    """Yield what the components did since the event `mark`, and what money that moved."""
+    """Yield the work of the components since the event `mark`, and the moved money."""
     happened = [entry.event for entry in server.journal.since(mark)]
     price_base = sum(each.amount_base for each in happened if isinstance(each, PaymentSettled))
     behind = [
         f"{each.actor} {each.path} {each.status}" if isinstance(each, AnswerSent) else name_of(each)
         for each in happened
     ]
-    title = "The service sent it to the facilitator, which verified and settled it"
+    title = "The service asked the facilitator to verify and settle"
     yield Step(title, price_base > 0, {"behind": behind})
     after, network = _balances(server), server.network
     balances = [

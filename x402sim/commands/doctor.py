@@ -1,4 +1,4 @@
-"""`doctor`: examines the 402 of any URL, and says who could pay it and what would stop them."""
+"""`doctor`: examines the 402 of any URL: who could pay, and what would stop payers."""
 
 import json
 from collections.abc import Mapping

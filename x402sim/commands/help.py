@@ -58,7 +58,7 @@ Exit codes: 0, nothing is wrong; 1, something is wrong, or a receipt says that n
 """,
     "doctor": """Say who could pay a URL, and what would stop them.
 
-It pays nothing. It sends one request, and lists each offer of the 402 and what is wrong with it.
+`doctor` pays nothing. It sends one request, and lists each offer of the 402 with the defects.
 Then it says whether a two-step payer, the public clients of the x402 standard and `PaymentAuth`
 would pay with their defaults: their networks, tokens and spending limits. It ignores offers for
 other payers (another chain, scheme or token). If the 402 offers two steps, `doctor` also sends an
@@ -82,10 +82,10 @@ stored. Faults strike only after an offer or a payment has named a test network.
 """,
     "list": """List the scenarios, or show some in full.
 
-A scenario covers clauses of the specification (see `clauses`), and has needs: what the stage must
-offer, such as control of the clock. The stages in-process and tcp meet all needs. A service behind
-a URL meets those of its control API `/_sim`, and none without one. With a NAME, the output has the
-description, the clauses, the needs and the file.
+A scenario covers clauses of the specification, and has needs: the stage must offer them, such as
+control of the clock. The stages in-process and tcp meet all needs. A service behind a URL meets
+the needs that its control API `/_sim` serves. With a NAME, the output has the description, the
+clauses, the needs and the file.
 """,
     "run": """Play scenarios, and check them against the specification.
 
@@ -149,12 +149,12 @@ sweep. Later calls may add values and seeds: results.parquet has all rows in DIR
 their summary, and the printed table only the values of this call. If something changed that
 results depend on, such as a global variable, the command names it and stops; --fresh starts over.
 
-Exit code 1: at least one point failed; the output has its error and the command that replays it.
+Exit code 1: at least one point failed; the output has the error and the command to replay the point.
 
 \b
 Examples:
   x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60 --seeds 200
-  x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786 --out DIR
+  x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786
 """,
     "reproduce": """Repeat a saved run or sweep, and compare it hash by hash.
 
@@ -172,8 +172,8 @@ says what to do.
     "conformance": """Check a running service against the specification.
 
 With the URL alone, the suite tests statuses, message shapes and payment checks, and pays nothing.
-With `--payer-key`, it also tests payments, bindings, replays and sessions. It prints its plan
-first, leaves out what does not fit `--budget`, and never exceeds it. With `--world`, it also
+With `--payer-key`, the suite also tests payments, bindings, replays and sessions. The suite prints
+a plan first, leaves out checks that do not fit `--budget`, and never exceeds the budget. With `--world`, it also
 injects faults and counts money on the ledger: the world (`x402sim serve --no-service`) is then the
 service's facilitator, explorer and chain, and mints tokens for payers. A service with other paths
 or other messages needs a target file, which `x402sim target init URL` writes.
@@ -203,8 +203,8 @@ Example: X402SIM_PRIVATE_KEY=0x... x402sim facilitator
     "target init": """Write a target file for a service, without paying it.
 
 It examines the service. In the file, each key says how its value was found; keys that only a
-payment would show are comments. A server of the x402 standard needs no target file: for one,
-the output is the command that judges it.
+payment would show are comments. A server of the x402 standard needs no target file: the output is
+then the command to judge the server.
 """,
 }
 """The help of each command; the list shows its first sentence. A backspace (`\\b`) keeps the lines

@@ -10,7 +10,6 @@ import typer
 from x402sim.commands.common import AsJson, completing, filled
 from x402sim.commands.run import choose
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.needs import Need
 from x402sim.world.scenario import Scenario, shipped_names
 
 
@@ -24,18 +23,11 @@ def list_scenarios(
         ),
     ] = None,
     as_json: AsJson = False,
-    needs: Annotated[
-        bool, typer.Option("--needs", help="List the needs, with the scenarios that have each.")
-    ] = False,
 ) -> None:
     """List the scenarios, or show some in full."""
     chosen = choose(names or [])
     found = [each.scenario for each in chosen]
-    having = {need: who for need in Need if (who := [x.name for x in found if need in x.needs])}
-    if needs and as_json:
-        rows = [{"need": n, "meaning": n.meaning, "scenarios": who} for n, who in having.items()]
-        typer.echo(json.dumps(rows, indent=2))
-    elif as_json:
+    if as_json:
         document = [
             {
                 "name": each.name,
@@ -48,10 +40,6 @@ def list_scenarios(
             for each in found
         ]
         typer.echo(json.dumps(document, indent=2))
-    elif needs:
-        for need, who in having.items():
-            typer.echo(_bold(f"{need}: {need.meaning}"))
-            typer.echo(filled(", ".join(who), 2))
     elif names:
         typer.echo("\n\n".join(_story(each.scenario, each.command) for each in chosen))
     else:

@@ -323,7 +323,7 @@ def instead(answer: httpx.Response) -> str:
         return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
     if status == 405:
         allowed = answer.headers.get("allow", "another method")
-        do = "give it with --method, and a body with --data if it wants one"
+        do = "give that with --method, and a body, if wanted, with --data"
         return f"the server answered 405; it allows {allowed}: {do}"
     if answer.is_success:
         return f"the server answered {status} without asking for a payment; give a paid URL"

@@ -210,7 +210,7 @@ else:
 class Bought(msgspec.Struct, kw_only=True):
     """What a purchase has bought: the answer, the payment as in JSON, and when (Unix seconds).
 
-    Until it was `printed`, it is what the next start prints, which buys nothing.
+    Until the answer was `printed`, the next start prints it, and buys nothing.
     """
 
     at_s: float
@@ -415,7 +415,7 @@ def refusal_in(response: httpx.Response) -> Fact:
 
 
 def body_of(response: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object in an answer; an empty one if there is none, or it was not read."""
+    """Return the JSON object in an answer; empty without JSON, or before the body was read."""
     return object_in(response.content if response.is_stream_consumed else b"") or {}
 
 
@@ -642,7 +642,7 @@ class Purchase:
         return outcome_of(self.sent, self.receipts)
 
     def ask_chain(self) -> Outcome:
-        """Return what is known of the payment, by the chain too if no receipt says that it is paid.
+        """Return the facts of the payment; without a receipt, the chain is asked, too.
 
         Only the chain of a local server is known. It is asked about play money only: of real money
         a shop on this machine could tell anything.
@@ -665,7 +665,7 @@ class Purchase:
     # --- who pays ------------------------------------------------------------------------
 
     def _choose(self, response: httpx.Response) -> FlowAuth:
-        """Return the payer that pays the first offer of a 402 that it can pay.
+        """Return the payer of the first payable offer of a 402.
 
         Raises `PaymentFailed`.
         """

@@ -55,7 +55,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A played scenario: its run, and the command that repeats it."""
+    """A played scenario: the run, and the command to repeat it."""
 
     run: Run
     again: str

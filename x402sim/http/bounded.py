@@ -39,7 +39,7 @@ class AnswerTooSlow(httpx.ReadTimeout):
 
 
 class AnswerUnreadable(httpx.RemoteProtocolError):
-    """The body is not in an encoding that can be read, or not what its encoding demands."""
+    """The body has an encoding that cannot be read, or breaks the rules of the encoding."""
 
 
 def bound(

@@ -87,7 +87,7 @@ class Request(msgspec.Struct):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer; its content is decoded, so there is no header Content-Encoding.
+    """A whole answer; the content is decoded, without a header Content-Encoding.
 
     The names of headers are in lower case.
     """

@@ -1,7 +1,7 @@
 """Content negotiation for texts in Markdown: an HTML page for a browser, the text for programs.
 
 The renderer is imported with the first page. HTML in a text is shown as text. The page loads
-nothing and runs no script; its policy allows one style, by its hash.
+nothing and runs no script; the policy allows one style, by hash.
 """
 
 import base64

@@ -99,7 +99,7 @@ _STORAGE_FAILURES = {getattr(sqlite3, f"SQLITE_{name}") for name in _FAILURES.sp
 
 
 class Connection:
-    """The connection that a request came on; this base is that of a server that reports nothing."""
+    """The connection that a request came on; this base reports nothing."""
 
     __slots__ = ()
 
@@ -125,7 +125,7 @@ class Connection:
 CONNECTION = "x402sim.connection"
 """The ASGI scope's key of the `Connection`. Only this package's servers set it.
 
-Middleware that holds an answer back must replace it in the scope that it passes on: from
+Middleware that holds an answer back must replace the connection in the scope it passes on: from
 `is_answered` an application concludes whether its client has got what it paid for.
 """
 UNKNOWN = Connection()

@@ -1,10 +1,10 @@
 """`PaymentAuth`: httpx authentication that pays a 402, for sync and async clients.
 
 `PaymentAuth` answers a 402 by signing, settling and repeating the request; at a server of the x402
-standard the repeated request itself pays. It signs no more than its caps allow, and nothing for a
-resource while an earlier payment for it may still be made or has bought nothing yet.
-`reading.read_settlement` and `standard.read_refusal` decide whether an authorization is sent again:
-by the error that the server answered, and by `purchases.EXPIRY_MARGIN_S`.
+standard the repeated request itself pays. `signing.py` decides
+what may be signed. This file decides when: never for a resource whose earlier payment may still be
+made, or has bought nothing yet. `reading.read_settlement` and `standard.read_refusal` decide
+whether to send an authorization again: by the server's error, and by `purchases.EXPIRY_MARGIN_S`.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -46,7 +46,7 @@ from x402sim.payer.reading import (
     is_inconclusive,
     read_settlement,
 )
-from x402sim.payer.signing import Choice, Signer
+from x402sim.payer.signing import Signer
 from x402sim.payer.standard import (
     ForeignRequired,
     foreign_required,
@@ -55,7 +55,6 @@ from x402sim.payer.standard import (
     settlement_in,
 )
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import Receipt
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.x402 import Settlement, Version
@@ -68,10 +67,10 @@ Served = Callable[[httpx.Response], bool]
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One request that the caller wants served, and the payments for its resource so far.
+    """A caller's request, and the payments for the resource so far.
 
-    `is_served` decides whether an answer is what was paid for. `shown` is the header of a proof
-    that the request came with: its caller has paid, so nothing is signed for it.
+    `is_served` decides whether an answer is the paid goods. `shown` is the header of a proof that
+    came with the request: the caller has paid, so the payer signs nothing.
     """
 
     step: Send
@@ -92,34 +91,33 @@ class PaymentAuth(FlowAuth):
     (1/sign-settle-repeat). A server of the x402 standard is paid in one step: the request is
     repeated with the payment in PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server
     that offers both ways is paid in two steps, unless `version` is 1 or 2. Of several ways to
-    pay, the first is taken that this payer can pay: `choices` has it, and why the others were
-    rejected. In one step each request pays; `reuse` means nothing there, and `settlements` are what
-    the servers reported of them.
+    pay, the first one that this payer can pay is taken. In one step each request pays; `reuse`
+    means nothing there, and `settlements` has the servers' receipts.
 
     `max_amount` caps one payment and `max_total` everything this object ever signs, both as decimal
-    strings of the token ("0.10"): a signed authorization counts whether or not it was used, because
-    only the chain can tell; a payer that runs for long needs more than the default. An
+    strings of the token ("0.10"). A signed authorization counts, used or not, because only the
+    chain can tell; a payer that runs for long needs more than the default. An
     authorization may be used for `max_window_s` after it is signed (default 300, as in two steps),
     or less if the server says so. A payment id is used again for the same resource unless `reuse`
-    is False. A resource is a path of one server, its host and port; each session (`maxSpend` and
-    `duration`) is one of its own, so that none is shown for another.
+    is False. A resource is a path of one server (host and port). Each session (`maxSpend` and
+    `duration`) is a resource, too: no session is shown for another.
 
-    Nothing is signed for a request that comes with a proof of its own, such as X-Payment-Id. While
-    an authorization may be used, the next request for the resource sends it again and signs no
-    other, whether its answer was lost or refused it: until `EXPIRY_MARGIN_S` after its validBefore.
-    So a server that refuses payments never holds more than one usable authorization
-    for each resource, all within `max_total`. After that, another is signed only if the server
-    refuses both the first and its payment id; a 5xx or no answer leaves the payment unresolved. A
-    server that reports the nonce as used or the payment as settled has been paid: it gets no
-    other. Only this object remembers unfinished payments, by host and port: a server that restarts
-    on another port is paid anew.
+    Nothing is signed for a request that brings a proof of payment, such as X-Payment-Id. While an
+    authorization may be used (until `EXPIRY_MARGIN_S` after validBefore), the next request for the
+    resource sends the same authorization again, whether the answer was lost or a refusal. So a
+    server that refuses payments never holds more than one usable authorization for each resource,
+    all within `max_total`. Later the payer signs another only if the server refuses both the first
+    and the payment id; a 5xx or no answer leaves the payment unresolved. A server that reports the
+    nonce as used or the payment as settled has been paid: nothing more is signed. Only this object
+    remembers unfinished payments, by host and port: a server that restarts on another port is paid
+    anew.
 
-    A payment has bought something when the body of its answer was read to its end. If that breaks
-    off, or a caller stops reading and closes it, the next request sends the same payment again and
-    signs no other. While a body is being read, other requests in one step pay for themselves.
+    A payment has bought something when the caller has read the answer's body to the end. If the
+    body breaks off, or the caller closes the answer earlier, the next request sends the same
+    payment again. While a body is being read, other requests in one step pay for themselves.
 
-    A server that takes a payment and answers 402 again gets no other for that resource: at most
-    `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
+    A server that takes a payment and answers 402 again gets no second payment for the resource: at
+    most `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
     therefore pay one after the other.
 
     Of a 402 or the answer to a settlement at most `max_answer_bytes` are read. A call takes at most
@@ -129,9 +127,9 @@ class PaymentAuth(FlowAuth):
     seconds, as is the end; looking up a host's name cannot be interrupted there. Proofs of payment
     follow no redirect to another origin, and no more than three.
 
-    A 402 that offers nothing of all this (another protocol, such as `WWW-Authenticate: Payment` or
-    L402, or just a bill) is returned to the caller, unpaid, with its body; `foreign` and a warning
-    in the log `x402sim.payer` say what it is.
+    A 402 of another protocol (such as `WWW-Authenticate: Payment` or L402), or a plain bill, goes
+    back to the caller, unpaid, with the body; `foreign` and a warning in the log `x402sim.payer`
+    name the protocol.
 
     One object may serve many requests at once, in threads or tasks. A payment id is proof of
     payment for anyone who has it. Raises `SpendingCapExceeded`, `PaidNotServed` and
@@ -149,7 +147,6 @@ class PaymentAuth(FlowAuth):
         max_unserved: int = 1,
         max_window_s: int = AFTER_SIGNING_S,
         pay_path: str = PAY_PATH,
-        spelling: Spelling = "hex",
         version: Version | None = None,
         clock: Clock | None = None,
         max_answer_bytes: int = MIB,
@@ -164,14 +161,13 @@ class PaymentAuth(FlowAuth):
             max_amount=max_amount,
             max_total=max_total,
             max_window_s=max_window_s,
-            spelling=spelling,
             clock=self.clock,
         )
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         self.receipts: list[Receipt] = []
-        """The receipts of POST /api/pay. If such an answer is lost, the next one reports only that
-        the payment is settled: GET /api/payments/ID has its transaction, and the request's header
+        """The receipts of POST /api/pay. After a lost answer, the next one reports only a settled
+        payment: GET /api/payments/ID has its transaction, and the request's header
         X-Payment-Id the id."""
         self.settlements: list[Settlement] = []
         self.foreign: list[ForeignRequired] = []
@@ -190,11 +186,6 @@ class PaymentAuth(FlowAuth):
     def signed_base(self) -> int:
         """The amount signed for so far, in base units: used or not."""
         return self.signer.signed_base
-
-    @property
-    def choices(self) -> list[Choice]:
-        """The offers that were taken in one step, and why others were rejected."""
-        return self.signer.choices
 
     def exchange(
         self, request: httpx.Request, *, is_own: bool = False, is_served: Served = _is_success
@@ -259,7 +250,7 @@ class PaymentAuth(FlowAuth):
                 raise self._not_served(order)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
-            payment = self.signer.sign(order.resource, required)
+            payment = self.signer.sign(required)
             if payments.unresolved is not None:
                 payments.given_up_base += payments.unresolved.auth.value
             answer = yield from self._settle(order, payment)
@@ -335,7 +326,7 @@ class PaymentAuth(FlowAuth):
     def _settle(self, order: Order, payment: Payment) -> Maybe:
         """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
-        In one step, the answer of the request that pays is returned, unless it is a 402.
+        In one step, the answer to the paying request is returned, unless it is a 402.
 
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
@@ -380,10 +371,10 @@ def _await_body_end(
     response: httpx.Response,
     granted: str | None = None,
 ) -> None:
-    """Count a payment as interrupted if the body of its answer is not read to its end.
+    """Count a payment as interrupted if nobody reads the answer's body to the end.
 
-    Until then it counts as served, so that other requests pay for themselves: a caller may read
-    two streams at once.
+    Until the end the payment counts as served, so that other requests pay for themselves: a caller
+    may read two streams at once.
     """
 
     def ended(is_whole: bool) -> None:

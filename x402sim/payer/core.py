@@ -53,7 +53,7 @@ PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
 PAY_PATH = routes.PAY
 """Where a payment in two steps is settled, unless a payer sets another path."""
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
-"""The errors that say that a payment is made: nonces are random, so only this payer has used it."""
+"""Errors of a payment that was made: nonces are random, so only this payer has used the nonce."""
 
 
 class Next(Enum):

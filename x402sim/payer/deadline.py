@@ -1,14 +1,14 @@
-"""The deadline of one exchange, and the timeouts that end a thread's reads and writes there.
+"""The deadline of one exchange: the timeouts of a thread's reads and writes end there.
 
 httpx's timeouts hold for one read or write each. A server that drips the head of its answer byte by
 byte, or sends `100 Continue` forever, renews them, and no code of this package runs in between. In
 asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no public API
 reaches the socket of a connection that was open before.
 
-So `Left` relies on an implementation detail, the only one that this package uses, to keep a promise
-of SECURITY.md: httpcore sets the socket's timeout before each read and write, and a socket calls
+So `Left` relies on an implementation detail, the only one in this package, for a promise of
+SECURITY.md: httpcore sets the socket's timeout before each read and write, and a socket calls
 `__index__` of a number that is no float. `fixed` needs no such detail, but ends only silent
-servers, not those that go on sending. If a release of httpcore breaks `Left`, set `TIMEOUT` to
+servers, and no server that keeps sending. If a release of httpcore breaks `Left`, set `TIMEOUT` to
 `fixed`.
 """
 

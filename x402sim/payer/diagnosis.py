@@ -1,9 +1,9 @@
-"""Diagnosis of a 402: its offers, its defects, and which public clients can pay it.
+"""Diagnosis of a 402: offers, defects, and which public clients can pay.
 
 Each payer is simulated up to its signature; nothing is sent. A row of `CLIENTS` describes one
 public client of the x402 standard with its defaults, as tried in November 2026: npm `x402` 1.2 and
-`@x402/core` 2.27, and `x402` 2.25 for Python. They differ in what they can read, in the tokens that
-they know, and in their spending caps.
+`@x402/core` 2.27, and `x402` 2.25 for Python. Clients differ in the offers they can read, in known
+tokens, and in spending caps.
 """
 
 import re
@@ -59,12 +59,12 @@ WhyUnreadable = Callable[[Way], str]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One public client: what it can read, and what it pays by default."""
+    """One public client: which offers it can read, and pays by default."""
 
     name: str
     dialect: Dialect
     unreadable: WhyUnreadable
-    """Why it cannot read an offer; one such offer ends the payment, even beside good ones."""
+    """Why it cannot read an offer; such an offer ends the payment, beside good offers, too."""
     networks: frozenset[str] | None
     """The network names that it knows; None for every EVM chain."""
     most: str
@@ -81,7 +81,7 @@ class Client:
     """The chains of `DEFAULT_TOKENS` whose tokens it does not know."""
 
     def why_skipped(self, way: Way) -> str:
-        """Return why it skips an offer that it can read; "" if it may take it."""
+        """Return why the client skips a readable offer; "" if the client may take the offer."""
         scheme, name = way.fields.get("scheme"), way.fields.get("network")
         if scheme != SCHEME:
             return f"scheme {str(scheme)[:40]!r} is not registered"
@@ -317,7 +317,7 @@ class PayerVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What an answer offers, what is wrong with it, and which payers could pay."""
+    """The offers of an answer, the findings, and which payers could pay."""
 
     ways: tuple[Way, ...]
     findings: tuple[Finding, ...]
@@ -514,7 +514,7 @@ OverCap = Callable[[int, Network], str]
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The offer that is taken, if any, and those before it that were rejected."""
+    """The chosen offer, if any, and the offers rejected before it."""
 
     number: int | None
     way: Way | None
@@ -619,7 +619,7 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         if (fields := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
             yield from of_copies([Enclosed(REQUIRED_HEADER, fields), Enclosed("the body", body)])
     if request.url.scheme == "http" and request.url.host not in _LOCAL:
-        do = "Serve it with TLS: who reads a proof of payment on its way can use it."
+        do = "Serve it with TLS: anybody who reads a proof of payment on the way can use it."
         yield Finding("URL", f"http to {request.url.host}", "https", do, stops=False)
 
 
@@ -634,7 +634,7 @@ def _no_402(response: httpx.Response) -> Finding:
         case _ if there and 300 <= status < 400:
             do = f"Give the URL that it redirects to: {shlex.quote(there)}"
         case _ if response.is_success:
-            do = "Give the URL of a protected endpoint; if it is one, it serves without payment."
+            do = "Give the URL of a protected endpoint; this URL serves without payment."
         case _:
             do = "Give the URL of a protected endpoint, and --method, --data as it expects them."
     body = response.content[:60].decode("utf-8", "replace")
@@ -680,7 +680,7 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
             yield Finding("body", f"no {' and no '.join(missing)}", "error and message", do)
     elif not isinstance(listed, list) and header is None:
         names = ", ".join(map(repr, list(body)[:6])) or "no fields"
-        do = "If payers shall pay it, name the terms as the dialect does that they speak."
+        do = "To be paid, name the terms in the words of a dialect that payers speak."
         yield Finding("body", f"JSON with {names}", "accepts, or paymentRequirements", do)
 
 

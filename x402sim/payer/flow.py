@@ -1,8 +1,8 @@
 """Flows: the steps of paying, and httpx authentication that carries them out.
 
 A flow is a generator of steps that knows neither threads nor tasks. `FlowAuth` carries a flow out
-for sync and async clients, and reads answers within the limits. If httpx gives up, it closes the
-flow, so that the flow can keep what it has signed. One deadline holds for all steps of a flow.
+for sync and async clients, and reads answers within the limits. If httpx gives up, httpx closes the
+flow, and the flow can keep the signed payment. One deadline holds for all steps of a flow.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Trace = Callable[[str, dict[str, Any]], Any]
 class Guard:
     """Checks one request as it is sent, redirects included.
 
-    With an `origin`, it refuses to send it to another one, or on more than three redirects. With a
+    With an `origin`, it refuses any other server, and more than three redirects. With a
     `deadline`, which is for a thread, every timeout ends there, until `release`. `inner` is the
     caller's own trace.
     """
@@ -145,9 +145,9 @@ def shown_in_vain(url: httpx.URL, name: str) -> PaymentFailed:
 
 
 class FairLock:
-    """A lock for threads and tasks alike; those that wait get it first come, first served.
+    """A lock for threads and tasks alike: first come, first served.
 
-    A flow yields it as a step to acquire it, and releases it itself.
+    A flow acquires the lock by yielding it as a step, and calls `release` at the end.
     """
 
     def __init__(self) -> None:
@@ -378,6 +378,6 @@ def _must_read(step: Send, response: httpx.Response) -> bool:
     elif response.status_code == 402 and origin_of(there) != requested:
         raise PaymentFailed(
             f"{requested} redirected to {origin_of(there)}, which asks for a payment; nothing was "
-            "signed. Request it there, if you mean to pay it"
+            "signed. To pay there, request that URL"
         )
     return step.is_own or response.status_code == 402

@@ -1,8 +1,8 @@
 """Payments with exactly one mistake, to test how a server refuses them.
 
-A request that pays is decoded, one field of it is changed, and it is signed again. `ObservedAuth`
-sends the unpaid request, chooses a payer by the 402, and changes the request that pays; it reports
-every request and answer.
+A paying request is decoded, one field is changed, and the payment is signed again. `ObservedAuth`
+sends the unpaid request, chooses a payer by the 402, changes the paying request, and reports every
+request and answer.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake: what it changes, the field of a draft in which it shows, and how to avoid it."""
+    """One mistake: the change of a draft, the field that shows the change, and the remedy."""
 
     name: str
     does: str
@@ -199,7 +199,7 @@ def _elsewhere(resource: str) -> str:
 
 
 def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: int) -> Draft:
-    """Return the draft of a request that pays, which this wallet has signed."""
+    """Return the draft of a paying request that this wallet has signed."""
     dialect = paid_in(request) or Dialect.TWO_STEPS
     if (version := dialect.version) is None:
         body: dict[str, Any] = decode(request.content, dict[str, Any])
@@ -306,6 +306,6 @@ class ObservedAuth(FlowAuth):
 
 
 def copy_of(request: httpx.Request) -> httpx.Request:
-    """Return a request as it is now: a payer leaves its proof in the one that it sends."""
+    """Return a copy of a request: a payer adds a proof to the request that is sent."""
     method, url, headers = request.method, request.url, request.headers
     return httpx.Request(method, url, headers=headers, content=request.content)

@@ -1,13 +1,13 @@
 """A payer's policies: retries and backoff, sessions, budgets, and the choice of a service.
 
 `PayerPolicy` holds three of them: when to send a payment again, how to pay for many requests, and
-what may be spent. Each has one method, which the payer calls at one place; a user's own object with
-that method can replace it. By default a payer tries once, in two steps.
+what may be spent. A policy has one method, which the payer calls at one place; a user's own object
+with that method can replace the policy. By default a payer tries once, in two steps.
 
-A payer cannot tell a lost request from a lost answer. The token accepts one authorization once, so
-it is safe to send the same one again; another authorization may be another charge. In two steps, a
-retry repeats only the payment: `PayAndWait` repeats the request that shows it. In one step they are
-the same request.
+A payer cannot tell a lost request from a lost answer. The token accepts one authorization once,
+so to send the same authorization again is safe; another authorization may be another charge. In
+two steps, a retry repeats only the payment, and `PayAndWait` repeats the request with the proof. In
+one step both are the same request.
 """
 
 import math
@@ -114,7 +114,7 @@ class SeenBlock(Protocol):
 
 
 class Order(Tried, Protocol):
-    """One order: a 402 that is to be paid, and what came of it so far.
+    """One order: a 402 to be paid, and the answers so far.
 
     `pay` and `wait` end the policy, by an exception that it lets pass, where the payer's
     `within_s` allows no more.
@@ -184,7 +184,7 @@ class _Again:
         return False
 
     async def _prepare(self, order: Order) -> None:
-        """Do what this policy does before it pays again."""
+        """Sign or ask anew, before the next payment, as the policy says."""
 
 
 @explained
@@ -199,9 +199,9 @@ class SameAuthorization(_Again):
 @explained
 @dataclass(frozen=True, slots=True)
 class SameThenNew(_Again):
-    """As the service reports: the same one while it may still pay, another once it never will.
+    """As the service reports: the same authorization while it may pay, another after a final no.
 
-    Safe if the service reports the truth. A service that has lost its record of a payment, and
+    Safe if the service reports the truth. A service without a record of the payment, which
     reports that nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
     """
 
@@ -239,7 +239,7 @@ class StartOver(_Again):
 
 
 class Shopper(Tried, Protocol):
-    """A payer that wants one more answer of a service, and what it has bought there already.
+    """A payer before the next request to a service, and the purchases there so far.
 
     `wait` ends the policy, by an exception that it lets pass, beyond the payer's `within_s`.
     """
@@ -253,10 +253,10 @@ class Shopper(Tried, Protocol):
         """Whether the last request was served."""
 
     async def show_payment(self) -> None:
-        """Request it with the newest payment id, if there is one."""
+        """Repeat the request with the newest payment id, if any."""
 
     async def show_session(self) -> None:
-        """Request it with the newest session, if there is one."""
+        """Repeat the request with the newest session, if any."""
 
     async def buy(self) -> None:
         """Pay for the request, and send it with that payment id."""
@@ -296,7 +296,7 @@ class PayAndWait:
     wait_s: FromZero | Wait = 10.0
 
     async def fetch(self, shopper: Shopper) -> None:
-        """Buy it, and ask for it until it is served; if nothing was paid, there is no use."""
+        """Buy, and repeat the request until the service serves; unpaid, there is no use."""
         before = shopper.payments
         await shopper.buy()
         for number in range(self.times if shopper.payments > before else 0):
@@ -367,7 +367,7 @@ class AtMost:
         What counts against `total`. "signed" (the default): all that was ever signed, so that no
         more can be charged, whatever is lost. "exposed": what an answer reported paid, and what is
         signed and has not expired; charges whose answer was lost are forgotten when they expire.
-        "paid", naive: only what an answer reported paid, so that each lost answer may overrun it.
+        "paid", naive: only payments that an answer reported: a lost answer may overrun `total`.
     """
 
     total: str | None = None
@@ -416,8 +416,7 @@ def _tokens(name: str, amount: object) -> None:
 class ListedService(msgspec.Struct, frozen=True, kw_only=True):
     """A service as a buyer sees it in its list of agents (GET /api/agents).
 
-    Its `name`, the price of a quote (`price_base` units), its `reputation`, and its merchant's
-    address (`pay_to`).
+    `price_base` is the price of a quote in base units, `pay_to` the merchant's address.
     """
 
     name: str
@@ -470,7 +469,7 @@ def mixed(share: float) -> Choose:
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PayerPolicy:
-    """What a payer does about failures, sessions and its budget, and how it pays and waits.
+    """A payer's answer to failures, sessions and budget, and the way to pay and wait.
 
     retry
         What to do if a payment fails or is not answered (`PayAndWait` repeats the request that

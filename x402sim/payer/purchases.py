@@ -1,6 +1,6 @@
 """The payments of a payer for each resource: signed, sent, settled, served, or to be sent again.
 
-There is one `ResourcePayments` for each resource, and one for each session of a deposit.
+Each resource has a `ResourcePayments`, and so has each session of a deposit.
 """
 
 from typing import Any
@@ -29,15 +29,15 @@ old time. So the margin alone ends nothing: the server must then refuse the paym
 
 
 class Payment(msgspec.Struct, kw_only=True):
-    """A signed payment, in two steps or in one, and what the server answered to it.
+    """A signed payment, in two steps or in one, and the server's answer.
 
-    `shown` names it in errors, by the beginning of its payment id or nonce, so that no error holds
+    `shown` is a name for errors, the beginning of the payment id or nonce, so that no error holds
     a proof. `note` is added to the error if the payment is refused.
     """
 
     auth: Authorization
     proof: dict[str, str]
-    """The headers that prove the payment; in one step, they also make it."""
+    """The headers that prove the payment; in one step, the same headers pay."""
     shown: str
     settlement: dict[str, Any] | None = None
     """The body of POST /api/pay, in two steps."""
@@ -109,13 +109,13 @@ class ResourcePayments(msgspec.Struct):
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were made, and bought nothing yet."""
     interrupted: list[Payment] = msgspec.field(default_factory=list)
-    """Payments that were served, but whose body was not read to its end.
+    """Payments that were served, but nobody read the body to the end.
 
     Bodies end while nobody holds the lock; the next flow that does requeues these.
     """
 
     def requeue_interrupted(self) -> None:
-        """Count interrupted payments as not served, so that they are sent again."""
+        """Count interrupted payments as not served: the next flow sends them again."""
         for payment in list(self.interrupted):
             if payment.version is None:
                 self.unserved.append(payment)
@@ -126,7 +126,7 @@ class ResourcePayments(msgspec.Struct):
             self.interrupted.remove(payment)
 
     def unfinished(self) -> "Unfinished":
-        """Return the payments that may still be made, and those that bought nothing yet."""
+        """Return payments that may still be made, and payments that bought nothing yet."""
         sent = [] if self.unresolved is None else [self.unresolved]
         sent += [each for each in self.interrupted if each.version is not None]
         shown = [each for each in self.interrupted if each.version is None]
@@ -165,9 +165,9 @@ class Unfinished(msgspec.Struct, kw_only=True):
 def purchase_key(request: httpx.Request) -> tuple[str, ...]:
     """Return the key of what a request buys: its server and path, and the terms of a session.
 
-    A payment pays for every request to its path (section 5). A deposit buys one session: sent with
-    other terms, it would buy one that was not requested. All tools of MCP have one path: a call
-    buys what its name and arguments say.
+    A payment pays for every request to the path (section 5). A deposit buys one session: sent with
+    other terms, the deposit would buy a session that nobody requested. All tools of MCP have one
+    path: name and arguments tell the goods of a call.
     """
     resource = origin_of(request.url) + request.url.path
     if (tool := request.headers.get(TOOL)) is not None:

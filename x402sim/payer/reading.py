@@ -27,7 +27,7 @@ _SAYS_NOTHING = (408, 425, 429)
 
 
 class AttemptOver(PaymentFailed):
-    """The server reports that this payment was not made, and its authorization has expired."""
+    """The server reports that the payment was not made, and the authorization has expired."""
 
 
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
     is_refusal = is_final(error.refusal.text if error.refusal else "", error.final)
     to_resend = error.refusal is not None and error.refusal.row.resend
     refuses = error.final is None and error.refuses and not to_resend
-    # only once the authorization has expired: a server that refuses it could use it until then
+    # only after the expiry: until then a server that refuses could still submit the authorization
     if payment.is_expired and (is_refusal or refuses):
         raise AttemptOver(f"the payment was refused: {error.answered}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
@@ -81,7 +81,7 @@ def _says_made(error: _Refusal, payment: Payment) -> bool:
     """Return whether an error reports the payment as made; then no other is ever signed for it.
 
     "Nonce already used" does, even with `final: true`: the payer drew the nonce at random, so only
-    its own authorization can have used it, perhaps at a service that has lost its record of it.
+    this authorization can have used the nonce, perhaps at a service that has lost the record.
     """
     match error.refusal:
         case Refusal.ALREADY_SETTLED:

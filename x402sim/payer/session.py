@@ -51,7 +51,7 @@ class _SessionAnswer(Wire, frozen=True):
 class _Seller:
     """A server: the session to spend there, and how many were given up that never served.
 
-    Each has a lock of its own, so that a slow server holds up no other.
+    A lock for each server: a slow server holds up no other.
     """
 
     origin: str
@@ -76,14 +76,14 @@ class SessionAuth(FlowAuth):
     unit: seconds). When its budget or time is over, the next request opens another one, up
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
     `session_id`, an existing session is spent at the first server requested, and `max_sessions`
-    is 0 by default. A deposit that was signed and refused counts as one of them. One whose outcome
-    is not known is sent again as by `PaymentAuth`. A session that was paid for and never served is
-    replaced by no other, unless `max_unserved` (default 1) allows more of them.
+    is 0 by default. A deposit that was signed and refused counts, too. A deposit of unknown outcome
+    is sent again, as by `PaymentAuth`. A session that was paid for and never served is not
+    replaced, unless `max_unserved` (default 1) allows more of them.
 
-    Concurrent requests share a session. Anyone who has its id can spend it: it is sent only to the
-    server that made it, and follows no redirect to another origin. `max_answer_bytes` limits the
-    answers that open a session, and `deadline_s` each call, as for `PaymentAuth`. Raises what
-    `PaymentAuth` raises.
+    Concurrent requests share a session. Anyone with the id can spend the session: the id goes
+    only to the server that made it, and follows no redirect to another origin.
+    `max_answer_bytes` limits the answers that open a session, and `deadline_s` each call, as for
+    `PaymentAuth`. Raises the errors of `PaymentAuth`.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class SessionAuth(FlowAuth):
         origin = origin_of(request.url)
         with self._lock:
             seller = self._sellers.setdefault(origin, _Seller(origin))
-            if self._given:  # the first server requested is the one that made it
+            if self._given:  # the first server requested has made the session
                 seller.session_id, seller.was_served, self._given = self._given, True, None
         yield seller.lock
         try:

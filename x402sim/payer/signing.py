@@ -1,7 +1,7 @@
 """What may be signed: every check between a 402 and a payer's signature, and the signature.
 
-A server may be hostile or broken, and its 402 is the only thing that it can lie with before money
-moves. Read this file from top to bottom to know what such a lie can cost:
+A server may be hostile or broken, and before money moves, a server can lie only in a 402. Read this
+file from top to bottom: it bounds the cost of any lie.
 
 1. `read_offer` (two steps) and `choose` (one step, the x402 standard) take an offer only if its
    scheme, network, token and the token's EIP-712 domain are those of the payer's own `Network`. So
@@ -15,7 +15,8 @@ moves. Read this file from top to bottom to know what such a lie can cost:
 
 Two questions are not decided here. Whether an earlier payment for the same resource forbids another
 is `PaymentAuth` (`auth.py`); where a proof of payment may be sent is `Guard` (`flow.py`). Payments
-with a deliberate mistake are signed in `mistakes.py`, for test networks only.
+with a deliberate mistake are signed in `mistakes.py`, for test networks only. `run --on URL` and
+`conformance` guard the user's key in their own rooms.
 """
 
 import threading
@@ -41,7 +42,6 @@ from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, Network
@@ -116,14 +116,6 @@ class Rejected(msgspec.Struct, frozen=True):
         return f"{self.offered}: {self.why}"
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """The offer that was chosen for a resource, and those that were rejected."""
-
-    resource: str
-    chosen: str
-    rejected: tuple[Rejected, ...]
-
-
 class StandardOffer(msgspec.Struct, frozen=True):
     """The offer of a 402 that a payer accepts; `about` is the resource as the server describes it.
 
@@ -134,15 +126,9 @@ class StandardOffer(msgspec.Struct, frozen=True):
     accepted: x402.AnyRequirements
     amount_base: int
     about: x402.Resource | None
-    rejected: tuple[Rejected, ...]
     takes_payment_ids: bool = False
     unknown: Mapping[str, Any] | None = None
     """The extensions that this payer does not know: they are sent back as they came."""
-
-    @property
-    def chosen(self) -> str:
-        """The way to pay, in words."""
-        return _describe(self.accepted)
 
 
 OverCaps = Callable[[int], str]
@@ -154,7 +140,7 @@ def choose(
 ) -> StandardOffer:
     """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
 
-    One that is settled before the server works comes after the others.
+    An offer that is settled before the server works comes after all others.
     """
     about, takes_payment_ids, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
@@ -166,14 +152,12 @@ def choose(
         required.accepts[:MOST_WAYS],
         key=lambda each: (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
     )
-    for number, each in enumerate(accepts, 1):
+    for each in accepts:
         why = _why_rejected(each, network)
         amount_base = 0 if why else parse_base(each.amount)
         over = over_caps(amount_base)
         if not why and not over:
-            later = "another way to pay comes first"
-            others = (*rejected, *(Rejected(_describe(way), later) for way in accepts[number:]))
-            return StandardOffer(each, amount_base, about, others, takes_payment_ids, unknown)
+            return StandardOffer(each, amount_base, about, takes_payment_ids, unknown)
         rejected.append(Rejected(_describe(each), why or over, is_too_much=not why))
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
@@ -229,7 +213,6 @@ class Signer:
         max_amount: str,
         max_total: str,
         max_window_s: int,
-        spelling: Spelling,
         clock: Clock,
     ) -> None:
         """Take the caps as decimal strings of the token; raises `ValueError`."""
@@ -241,19 +224,18 @@ class Signer:
             raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
         self.signed_base = 0
         """The amount signed for so far, in base units."""
-        self.choices: list[Choice] = []
         self._wallet, self._network, self._clock = wallet, network, clock
-        self._max_window_s, self._spelling = max_window_s, spelling
+        self._max_window_s = max_window_s
         self._lock = threading.Lock()
 
-    def sign(self, resource: str, required: PaymentRequired | x402.AnyRequired) -> Payment:
+    def sign(self, required: PaymentRequired | x402.AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         with self._lock:  # threads that compare at once would each find room for their amount
             try:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required)
                 else:
-                    payment = self._sign_one_step(resource, required)
+                    payment = self._sign_one_step(required)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
@@ -276,7 +258,7 @@ class Signer:
         allowed_s = min(requirements.max_timeout_seconds, self._max_window_s)
         shorter = msgspec.structs.replace(requirements, max_timeout_seconds=allowed_s)
         auth = self._wallet.authorize(shorter, self._clock.now_s())
-        header = signed_header(auth, self._wallet, self._network, self._spelling)
+        header = signed_header(auth, self._wallet, self._network)
         return Payment(
             auth=auth,
             proof=proofs(offer.payment_id),
@@ -284,9 +266,8 @@ class Signer:
             settlement=settlement(offer.payment_id, header, msgspec.to_builtins(requirements)),
         )
 
-    def _sign_one_step(self, resource: str, required: x402.AnyRequired) -> Payment:
+    def _sign_one_step(self, required: x402.AnyRequired) -> Payment:
         offer = choose(required, self._network, self._over_caps)
-        self.choices.append(Choice(resource, offer.chosen, offer.rejected))
         now_s, most_s = self._clock.now_s(), self._max_window_s
         auth, header = sign(offer, self._wallet, self._network, now_s, most_s)
         return Payment(
@@ -381,8 +362,8 @@ CLOCKS_AGREE_S = 60
 class Allowed:
     """The networks and the clock that a user of `pay` trusts.
 
-    `known` are the networks, from our table and the user's file. `keys` are play money: keys that
-    the server itself has told, so that a lie about their money costs nobody anything.
+    `known` are the networks, from our table and the user's file. `keys` are play money: the server
+    itself has told these keys, so no lie costs the user anything.
     """
 
     known: Mapping[str, Network]
@@ -419,7 +400,7 @@ class Allowed:
     def is_as_shown(self, auth: Authorization, network: Network, way: Way) -> bool:
         """Whether an authorization pays what the user was shown of an offer, and to that payee.
 
-        A 402 can offer one price in its body and another in its header.
+        A 402 can offer one price in the body and another in the header.
         """
         signed = (str(auth.value), checksum(auth.to).lower(), network)
         shown = (way.amount, str(way.fields.get("payTo")).lower(), way.network(self.known))

@@ -66,7 +66,7 @@ def _fits(fields: Any, kind: type[Any]) -> bool:
 
 
 class ForeignRequired(msgspec.Struct, frozen=True):
-    """A 402 that offers no payment we know: its resource, its protocol, and its main fields."""
+    """A 402 of another protocol: the resource, the protocol's name, and the main fields."""
 
     resource: str
     name: str

@@ -160,7 +160,7 @@ class Wallet:
         return f"pay_{hmac.digest(secret, b'payment-identifier' + auth.nonce, 'sha256').hex()[:32]}"
 
     def sign_cancellation(self, nonce: bytes, domain: Domain) -> bytes:
-        """Return the 65-byte signature that cancels one of this wallet's nonces."""
+        """Return the 65-byte signature that cancels a nonce of this wallet."""
         return sign(cancel_digest(self.address_bytes, nonce, domain), self._key)
 
     def payment_header(

@@ -1,7 +1,7 @@
 """Keeps private keys out of messages: a value that may be a secret is named, and not shown.
 
 A key in the wrong place is a common mistake, and the error text goes to a terminal or to a log of
-CI. 64 hex digits may also be a hash; a message does not need it, as who gave it has it.
+CI. 64 hex digits may also be a hash; no message needs to repeat a hash that the user gave.
 """
 
 import re
@@ -19,7 +19,7 @@ _LEAST_KEY = 1 << 224
 
 
 def secret_in(value: Any) -> str:
-    """Return what a value looks like if it is a secret or has one; else an empty text.
+    """Return the kind of secret that a value is or holds; else an empty text.
 
     Secrets are 32 bytes, 64 or more hex digits in a row, a whole number as large as a key, and six
     or more words of a mnemonic, also in a list, a mapping or the `repr` of an object.

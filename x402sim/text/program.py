@@ -14,7 +14,7 @@ SHOWN = "x402sim" if STANDALONE else "python -m x402sim"
 
 
 def start() -> tuple[str, ...]:
-    """Return the command with which this program starts a copy of itself."""
+    """Return the command that starts a copy of this program."""
     return (sys.executable,) if STANDALONE else (sys.executable, "-m", "x402sim")
 
 

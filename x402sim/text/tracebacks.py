@@ -25,7 +25,7 @@ def _libraries() -> tuple[tuple[Path, Path], ...]:
 def summary(error: BaseException) -> str:
     """Return the type and the text of an error, with its notes.
 
-    A group also has those of its errors; a group of one error has only those of that error.
+    A group also has those of its errors; a group of one error has the frames of that error alone.
     """
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, BaseExceptionGroup):
@@ -72,7 +72,7 @@ def _nested(error: BaseException, skip: str) -> Iterator[str]:
 
 
 def _all(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and the errors in it, those in it first."""
+    """Yield the errors inside an error, and then the error."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _all(each)

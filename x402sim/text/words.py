@@ -40,8 +40,8 @@ def printable_lines(text: str) -> str:
 def described(value: object) -> str:
     """Return a value as text that is equal in every process: like `repr`, without addresses.
 
-    A function becomes its name, an object without its own `repr` its class, and a frozen
-    distribution of scipy.stats the call that makes it.
+    A function becomes a name, an object without a `repr` the class, and a frozen distribution of
+    scipy.stats the call that makes such a distribution.
     """
     name = getattr(value, "__qualname__", None)
     if isinstance(name, str):

@@ -412,7 +412,7 @@ def is_test(network: str, known: Mapping[str, Network]) -> bool:
 def findings_of(
     found: Messages, known: Mapping[str, Network], now_s: int, offers: list[Way]
 ) -> list[Finding]:
-    """Return the findings of an exchange; `offers` are those of the 402 that it pays."""
+    """Return the findings of an exchange; `offers` are from the paid 402."""
     in_body = any(mark in found.sent.plain for mark in (b'"paymentHeader"', b'"paymentPayload"'))
     whole = found.sent.body.decode("utf-8", "replace")
     texts = [whole] if in_body else [found.payment] if found.payment else []

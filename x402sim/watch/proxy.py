@@ -374,7 +374,7 @@ class Proxy:
 
 
 class _Passing:
-    """One request on its way, and its answer."""
+    """One request and the answer, on the way."""
 
     def __init__(
         self, proxy: Proxy, client: _Peer, upstream: _Peer | None, request: h11.Request

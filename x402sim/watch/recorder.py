@@ -71,7 +71,7 @@ T = TypeVar("T", bound=events.ExchangeEvent | events.PaymentSettled)
 
 
 class _Newest(OrderedDict[K, V], Generic[K, V]):
-    """A dict that forgets its oldest entry when it is full."""
+    """A dict with room for `MOST_KEPT` entries: a new entry replaces the oldest."""
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
@@ -120,7 +120,7 @@ def _guarded(
 
 
 class Recorder:
-    """Records the exchanges of one or two proxies, which it observes, to one journal."""
+    """Observes one or two proxies, and records the exchanges to one journal."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class Recorder:
         """Return the order that an exchange with the service belongs to.
 
         A payment id names the order. Without one, a client's payment at a URL pays the last offer
-        that it got there.
+        from there.
         """
         if found.to == "facilitator":
             return None
@@ -316,8 +316,8 @@ class Recorder:
                 f"a second payment: {order.unserved[1]} was settled and not served, then {tx_hash}"
             )
             do = (
-                "A payer sends the same payment again before it signs another. A shop answers that "
-                "with what it has paid for."
+                "A payer sends the same payment again before signing another. A shop answers a "
+                "repeated payment with the paid goods."
             )
             findings.append(Finding("order", seen, "one payment for one answer", do))
         elif order.open_until is not None and order.open_until[0] != nonce:
