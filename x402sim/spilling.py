@@ -1,7 +1,7 @@
-"""A mapping that spills: its newest items are in memory, older ones in a temporary file.
+"""A mapping that spills: the newest items are in memory, older items in a temporary file.
 
-It is for what a simulation may look up at any time, and hardly ever does, such as used nonces: with
-it, a million payments take no more memory than ten thousand.
+For items that a simulation may look up at any time and hardly ever does, such as used nonces: a
+million payments then take no more memory than ten thousand.
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Spilling(MutableMapping[K, V]):
-    """A mapping from one type of keys, such as bytes, to one type of values that JSON can hold.
+    """A mapping from keys of a type, such as bytes, to values of a type that JSON can hold.
 
     A value that is changed must be set again. Reading and writing raise `sqlite3.Error` if the disk
     is full. The file is deleted with the mapping.
@@ -36,13 +36,13 @@ class Spilling(MutableMapping[K, V]):
 
     def __init__(self, key: Any, value: Any) -> None:
         self._newest: dict[K, V] = {}
-        """What is not written yet; of a key that is in the file, too, this value counts."""
+        """The unwritten items; the value here counts before a value in the file."""
         self._key, self._value = _decoders(key, value)
         self._file: sqlite3.Connection | None = None
         self._marks = bytearray()
         """A bit for each of `_MARKS` hashes, set if a key of that hash is in the file. Most keys
         that are looked up were never set, such as a new nonce: with a million keys in the file,
-        SQLite is queried for one of five of them."""
+        SQLite is queried for every fifth."""
 
     def __getitem__(self, key: K) -> V:
         found = self.get(key, _ABSENT)
@@ -90,7 +90,7 @@ class Spilling(MutableMapping[K, V]):
     def _spill(self) -> None:
         """Write the older half of what is in memory."""
         if self._file is None:
-            # a file without a name; the thread that closes a world may not be the one that plays it
+            # a file without a name; a world may be closed by another thread than it is played by
             self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
             finalize(self, self._file.close)
             self._marks = bytearray(_MARKS // 8)

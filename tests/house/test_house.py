@@ -87,7 +87,6 @@ READS = {
     "suite/service/target.py": "what is wrong in a target file, as msgspec says it",
     "text/words.py": "text of other parties, and times in it",
     "watch/proxy.py": "heads and targets of requests",
-    "world/loop.py": "the line of a library that imports a user's file in the place of another",
     "world/server/connection.py": "header names",
     "world/server/log.py": "messages, and secrets in headers",
     "world/server/listen.py": "hosts and origins",

@@ -1,4 +1,4 @@
-"""A wallet: one key, and the EIP-3009 authorizations it signs.
+"""A wallet: a key, which signs EIP-3009 authorizations.
 
 Clauses: 2.3/hex-header, 2.3/contents, 2.3/window, 8/validity-window.
 """
@@ -90,7 +90,7 @@ class Wallet:
         return cls(key)
 
     def of_contract(self, account: str) -> "Wallet":
-        """Return this key as the owner of a wallet that is a contract, at an address (EIP-1271).
+        """Return this key as the owner of a contract wallet at an address (EIP-1271).
 
         Its authorizations are from the contract; the key signs them. Raises `ValueError`.
         """
@@ -160,7 +160,7 @@ class Wallet:
         return f"pay_{hmac.digest(secret, b'payment-identifier' + auth.nonce, 'sha256').hex()[:32]}"
 
     def sign_cancellation(self, nonce: bytes, domain: Domain) -> bytes:
-        """Return the 65-byte signature that cancels one of this wallet's nonces."""
+        """Return the 65-byte signature that cancels a nonce of this wallet."""
         return sign(cancel_digest(self.address_bytes, nonce, domain), self._key)
 
     def payment_header(

@@ -2,9 +2,9 @@
 
 Ordinary `async def` code runs on it unchanged, and a day passes in milliseconds. Time starts at 0
 and moves only by jumps, so the same code always reads the same times. Simultaneous events have a
-fixed order: timers in the order in which they were set, and messages one at a time (`turn`), each
-after the tasks of the one before have come to rest. Work that lets no time pass, such as a retry
-without a delay, would go on forever at one moment: after `MAX_STEPS` it is an error that names it.
+fixed order: timers in the order of setting, and messages one at a time (`turn`), after the tasks of
+the previous message have come to rest. Work without the passing of time, for example a retry
+without a delay, would go on forever at one moment: after `MAX_STEPS` steps an error names the work.
 """
 
 import asyncio
@@ -219,7 +219,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> _Timer:
-        """Set a timer; timers of the same time fire in the order in which they were set."""
+        """Set a timer; timers of the same time fire in the order of setting."""
         context = copy_context() if context is None else context
         timer = _Timer(callback, args, context, when, self._drop_cancelled)
         heapq.heappush(self._timers, (when, next(self._order), timer))
@@ -317,7 +317,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return found
 
     def _drop_cancelled(self) -> None:
-        """Count a cancelled timer; drop all of them if they are many."""
+        """Count a cancelled timer; drop all cancelled timers if many."""
         self._cancelled += 1
         timers = self._timers
         if self._cancelled > max(MOST_CANCELLED, len(timers) // 2):
@@ -366,7 +366,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def _name(callback: Callable[..., Any]) -> str:
-    """Return the name of the task that a callback continues, or of the function that it is."""
+    """Return the name of the task that a callback continues, or of the callback's function."""
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return getattr(callback, "__qualname__", repr(callback))
@@ -380,7 +380,7 @@ def most_common(counts: Counter[str]) -> str:
 
 
 def run_virtual(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `main()` to its end in virtual time and return its result.
+    """Run `main()` to the end in virtual time and return the result.
 
     Raises what `main` raises, `Deadlock`, and `TimeStandsStill`.
     """
@@ -391,10 +391,10 @@ def run_anywhere(
     main: Callable[[], Coroutine[Any, Any, T]],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> T:
-    """Run `main()` to its end on a loop of its own and return its result.
+    """Run `main()` to the end on a new loop and return the result.
 
-    Works in a script and in a notebook cell, where a loop is running already: there it
-    takes a thread of its own. Ctrl-C cancels `main`, which may write down where it was.
+    Works in a script and in a notebook cell, where a loop is running already: there a new thread
+    runs `main`. Ctrl-C cancels `main`, which may note where it was.
     """
     try:
         asyncio.get_running_loop()
