@@ -260,6 +260,9 @@ def test_calls_on_the_pending_block_share_its_execution_and_leave_others_their_t
     rpc.run(rpc.ledger.set_native_balance(BOB_BYTES, BOBS_WEI))
     assert asyncio.run(paid("pending")) == [53]
     assert executed == 2 * 53
+    dear = signed(nonce=52, data=payment("dear", value=5), gasPrice=3 * TESTNET.base_fee_wei)
+    rpc.result("eth_sendRawTransaction", dear)  # replaces one that is executed already
+    assert asyncio.run(paid("pending")) == [57]
     rpc.run(rpc.ledger.drop())
     assert asyncio.run(paid("pending")) == [0]
 

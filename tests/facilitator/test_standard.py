@@ -338,6 +338,19 @@ def test_a_chain_that_does_not_answer_is_a_refusal_in_200(version: int) -> None:
     assert len(lost["transaction"]) == 66
 
 
+def test_a_receipt_without_the_transfer_proves_nothing(desk: Desk, monkeypatch: Any) -> None:
+    """A status of success is no payment: another contract may stand at the token's address."""
+    ledger = desk.driver.ledger
+    wait = ledger.wait
+
+    async def without_events(tx_hash: Any, timeout_s: float) -> Any:
+        return replace(await wait(tx_hash, timeout_s), logs=())
+
+    monkeypatch.setattr(ledger, "wait", without_events)
+    settled = desk.post(SETTLE, asking(2))
+    assert (settled["success"], settled["errorReason"]) == (False, "settlement_pending")
+
+
 # --- what cannot be read -------------------------------------------------------------
 
 
