@@ -19,7 +19,7 @@ NAMES = ["TransactionByHash", "TransactionReceipt"]
 
 
 class Explorer(LedgerDriver):
-    """A ledger, its clock, and an explorer of it."""
+    """A ledger, a clock, and an explorer."""
 
     def __init__(self, lag_s: float = 0.0) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Explorer(LedgerDriver):
         return response.json()
 
     def both(self, name: str, options: tuple[str, str] = ("", ""), **query: str) -> Any:
-        """Ask in both dialects; return the one result they give."""
+        """Ask in both dialects; return the common result."""
         etherscan, cronos = ({name: "true"} if name else {} for name in options)
         one = self.etherscan(name, **query, **etherscan)
         query = {"txHash" if key == "txhash" else key: value for key, value in query.items()}
