@@ -3,8 +3,8 @@
 All other code uses a `Clock`, whose source is the wall clock (a served mock) or a virtual loop (a
 simulation). A clock can be advanced; its sleepers wake in order of deadline.
 
-A system's clock is set back now and then. A sleeper that waits for a time of day would then sleep
-for hours, so sleepers count the ticks of a clock that nobody sets.
+A system's clock is set back now and then. A sleeper until a time of day would then sleep for hours,
+so sleepers count the ticks of the monotonic clock, which nobody sets.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 
 real_now = time.time
-"""Return real Unix seconds: to measure how long a server takes, never for what it answers."""
+"""Return real Unix seconds: to measure how long a server takes, never for an answer."""
 _SLACK_S = 1e-6
-"""An event loop may fire a timer this much early. A sleeper that is due within it wakes: else its
-timer would be set again, for a time that rounds to nothing, without end."""
+"""An event loop may fire a timer this much early. A sleeper due within this slack wakes: else the
+timer would be set again without end, for a time that rounds to nothing."""
 JUMP_S = 5.0
 """A source that moved further from the ticks was set; a smaller difference may be drift."""
 
 is_periodic: ContextVar[bool] = ContextVar("periodic work", default=False)
-"""Whether the current task repeats something forever, so that nothing waits for its end."""
+"""Whether the current task repeats work forever, so that nothing waits for the end."""
 
 
 def periodic_context() -> Context:
@@ -37,8 +37,8 @@ def periodic_context() -> Context:
 
 
 _PERIODIC = periodic_context()
-"""The context of the timers that wake sleepers. `Clock.is_awaited` counts the sleepers themselves;
-a virtual loop would count each of them twice if their timers were not periodic."""
+"""The context of the timers that wake sleepers. `Clock.is_awaited` counts the sleepers; a virtual
+loop would count each sleeper twice if the timers were not periodic."""
 
 
 def _process_started_s() -> float:
@@ -86,7 +86,7 @@ class Clock:
         """Each sleeper with the ticks of its end, as counted by `_ticked`."""
         self._order = itertools.count()
         self._alarms: list[tuple[float, asyncio.TimerHandle]] = []
-        """The loop's timers for the next sleepers and when they ring, the next one last."""
+        """The loop's timers for the next sleepers, with their times, the next timer last."""
 
     def now(self) -> float:
         """Return Unix seconds."""
@@ -102,14 +102,14 @@ class Clock:
 
     @property
     def offset_s(self) -> float:
-        """How far this clock has been advanced past its source, in seconds."""
+        """How far this clock has been advanced past the source, in seconds."""
         return self._offset_s
 
     def advance(self, seconds: float) -> None:
         """Move this clock forward, never back, and wake the sleepers that are due.
 
-        A sleeper wakes once, however many of its periods were jumped over, as a
-        computer does after a night asleep.
+        A sleeper wakes once, however many periods were jumped over, as a computer does after a
+        night asleep.
         """
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"a clock goes forward by a finite time, not by {seconds} s")
@@ -117,7 +117,7 @@ class Clock:
         self._wake_anew()
 
     def give_back(self) -> None:
-        """Show the source's time again. Sleepers sleep as long as they still had to."""
+        """Show the source's time again. Sleepers sleep for their remaining time."""
         ahead_s, self._offset_s = self._offset_s, 0.0
         self._sleepers = [(at - ahead_s, n, each, is_p) for at, n, each, is_p in self._sleepers]
         self._wake_anew()
@@ -156,7 +156,9 @@ class Clock:
         return any(not waiter.done() and not periodic for *_, waiter, periodic in self._sleepers)
 
     def _wake(self) -> None:
-        """Wake the sleepers that are due, and set a timer for the next unless one rings by then."""
+        """Wake the sleepers that are due, and set a timer for the next unless another rings by
+        then.
+        """
         sleepers, now_s = self._sleepers, self._ticked()
         while sleepers:
             at_s, _, waiter, _ = sleepers[0]
@@ -180,7 +182,7 @@ class Clock:
         return self._ticks() + self._skipped_s + self._offset_s
 
     def _look(self) -> None:
-        """Notice that the source was set. Forward counts as an advance of this clock."""
+        """Notice that the source was set. A jump forward counts as an advance of this clock."""
         jumped_s = self._source() - self._ticks() - self._apart_s
         if abs(jumped_s) > JUMP_S:
             self._apart_s += jumped_s
@@ -190,7 +192,7 @@ class Clock:
             self.on_jump(jumped_s)
 
     def _wake_anew(self) -> None:
-        """Wake the sleepers that are due, and replace all timers: they may ring at a wrong time."""
+        """Wake the sleepers that are due, and replace all timers, whose times may be wrong now."""
         for _, timer in self._alarms:
             timer.cancel()
         self._alarms.clear()
@@ -198,7 +200,7 @@ class Clock:
 
 
 class SkewedClock(Clock):
-    """One actor's own clock, which is `skew_s` seconds ahead of the world's."""
+    """The clock of one actor, `skew_s` seconds ahead of the world's."""
 
     def __init__(self, truth: Clock) -> None:
         super().__init__(lambda: truth._source() + truth._offset_s + self.skew_s)
@@ -206,11 +208,11 @@ class SkewedClock(Clock):
         self.skew_s = 0.0
 
     def advance(self, seconds: float) -> None:
-        """Advance the world's clock, which this one follows."""
+        """Advance the world's clock, and thereby this clock."""
         self._truth.advance(seconds)
 
     async def sleep_until(self, at_s: float) -> None:
-        """Return when this clock shows `at_s`, if its skew stays as it is now."""
+        """Return when this clock shows `at_s`, with the present skew."""
         await self._truth.sleep_until(at_s - self.skew_s)
 
 

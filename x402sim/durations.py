@@ -13,18 +13,18 @@ from x402sim.text.arguments import AboveZero, explained
 from x402sim.text.words import as_given
 
 Duration = Callable[[Stream], float]
-"""Draws seconds: how long one message travels in one direction, or one request is served."""
+"""Draws seconds: the way of a message in one direction, or the service of a request."""
 
 
 class Quantiles(Protocol):
-    """A distribution by its quantiles, such as a frozen one of scipy.stats."""
+    """A distribution by quantiles, such as a frozen distribution of scipy.stats."""
 
     def ppf(self, q: float, /) -> Any:
         """Return the quantile of a probability, in seconds."""
 
 
 class Variates(Protocol):
-    """A distribution that is drawn from with a seed, as those of scipy.stats."""
+    """A distribution drawn from with a seed, as in scipy.stats."""
 
     def rvs(self, *, random_state: int) -> Any:
         """Return a number of seconds."""
@@ -34,7 +34,8 @@ DurationSpec = (
     float | tuple[float, float] | Sequence[float] | Quantiles | Variates | Callable[[Stream], float]
 )
 """Constant seconds; (median in seconds, sigma) of a lognormal; measured seconds; a distribution
-with `ppf` or `rvs`, such as a frozen one of scipy.stats; or a function of a random stream."""
+with `ppf` or `rvs`, such as a frozen distribution of scipy.stats; or a function of a random stream.
+"""
 
 
 @explained
@@ -60,7 +61,7 @@ def constant(seconds: float) -> Duration:
 
 
 def drawn_by(draw: Callable[[Stream], Any], spec: object) -> Duration:
-    """Return a duration that a function draws, which raises `ValueError` for impossible seconds."""
+    """Return a duration that a function draws; raises `ValueError` for impossible seconds."""
 
     def duration(stream: Stream) -> float:
         drawn = draw(stream)
@@ -81,7 +82,7 @@ def drawn_by(draw: Callable[[Stream], Any], spec: object) -> Duration:
 def duration_of(spec: DurationSpec) -> Duration:
     """Return the duration that a spec describes; raises `ValueError` for an invalid spec.
 
-    A drawn duration that is negative or not finite raises `ValueError` when it is drawn.
+    A negative or infinite duration raises `ValueError` when drawn.
     """
     if _is_distribution(spec, "ppf"):
         return drawn_by(lambda stream: spec.ppf(stream.random()), spec)  # type: ignore[union-attr]

@@ -1,7 +1,7 @@
 """Random numbers from one seed, in independent streams; no other file draws any.
 
-(`payer.wallet` alone draws nonces, from the system's randomness.) A stream is named after the actor
-that draws from it, so that another actor does not change the numbers that the first ones draw.
+(`payer.wallet` alone draws nonces, from the system's randomness.) A stream is named after the
+drawing actor: a further actor does not change the numbers of the others.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class _Later:
 
 
 def later(make: Callable[[], Stream]) -> Stream:
-    """Return a stream that is not made until it is used: each takes 3 kB, and a crowd has many."""
+    """Return a stream that is made at the first use: each takes 3 kB, and a crowd has many."""
     return cast(Stream, _Later(make))
 
 
@@ -40,7 +40,7 @@ def is_untouched(stream: Stream) -> bool:
 
 
 class Rng:
-    """A seed and the streams that grow from it; without a seed, the system's entropy."""
+    """A seed and the streams that grow from the seed; without a seed, the system's entropy."""
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed

@@ -1,7 +1,7 @@
-"""Tasks in flight, in the order in which they began.
+"""Tasks in flight, the oldest first.
 
-asyncio keeps tasks in sets, whose order is that of their addresses in memory. If a crash, or the
-end of a world, cancelled them in that order, they would record it in another order in each run.
+asyncio keeps tasks in sets, ordered by address in memory. If a crash, or the end of a world,
+cancelled tasks in this order, the journal would differ from run to run.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class Turns:
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks in their order, and return when all have ended; what they raise is dropped."""
+    """Cancel tasks in order, and return when all have ended; their errors are dropped."""
     ending = list(tasks)
     for task in ending:
         task.cancel()
@@ -92,11 +92,11 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 @asynccontextmanager
 async def together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None], str], None]]:
-    """Run tasks beside a `with` block, and wait for all of them at its end.
+    """Run tasks beside a `with` block, and wait for all tasks at the end.
 
-    If one fails, or the block is left by an error, the others are cancelled, the oldest first.
-    Raises an `ExceptionGroup` of what the tasks raised. An `asyncio.TaskGroup` does the same, but
-    cancels in the order of a set.
+    If a task fails, or the block raises, the other tasks are cancelled, the oldest first. Raises an
+    `ExceptionGroup` of what the tasks raised. An `asyncio.TaskGroup` does the same, but cancels in
+    the order of a set.
     """
     outer = asyncio.current_task()
     assert outer is not None

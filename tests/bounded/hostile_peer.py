@@ -1,7 +1,7 @@
 """A TCP server that answers as no honest server does; the path says how.
 
-`/HABIT/STATUS/...`: the first part names a function of this file, the second the status that it
-answers. A habit writes to its connection until it is done, or the reader has gone.
+`/HABIT/STATUS/...`: the first part names a habit of this file, the second the status to answer. A
+habit writes to the connection until done, or until the reader has gone.
 """
 
 import gzip

@@ -44,8 +44,8 @@ JOURNAL_GROWTH_MIB = 2 * JOURNAL_ANSWER_BYTES / MIB + GROWTH_MIB
 LARGEST = "suite journal"
 """The reader of what may be large: it is the last, because a process keeps its peak."""
 RETURNS = ("story", "payer 402 sync", "payer 402 async")
-"""The readers that return what they have read within their limits: a 402 that offers no payment is
-the caller's."""
+"""The readers that return an answer read within the limits: a 402 without an offer is the caller's.
+"""
 
 # --- the readers --------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ DOCUMENTED = (Unavailable, OutcomeUnknown, PaymentFailed, httpx.HTTPError, Incon
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How a reader met a habit: what was raised, how long it took, and the peak of memory so far."""
+    """A reader's meeting with a habit: the error, the duration, and the peak of memory so far."""
 
     reader: str
     habit: str
@@ -184,7 +184,7 @@ class Told:
 def read(url: str, pairs: Sequence[tuple[str, str]]) -> tuple[float, list[Told]]:
     """Return the peak of memory at first, and what became of each pair of a reader and a habit.
 
-    What a reader raises that it does not document ends it all.
+    An undocumented error of a reader ends the process.
     """
     start_mib = peak_mib()
     return start_mib, [meet(reader, url, habit) for reader, habit in pairs]

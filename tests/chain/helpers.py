@@ -1,4 +1,4 @@
-"""A ledger with a clock that tests set, and the calldata they send to it."""
+"""A ledger with a clock set by tests, and calldata to send."""
 
 import asyncio
 import hashlib
@@ -60,7 +60,7 @@ class ChainDriver:
         return self.run(self.chain.receipt(self.put(data, sender, value=value)))
 
     def refusal(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> str | None:
-        """Send a call; return its revert reason, None if it took effect."""
+        """Send a call; return the revert reason, None for a success."""
         return self.send(data, sender, value).revert_reason
 
     def view(self, data: bytes, sender: Wallet = RELAYER) -> bytes:
@@ -68,7 +68,7 @@ class ChainDriver:
         return self.run(self.chain.call(Call(sender.address_bytes, TOKEN, data)))
 
     def tried(self, data: bytes, sender: Wallet = RELAYER) -> str | None:
-        """Try a call without sending it; return its revert reason, None if it would work."""
+        """Try a call without sending; return the revert reason, None for a success."""
         try:
             self.view(data, sender)
         except Reverted as reverted:
@@ -85,7 +85,7 @@ class ChainDriver:
 
 
 class LedgerDriver(ChainDriver):
-    """A ledger, its clock (`now`, in seconds), and shortcuts to call it."""
+    """A ledger, a clock (`now`, in seconds), and shortcuts for calls."""
 
     def __init__(
         self,

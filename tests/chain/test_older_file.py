@@ -1,7 +1,7 @@
-"""A chain file that is older than its database is refused, and no other, wherever a kill falls.
+"""A chain file older than the database is refused, and no other file, wherever a kill falls.
 
-A story runs on files. Before each statement on either of them, both are copied as they are: what a
-kill at that moment would leave behind.
+A story runs on two files. Before each statement on either file, both are copied, as a kill at this
+moment would leave both behind.
 """
 
 import shutil
@@ -27,7 +27,7 @@ def opened(folder: Path) -> None:
 
 
 def copied(parts: dict[str, Path], to: Path) -> Path:
-    """Copy files with what SQLite has beside them, each from its folder."""
+    """Copy files and SQLite's files beside, each from a folder."""
     to.mkdir()
     for name, folder in parts.items():
         for suffix in ("", "-wal"):
@@ -37,7 +37,7 @@ def copied(parts: dict[str, Path], to: Path) -> Path:
 
 
 def numbers(folder: Path) -> tuple[int, int]:
-    """Return the newest operation in the chain's file, and the one that the database has seen."""
+    """Return the newest operation in the chain's file, and the newest known to the database."""
     with sqlite3.connect(folder / CHAIN) as chain, sqlite3.connect(folder / DATABASE) as database:
         logged = chain.execute("SELECT max(seq) FROM operations").fetchone()[0]
         seen = database.execute("SELECT max(operations) FROM chain").fetchone()[0]

@@ -1,4 +1,4 @@
-"""Reading the state after an older block: as it was then, and nothing is changed by it."""
+"""Reading the state after an older block: the former values, and no change."""
 
 import asyncio
 from sys import getsizeof

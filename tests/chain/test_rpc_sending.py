@@ -1,4 +1,4 @@
-"""Signed transactions over JSON-RPC: what the mempool takes, what it refuses, what they cost."""
+"""Signed transactions over JSON-RPC: accepted, refused, and the cost."""
 
 import asyncio
 from pathlib import Path
@@ -217,7 +217,7 @@ def test_the_pending_state_changes_nothing(driver: LedgerDriver) -> None:
 def test_calls_on_the_pending_block_share_its_execution_and_leave_others_their_turns(
     rpc: Rpc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of them executed the whole mempool in one piece (issue 51)."""
+    """Every call executed the whole mempool in one piece (issue 51)."""
     rpc.run(rpc.ledger.set_automine(False))
 
     def send(first: int, number: int) -> None:
@@ -260,6 +260,9 @@ def test_calls_on_the_pending_block_share_its_execution_and_leave_others_their_t
     rpc.run(rpc.ledger.set_native_balance(BOB_BYTES, BOBS_WEI))
     assert asyncio.run(paid("pending")) == [53]
     assert executed == 2 * 53
+    dear = signed(nonce=52, data=payment("dear", value=5), gasPrice=3 * TESTNET.base_fee_wei)
+    rpc.result("eth_sendRawTransaction", dear)  # replaces an executed transaction
+    assert asyncio.run(paid("pending")) == [57]
     rpc.run(rpc.ledger.drop())
     assert asyncio.run(paid("pending")) == [0]
 

@@ -11,13 +11,13 @@ from tests.evm.helpers import ChainDriver, Town
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The path of anvil; a session that lacks it installs it."""
+    """The path of anvil; a session without anvil installs the package."""
     return find.anvil()
 
 
 @pytest.fixture(scope="session")
 def towns() -> Iterator[dict[str, Town]]:
-    """The towns of this session, one for each contract that a test has needed."""
+    """The towns of this session, by contract."""
     built: dict[str, Town] = {}
     yield built
     for town in built.values():

@@ -154,7 +154,7 @@ def wallets(domain: Domain) -> list[Flow]:
 
 
 def roles() -> list[Flow]:
-    """Return the flows of what the owner, its minter, blacklister and pauser do."""
+    """Return the flows of the owner, minter, blacklister and pauser."""
     return [
         Flow("minter configured", abi.calldata(abi.CONFIGURE_MINTER, owner, 1000), OWNER),
         Flow("first mint", abi.mint(owner, 7), OWNER),
@@ -193,8 +193,8 @@ GIVEN = {
 
 
 def handed_over(domain: Domain) -> list[Flow]:
-    """Return the flows of an account that uses a smart wallet's code (EIP-7702), and those that
-    give roles to others and back, and rescue tokens.
+    """Return the flows of an account with a smart wallet's code (EIP-7702), of roles given to
+    others and back, and of rescued tokens.
     """
     return [
         Flow("", abi.transfer(DELEGATE.address_bytes, 50_000), ALICE),
@@ -420,7 +420,7 @@ def _paused(domain: Domain) -> Iterator[Flow]:
 
 
 def _too_much(domain: Domain) -> Iterator[Flow]:
-    """Yield payments to an account that has all that one can have, and mints beyond all."""
+    """Yield payments to an account with the largest balance, and mints beyond the largest supply."""
     yield Flow("", abi.calldata(abi.CONFIGURE_MINTER, owner, 2**256 - 1), OWNER)
     yield Flow("", abi.mint(RELAYER.address_bytes, LARGEST_BALANCE), OWNER)
     for packed, receive in OVERLOADS:

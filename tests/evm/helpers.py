@@ -1,4 +1,4 @@
-"""Several chains with one clock, and what they begin with."""
+"""Several chains with one clock, and their first balances."""
 
 import asyncio
 import json
@@ -47,12 +47,12 @@ CONTRACTS = {
     "circle": (circle.CIRCLE, circle.install),
     "stablecoin": (TESTNET, install_stablecoin),
 }
-"""Circle's own contract, and the one that the product deploys on anvil: the network and how the
-contract comes into block 0. Circle's version is always "2"."""
+"""Circle's own contract, and the product's contract on anvil: the network and how the contract
+comes into block 0. Circle's version is always "2"."""
 
 
 class Town:
-    """A clock, one anvil with one of the two contracts, and the ledgers compared with it."""
+    """A clock, an anvil with one of the two contracts, and the ledgers to compare."""
 
     def __init__(self, program: Path, contract: str) -> None:
         self._program, self._begun = program, 0
@@ -113,7 +113,7 @@ async def estimate(chain: LocalChain | LedgerChain, call: Call) -> int:
 
 
 def refusal(*arguments: str) -> str:
-    """Return the one line with which a command refuses its arguments."""
+    """Return the line with which a command refuses arguments."""
     result = CliRunner().invoke(app, list(arguments))
     assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
     return result.output

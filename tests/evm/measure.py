@@ -127,8 +127,8 @@ def cost(driver: ChainDriver, flow: Flow) -> dict[str, Any]:
 
 
 def refused(driver: ChainDriver, flow: Flow) -> tuple[str, int]:
-    """Return why a call was refused, and its gas without the price of its calldata and of copying
-    it; a flow without a name may be accepted.
+    """Return why a call was refused, and the gas without the price of calldata and of copying; a
+    flow without a name may be accepted.
     """
     reason = driver.tried(flow.data, flow.sender)
     assert (reason is not None) or not flow.name, f"{flow.name}, {flow.data.hex()}"
@@ -144,7 +144,7 @@ def silent(driver: ChainDriver, flow: Flow, returned: int = 0, value: int = 0) -
 
 
 def unknown(driver: ChainDriver, selectors: list[bytes], value: int = 0) -> dict[str, int]:
-    """Return what no function costs, by the first selector from which on it is so."""
+    """Return the cost of an unknown function, by the first selector of each range."""
     after = [(int.from_bytes(each) + 1).to_bytes(4) for each in selectors]
     found: dict[str, int] = {}
     for data in (b"", bytes(4), *after):

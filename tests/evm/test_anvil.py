@@ -1,4 +1,4 @@
-"""Anvil: where it is found, how it starts, that it ends when we do, and what is said if not."""
+"""Anvil: search, start, end with our process, and errors."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Circle's own contract: what else the ledger must have of it, beside what `test_equality` does."""
+"""Circle's own contract: storage, getters and malformed calldata, beside `test_equality`."""
 
 from itertools import product
 
@@ -24,7 +24,7 @@ ACCOUNTS = [*(w.address_bytes for w in (ALICE, SHOP, OWNER, MALLORY)), TOKEN]
 
 
 def entry(mapping: int, *keys: bytes) -> bytes:
-    """Return the slot of an entry of a mapping, or of one in it."""
+    """Return the slot of an entry of a mapping, or of a mapping inside."""
     slot = abi.word(mapping)
     for key in keys:
         slot = keccak256(abi.word(key) + slot)

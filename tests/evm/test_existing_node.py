@@ -52,7 +52,7 @@ def ask(url: str, method: str, *params: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def token(node: str) -> Iterator[str]:
-    """The token that `serve --deploy` puts there, and the server that did."""
+    """The token that `serve --deploy` deployed, and the server."""
     with LocalServer(chain=Node(node, deploy=True, keys=(OWNER.private_key,)), seed=1) as server:
         yield server.info.asset
 
@@ -64,7 +64,7 @@ def test_the_facilitator_asks_the_node_with_its_key_while_a_fault_stands(node: s
         network = replace(TESTNET, asset=parse_address(server.info.asset))
 
         def paid() -> int:
-            moved = server.transfers(wallet.address)  # the first brought it what it has
+            moved = server.transfers(wallet.address)  # the first transfer funded the wallet
             return sum(each.sender == wallet.address for each in moved)
 
         its = {"victim": "rpc", "caller": "facilitator"}
@@ -185,7 +185,7 @@ def circles(node: str, **changes: Any) -> str:
 
 
 def test_circles_token_is_taken_as_it_says_it_is(node: str):
-    """Its version is always "2", and its name is what it was initialized with."""
+    """The version is always "2", and the name was given at initialization."""
     token = circles(node)
     with LocalServer(chain=Node(node, token=token), seed=1) as server:
         assert (server.info.token.name, server.info.token.version) == ("USD Coin", "2")

@@ -1,4 +1,4 @@
-"""Somebody else's node: we have keys, not power over it, and it can fail us in many ways."""
+"""Somebody else's node: we have keys and no power, and the node can fail in many ways."""
 
 import asyncio
 import json
@@ -212,7 +212,7 @@ def test_a_node_without_a_count_of_the_mempool_works(run, town, chain, between):
 
 
 def tells(between: Between, function: bytes, word: bytes) -> Callable[..., Any]:
-    """Return a rule of calls: one function answers this word, and the others the truth."""
+    """Return a rule of calls: a function answers this word, and others the truth."""
     return lambda asked, *_: (
         {"result": to_hex(word)}
         if asked["input"] == to_hex(function)

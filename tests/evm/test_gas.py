@@ -1,4 +1,4 @@
-"""What a flow costs: the committed table is what anvil says, and the ledger charges it."""
+"""The gas of a flow: the committed table is anvil's, and the ledger charges the same."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ def test_the_gas_table_matches_anvil(circle_town: Town):
     told, seen = json.loads(TABLE.read_text()), measure(circle_town.driver(circle_town.anvil))
     if seen["node"] == told["node"]:
         assert seen == told
-    else:  # another release may be used; what it charges is Ethereum's to say, not its own
+    else:  # another release may be used: Ethereum sets the prices, not the release
         assert {**seen, "node": told["node"]} == told
 
 

@@ -1,5 +1,5 @@
-"""A mempool with gaps in nonces: what several senders in a process do at once, on the ledger as on
-anvil, which differ in one thing that is named.
+"""A mempool with gaps in nonces, as several senders in a process make: the ledger as anvil, with a
+single named difference.
 """
 
 from itertools import permutations
@@ -26,7 +26,7 @@ def signed(nonce: int, **changes: Any) -> str:
 
 
 class Pool:
-    """The mempool of a chain, as its JSON-RPC tells of it."""
+    """The mempool of a chain, over JSON-RPC."""
 
     def __init__(self, driver: ChainDriver) -> None:
         self.driver, self.ask = driver, driver.rpc.result

@@ -66,7 +66,7 @@ ASKED = {
 
 
 def answer(chain: ChainDriver, data: bytes, to: Address = MULTICALL) -> bytes | str:
-    """Return what a chain answers in its newest block, or why it refuses."""
+    """Return a chain's answer in the newest block, or the refusal."""
     call = {"from": RELAYER.address, "to": to_hex(to), "input": to_hex(data)}
     told = chain.rpc.ask("eth_call", call, hex(chain.height()))
     if "error" in told:
@@ -102,7 +102,7 @@ def test_it_answers_as_the_real_one(two: list[ChainDriver], real: Address):
 
 
 def test_the_ledger_answers_calls_only_and_of_some_size(two: list[ChainDriver]):
-    """What the real one does beside: nested calls, transactions, any size."""
+    """The real Multicall3 has more: nested calls, transactions, any size."""
     ledger = two[1]
     nested = three([(SELF, three(CALLS, may_fail=True))], may_fail=True)
     (results,) = decode(["(bool,bytes)[]"], answer(ledger, nested))

@@ -42,7 +42,7 @@ APART = {
     "receipt.blockTimestamp": "anvil's own, as a number, which JSON-RPC has nowhere",
     "transaction.v": "of one that was not signed: anvil makes it up",
 }
-"""What the chains answer otherwise, by the kind of an object and its field, and why."""
+"""The differences of the chains, by kind of object and field, with the reason."""
 OTHERWISE = {
     ("eth_getBlockTransactionCountByNumber", "0x99"): "null on geth; an error on anvil",
 }
@@ -130,7 +130,7 @@ def happen(driver: ChainDriver) -> Iterator[bytes]:
 
 
 def answers(driver: ChainDriver) -> list[Any]:
-    """Return what a chain answers to all questions, and what its filters tell meanwhile."""
+    """Return a chain's answers to all questions, and the news of filters meanwhile."""
     ask = driver.rpc.ask
     filters = [ask(*kind)["result"] for kind in FILTER_KINDS]
     told, names = [], {}
@@ -166,7 +166,7 @@ KINDS = {
     "oldestBlock": "fees",
     "message": "error",
 }
-"""By a field that only such an object has, of those that are not named before it."""
+"""By a field that only such an object has, unless an earlier row fits."""
 
 
 def apart(ours: Any, real: Any, within: str = "answer") -> Iterator[str]:
@@ -192,7 +192,7 @@ def apart(ours: Any, real: Any, within: str = "answer") -> Iterator[str]:
 def test_a_call_has_the_time_of_the_newest_block_as_on_an_idle_node_or_that_of_now(
     circle_town: Town, at_block_time: bool
 ) -> None:
-    """An authorization that is valid from now on, and one that has expired since the last block."""
+    """An authorization valid from now on, and another expired since the last block."""
     town = circle_town
     options = {"calls_at_block_time": at_block_time}
     node = LocalChain(
@@ -218,7 +218,7 @@ def test_a_call_has_the_time_of_the_newest_block_as_on_an_idle_node_or_that_of_n
 
 
 def test_the_ledger_answers_as_anvil(two: list[ChainDriver]) -> None:
-    """Field by field, but for what the tables say; and all that they say is so."""
+    """Field by field, but for the differences in the tables; and every difference exists."""
     real, ours = map(answers, two)
     told = len(real) - len(QUESTIONS)
     seen, refused = set[str](), set[Any]()

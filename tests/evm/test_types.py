@@ -1,4 +1,4 @@
-"""Transactions of types 1 and 4 do on the ledger what they do on anvil, and cost the same."""
+"""Transactions of types 1 and 4 have the same effects and costs on ledger and anvil."""
 
 from typing import Any
 

@@ -39,7 +39,7 @@ def anvil_at_hand(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def journal_lines(run: Run) -> list[str]:
-    """Return a journal as lines that do not depend on whose chain and token it was.
+    """Return a journal as lines that are the same for any chain and token.
 
     Hashes are numbered in the order they appear. The gas is left out, and a revert reason is only
     whether there is one.
@@ -326,7 +326,7 @@ def test_the_rules_of_a_real_token_stay():
 
 @pytest.mark.parametrize("block_time_s", [None, 12.0])
 def test_what_a_facilitator_sends_over_its_link_is_mined_once(block_time_s: float | None) -> None:
-    """Its transactions are signed there, and mined at the world's time, as those it sends itself."""
+    """The node signs these transactions, and mines them at the world's time, as its own."""
     lost = {"victim": "rpc", "caller": "facilitator", "contains": "eth_sendRawTransaction"}
 
     async def story(world: LiveWorld) -> None:

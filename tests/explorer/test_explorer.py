@@ -7,7 +7,7 @@ import pytest
 
 from tests.asgi import Http
 from tests.chain.asking import Rpc
-from tests.chain.helpers import NOW_S, RELAYER, SHOP, LedgerDriver
+from tests.chain.helpers import SHOP, LedgerDriver
 from x402sim.explorer.app import DIALECTS, explorer_app
 from x402sim.explorer.index import Index
 from x402sim.protocol import abi
@@ -19,7 +19,7 @@ NAMES = ["TransactionByHash", "TransactionReceipt"]
 
 
 class Explorer(LedgerDriver):
-    """A ledger, its clock, and an explorer of it."""
+    """A ledger, a clock, and an explorer."""
 
     def __init__(self, lag_s: float = 0.0) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Explorer(LedgerDriver):
         return response.json()
 
     def both(self, name: str, options: tuple[str, str] = ("", ""), **query: str) -> Any:
-        """Ask in both dialects; return the one result they give."""
+        """Ask in both dialects; return the common result."""
         etherscan, cronos = ({name: "true"} if name else {} for name in options)
         one = self.etherscan(name, **query, **etherscan)
         query = {"txHash" if key == "txhash" else key: value for key, value in query.items()}
@@ -44,8 +44,8 @@ class Explorer(LedgerDriver):
         action = "eth_blockNumber" if name == "BlockNumber" else f"eth_get{name}"
         return self.ask("/api", module="proxy", action=action, **query)
 
-    def outcome(self, action: str, tx_hash: str, path: str = "/api") -> Any:
-        return self.ask(path, module="transaction", action=action, txhash=tx_hash)
+    def outcome(self, action: str, tx_hash: str) -> Any:
+        return self.ask("/api", module="transaction", action=action, txhash=tx_hash)
 
     def sent(self) -> str:
         """Send a coin; return the hash."""
@@ -160,18 +160,17 @@ def test_a_block_is_told_by_number_and_tag_in_both_dialects(explorer: Explorer) 
     assert (refused.status_code, refused.json()["error"]) == (400, "Invalid block tag")
 
 
-@pytest.mark.parametrize("path", ["/api", "/blockscout/api"])
-def test_the_outcome_of_a_transaction_is_told(explorer: Explorer, path: str) -> None:
+def test_the_outcome_of_a_transaction_is_told(explorer: Explorer) -> None:
     good, bad = explorer.sent(), explorer.failed()
-    status = [explorer.outcome("gettxreceiptstatus", each, path) for each in (good, bad, UNKNOWN)]
+    status = [explorer.outcome("gettxreceiptstatus", each) for each in (good, bad, UNKNOWN)]
     assert [each.pop("result") for each in status] == [{"status": s} for s in ("1", "0", "")]
     assert status == [{"status": "1", "message": "OK"}] * 3
-    assert explorer.outcome("getstatus", bad, path)["result"]["isError"] == "1"
+    assert explorer.outcome("getstatus", bad)["result"]["isError"] == "1"
     bad_hash = [explorer.outcome(each, "0x12") for each in ("gettxreceiptstatus", "getstatus")]
     assert bad_hash == [not_ok("Invalid transaction hash")] * 2
     no_error = {"isError": "0", "errDescription": ""}
     for each in (good, UNKNOWN):
-        assert explorer.outcome("getstatus", each, path)["result"] == no_error
+        assert explorer.outcome("getstatus", each)["result"] == no_error
 
 
 def test_cronos_says_whether_a_transaction_failed(explorer: Explorer) -> None:
@@ -193,37 +192,3 @@ def test_a_form_asks_as_a_url_does(explorer: Explorer) -> None:
     posted = explorer.http.post(path, data={"txHash": tx_hash})
     assert posted.json()["result"] == by_url.json()["result"]
     assert explorer.http.post("/api", content=b"\xff").status_code == 400
-
-
-@pytest.mark.parametrize("path", ["/api", "/blockscout/api"])
-def test_blockscout_shows_a_mined_transaction(explorer: Explorer, path: str) -> None:
-    tx_hash = explorer.sent()
-    explorer.mine()
-    told = explorer.outcome("gettxinfo", tx_hash, path)
-    assert (told["status"], told["message"]) == ("1", "OK")
-    shown = told["result"]
-    assert (shown["hash"], shown["blockNumber"], shown["confirmations"]) == (tx_hash, "1", "1")
-    assert (shown["from"], shown["success"]) == (RELAYER.address.lower(), True)
-    assert (shown["logs"], shown["timeStamp"]) == ([], str(NOW_S))
-    assert explorer.outcome("gettxinfo", explorer.failed(), path)["result"]["revertReason"]
-
-
-INFO = {"module": "transaction", "action": "gettxinfo"}
-
-
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        ({}, "Unknown module"),
-        ({"module": "proxy"}, "Unknown module"),
-        ({"module": "transaction"}, "Unknown action"),
-        (INFO, "Query parameter txhash is required"),
-        ({**INFO, "txhash": "0x12"}, "Invalid txhash format"),
-        ({**INFO, "txhash": UNKNOWN}, "Transaction not found"),
-    ],
-)
-def test_blockscout_fails_in_its_own_words(
-    explorer: Explorer, query: dict[str, str], text: str
-) -> None:
-    told = explorer.ask("/blockscout/api", **query)
-    assert told == {"status": "0", "message": text, "result": None}

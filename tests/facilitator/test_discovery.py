@@ -33,7 +33,7 @@ SCHEMA = {"input": {"type": "http", "method": "GET", "discoverable": True}}
 
 
 def declaring(version: int, auth: Any) -> dict[str, Any]:
-    """Return a request whose resource declares itself, as its version does."""
+    """Return a request with a declared resource, in the version's form."""
     if version == 1:
         return asking(1, auth, outputSchema=SCHEMA)
     asked = asking(2, auth)

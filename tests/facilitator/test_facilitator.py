@@ -258,7 +258,7 @@ REVERTS: dict[str, tuple[Any, Authorization, str]] = {
     ),
     "to nobody": (0, authorization(to=bytes(20)), "Transaction failed on-chain"),
 }
-"""What is sent or how many seconds pass before a settlement, and what it is refused for."""
+"""A call sent or the seconds passed before a settlement, the payment, and the refusal."""
 
 
 @pytest.mark.clause("5/nonce-once", "5/window")

@@ -114,7 +114,7 @@ def test_a_valid_payment_is_verified_and_settled_once(desk: Desk, version: int) 
 
 
 def refusal(path: str, version: int, reason: str, told: str) -> dict[str, Any]:
-    """What verify or settle says of a payment of Alice that it refuses."""
+    """The answer of verify or settle that refuses a payment of Alice."""
     if path == VERIFY:
         answer = {"isValid": False, "invalidReason": reason, "invalidMessage": told}
     else:
@@ -168,7 +168,7 @@ UNFIT: list[tuple[dict[str, Any], InvalidReason, str]] = [
     ({"auth": EARLY}, InvalidReason.EARLY, f"validAfter is {NOW_S}, {CLOCK}"),
     ({"signature": WRAPPED}, InvalidReason.UNDEPLOYED, InvalidReason.UNDEPLOYED.value),
 ]
-"""What does not fit, why, and what is said of it."""
+"""Changes that do not fit, the reason, and the message."""
 
 
 @BOTH_PATHS
@@ -338,6 +338,19 @@ def test_a_chain_that_does_not_answer_is_a_refusal_in_200(version: int) -> None:
     assert len(lost["transaction"]) == 66
 
 
+def test_a_receipt_without_the_transfer_proves_nothing(desk: Desk, monkeypatch: Any) -> None:
+    """A status of success is no payment: another contract may stand at the token's address."""
+    ledger = desk.driver.ledger
+    wait = ledger.wait
+
+    async def without_events(tx_hash: Any, timeout_s: float) -> Any:
+        return replace(await wait(tx_hash, timeout_s), logs=())
+
+    monkeypatch.setattr(ledger, "wait", without_events)
+    settled = desk.post(SETTLE, asking(2))
+    assert (settled["success"], settled["errorReason"]) == (False, "settlement_pending")
+
+
 # --- what cannot be read -------------------------------------------------------------
 
 
@@ -476,8 +489,8 @@ ELSEWHERE: list[Row] = [
     (SIGNATURE, f"{AUTH}.nonce", ("0x" + "11" * 32,), (1, 2)),
 ]  # fmt: skip
 WORDS = (*BAD_PAYLOAD, *BAD_REQUIREMENTS, *ELSEWHERE)
-"""A word, and what demands it: values at a path in a request that is good without them, and the
-versions that have this path.
+"""A word, and the values that demand the word: a path in an otherwise good request, and the
+versions with this path.
 """
 
 
@@ -570,7 +583,7 @@ DEEP = [
 @pytest.mark.parametrize("limit", [1000, 100_000])
 @pytest.mark.parametrize(("path", "value"), DEEP)
 def test_deep_nesting_breaks_nothing(path: str, value: Any, limit: int) -> None:
-    """Others, such as eth_account, raise Python's recursion limit beyond what the stack holds."""
+    """Libraries like eth_account raise Python's recursion limit beyond the stack's size."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(limit)
     try:

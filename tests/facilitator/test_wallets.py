@@ -1,4 +1,4 @@
-"""Payers that are contracts, in both dialects: the facilitator asks them what it asks the token."""
+"""Payers that are contracts, in both dialects: the facilitator asks wallet and token alike."""
 
 import asyncio
 from typing import Any
@@ -72,7 +72,7 @@ def wrapped(signature: bytes, *, factory: Address = DELEGATE, call: bytes = b"\x
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_wrapper_around_a_wallet_that_is_deployed_is_taken_off(desk: Desk, version: int):
-    """EIP-6492: only a wallet that is not there needs the call that would deploy it."""
+    """EIP-6492: only an undeployed wallet needs the deploying call."""
     for name, call in (("with a call", b"\x12" * 5), ("without", b"")):
         auth = authorization(from_=WALLET, nonce=nonce(name))
         body = asking_standard(version, auth, signature=wrapped(signature_of(auth), call=call))

@@ -261,7 +261,6 @@ CONTROL: dict[str, Any] = {
 _OUTCOMES = (
     "/explorer/api?module=transaction&action=getstatus&txhash=",
     "/explorer/api/v1/transaction/getStatus?txHash=",
-    "/explorer/blockscout/api?module=transaction&action=gettxinfo&txhash=",
 )
 _BLOCKS = (
     "/explorer/api?module=proxy&action=eth_getBlockByNumber&tag=latest&boolean=true",

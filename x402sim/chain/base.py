@@ -29,7 +29,7 @@ class Reverted(Exception):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A transaction before it is sent: `data` is ABI-encoded calldata, `value` native wei."""
+    """An unsent transaction: `data` is ABI-encoded calldata, `value` native wei."""
 
     sender: Address
     to: Address
@@ -38,22 +38,24 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class ForcedReverts(msgspec.Struct, frozen=True):
-    """How many of the next calls of the token revert; with an account, of those that name it."""
+    """How many of the next calls of the token revert; with an account, only calls that name the
+    account.
+    """
 
     calls: int = 0
     account: bytes | None = None
 
     def strike(self, call: Call) -> bool:
-        """Return whether this call of the token is one of them.
+        """Return whether this call of the token is to revert.
 
-        An account is named by a call that it sends, or that has its address in the data, as each
-        transfer of its money has.
+        A call names an account as the sender, or by the address in the data, as each transfer of
+        the account's money does.
         """
         named = self.account is None or self.account == call.sender or self.account in call.data
         return self.calls > 0 and named
 
     def less_one(self) -> "ForcedReverts":
-        """Return what is left after one of them."""
+        """Return the rest after one forced revert."""
         return ForcedReverts(self.calls - 1, self.account)
 
 
@@ -75,8 +77,8 @@ class Log(msgspec.Struct, frozen=True):
 class Transaction(msgspec.Struct, frozen=True):
     """A transaction, mined or not: the block fields are None while it is in the mempool.
 
-    `gas_price` is what it pays for a unit of gas, in wei. `signed` is None if the chain sent it
-    for an account without a signature.
+    `gas_price` is in wei for a unit of gas. `signed` is None if the chain sent the transaction for
+    an account without a signature.
     """
 
     hash: Hash
@@ -156,35 +158,35 @@ class Controls(Protocol):
 
     @property
     def snapshots(self) -> Collection[int]:
-        """The ids of the snapshots that `revert` can go back to; a reorganisation deletes those of
-        the blocks that it replaces.
+        """The ids of the snapshots that `revert` can go back to; a reorganisation deletes the
+        snapshots of replaced blocks.
         """
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
 
     async def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
 
     async def deepest_reorg(self) -> int:
         """Return how many of the last blocks `reorg` can replace."""
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
-        """Replace the last `depth` blocks by as many new ones. The last new block includes their
-        transactions again, except those in `drop`, which are lost. Raises `ChainError`.
+        """Replace the last `depth` blocks by as many new ones. The last new block includes the
+        replaced transactions again, except those in `drop`: they are lost. Raises `ChainError`.
         """
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
 
     async def drop(self, only: Hash | None = None) -> bool:
-        """Drop every transaction from the mempool, as a node short of memory does, or one, and
-        those of its account that a block takes only after it. Return whether there was any.
+        """Drop every transaction from the mempool, as a node short of memory does; with `only`,
+        this transaction and the account's later ones. Return whether there was any.
         """
 
     async def force_revert(self, calls: int, account: Address | None = None) -> None:
         """Make the next `calls` calls of the token revert when mined; with an account, the next
-        that name it: it is their sender, or stands in their data.
+        calls with this sender, or with this address in the data.
         """
 
     async def set_code(
@@ -200,7 +202,9 @@ class Controls(Protocol):
 
 
 class ChainClient(Protocol):
-    """What a facilitator uses of a chain: it reads, simulates a call, sends it, and waits."""
+    """What a facilitator uses of a chain: reading, simulating and sending calls, and waiting for
+    receipts.
+    """
 
     token: Address
 
@@ -241,7 +245,7 @@ class Chain(ChainClient, Protocol):
 
     @property
     def controls(self) -> Controls | None:
-        """Control over it; None on an existing node, which mines by itself."""
+        """Control over it; None on an existing node: nobody here controls the blocks."""
 
     async def transaction(self, tx_hash: Hash) -> Transaction | None:
         """Return a transaction, mined or waiting; None if unknown."""

@@ -37,7 +37,6 @@ def text_of(data: bytes) -> str:
 
 
 def _shown(kind: str, word: bytes) -> str:
-    """Return a value of a custom error, one word, as a block explorer shows it."""
     match kind:
         case "address":
             return checksum(Address(word[12:].ljust(20, b"\0")))

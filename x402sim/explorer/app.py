@@ -11,19 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim.explorer import blockscout, cronos, etherscan
+from x402sim.explorer import cronos, etherscan
 from x402sim.explorer.index import Answer, Index
 from x402sim.http import page, web
 
-DIALECTS = (etherscan, cronos, blockscout)
-INDEX = f"""\
+DIALECTS = (etherscan, cronos)
+INDEX = """\
 # A chain explorer
 
 Each dialect has more actions than its example; POST takes the same fields.
 
     GET  /api?module=proxy&action=eth_getTransactionByHash&txhash=0x...   Etherscan
     GET  /api/v1/ethproxy/getTransactionByHash?txHash=0x...   Cronos
-    GET  {blockscout.PATH}?module=transaction&action=gettxinfo&txhash=0x...   Blockscout
 """
 
 

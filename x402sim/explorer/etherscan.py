@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from x402sim.chain.rpc.jsonrpc import error, result
-from x402sim.explorer import blockscout
 from x402sim.explorer.index import BY_HASH, OUTCOMES, Answer, ByHash, Fields, Index, block, ok
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 
-_ID = 1  # a query in a URL has no JSON-RPC id, so every answer has this one
+_ID = 1  # every answer has this id: a query in a URL has none
 _BAD_PARAMS = -32602
 
 
@@ -22,8 +21,6 @@ async def _answered(index: Index, fields: Fields) -> Json:
     module, action = fields.get("module", ""), fields.get("action", "")
     if module not in _MODULES:
         return _not_ok("Error! Missing Or invalid Module name")
-    if (module, action) == ("transaction", "gettxinfo"):
-        return await blockscout.answered(index, fields)  # often there; Etherscan has no such action
     if action not in _MODULES[module]:
         return _not_ok("Error! Missing Or invalid Action name")
     is_proxy = module == "proxy"

@@ -1,6 +1,6 @@
 """The explorer's view of the chain: the blocks that are at least `lag_s` seconds old, as objects.
 
-The mempool is visible only without lag. What every dialect answers is here, too.
+The mempool is visible only without lag. The answers common to all dialects are here, too.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ KEPT_QUERIES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query about a transaction, known or not: its hash, and when it came (epoch ms)."""
+    """A query about a transaction, known or not: the hash, and the time (epoch ms)."""
 
     tx_hash: Hash
     at_ms: int
@@ -57,8 +57,8 @@ class Query:
 class Index:
     """The explorer's view of a chain, `lag_s` seconds late by `clock`; the lag can change.
 
-    With `interval_s` it polls the chain only that often, counted from when it was made. `queries`
-    are the newest queries about transactions and receipts, oldest first.
+    With `interval_s` the chain is polled every so many seconds, counted from the beginning of the
+    index. `queries` are the newest queries about transactions and receipts, oldest first.
     """
 
     chain: Chain
@@ -77,7 +77,7 @@ class Index:
         return self.lag_s <= 0 and self.interval_s <= 0
 
     async def transaction(self, tx_hash: Hash) -> Transaction | None:
-        """Return a transaction; None if it is unknown or not visible yet."""
+        """Return a transaction; None if unknown or not visible yet."""
         self.queries.append(Query(tx_hash, self.clock.now_ms()))
         tx = await self.chain.transaction(tx_hash)
         if tx is None or await self._sees(tx.block_hash):
@@ -85,7 +85,7 @@ class Index:
         return None
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
-        """Return a transaction's receipt; None if it is unknown, waiting or not visible yet."""
+        """Return a transaction's receipt; None if unknown, waiting or not visible yet."""
         self.queries.append(Query(tx_hash, self.clock.now_ms()))
         receipt = await self.chain.receipt(tx_hash)
         if receipt is None or await self._sees(receipt.block_hash):
@@ -100,7 +100,7 @@ class Index:
         return number
 
     async def block(self, number: int) -> Block | None:
-        """Return a block; None if there is none of that number, or it is not visible yet."""
+        """Return a block; None for an unknown number, or a block that is not visible yet."""
         block = await self.chain.block(number)
         return block if block is not None and self._is_due(block) else None
 
@@ -120,7 +120,7 @@ class Index:
 
 Fields = Mapping[str, str]
 Answer = Callable[[Index, Fields], Awaitable[Json]]
-"""Returns what a dialect answers at a path to a request with these fields."""
+"""Returns a dialect's answer at a path to a request with some fields."""
 ByHash = Callable[[Index, Hash], Awaitable[Json | None]]
 
 
@@ -159,13 +159,15 @@ async def block(index: Index, tag: str, *, full: bool) -> Json | None:
 
 
 async def _receipt_status(index: Index, tx_hash: Hash) -> Json:
-    """Return "1" or "0" for a mined transaction, and "" for one that is unknown or waits."""
+    """Return "1" or "0" for a mined transaction, and "" for an unknown or waiting transaction."""
     receipt = await index.receipt(tx_hash)
     return {"status": "" if receipt is None else str(int(receipt.succeeded))}
 
 
 async def execution_status(index: Index, tx_hash: Hash) -> Json:
-    """Return whether a transaction failed. An unknown one did not: it is no proof of payment."""
+    """Return whether a transaction failed. An unknown transaction has not: the answer is no proof
+    of payment.
+    """
     receipt = await index.receipt(tx_hash)
     has_failed = receipt is not None and not receipt.succeeded
     reason = receipt.revert_reason if receipt is not None and has_failed else ""

@@ -24,8 +24,8 @@ def facilitator_app(
 ) -> Starlette:
     """Return the ASGI application of a facilitator, which may settle on several networks.
 
-    There is one for each; the dialect of Cronos has the first only. Without a `catalogue` it begins
-    an empty one.
+    Each network has a `Facilitator`; the dialect of Cronos has the first only. Without a
+    `catalogue` an empty catalogue begins.
     """
     catalogue = catalogue or Catalogue(facilitator.clock)
 

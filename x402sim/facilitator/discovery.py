@@ -1,8 +1,8 @@
 """The catalogue of paid resources, which /discovery/resources lists and /discovery/search searches.
 
-A resource is listed once a payment for it is settled, if its shop declares it: by the extension
-bazaar in version 2, by an output schema in version 1. The one that was paid for last comes first;
-the resources of this server come last.
+A resource is listed after the first settled payment, if the shop declares the resource: by the
+extension bazaar in version 2, by an output schema in version 1. The newest payment's resource comes
+first; the resources of this server come last.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ PATH, SEARCH_PATH = "/discovery/resources", "/discovery/search"
 MOST, DEFAULT_LIMIT = 100, 20
 """How many resources one answer has, at most and by default."""
 MAX_RESOURCES = 1000
-"""How many resources are kept; the one that was paid for longest ago is dropped first."""
+"""How many resources are kept; the resource with the oldest payment is dropped first."""
 MAX_ITEM_BYTES = 8192
 
 
@@ -52,7 +52,7 @@ class Found(Wire, frozen=True):
 
 
 class Catalogue:
-    """The resources that were paid for, by URL, and those of this server."""
+    """The paid resources, by URL, and the resources of this server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -63,12 +63,12 @@ class Catalogue:
     def add(self, payment: StandardPayment, accepted: AnyRequirements) -> None:
         """Note that a resource was paid for.
 
-        One that does not declare itself, has no URL or is too large is not listed.
+        A resource without a declaration or URL, or a too large resource, is not listed.
         """
         item = _item(payment, accepted, self._clock.now_s())
         if item is None or not item.resource or len(encode(item)) > MAX_ITEM_BYTES:
             return
-        self._items.pop(item.resource, None)  # so that it becomes the newest
+        self._items.pop(item.resource, None)  # becomes the newest entry
         self._items[item.resource] = item
         if len(self._items) > MAX_RESOURCES:
             del self._items[next(iter(self._items))]
@@ -105,7 +105,7 @@ class Catalogue:
 
 
 def _item(payment: StandardPayment, accepted: AnyRequirements, at_s: int) -> Item | None:
-    """Return the entry of a resource that was paid for; None if its shop does not declare it."""
+    """Return the entry of a paid resource; None without a declaration by the shop."""
     if isinstance(accepted, RequirementsV1):
         match accepted.output_schema:
             case {"input": dict(sent)} if sent.get("discoverable", True):

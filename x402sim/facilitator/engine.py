@@ -80,16 +80,16 @@ class FacilitatorSettings:
 
 
 MINED_REASONS = (Cause.EARLY, Cause.LATE)
-"""The causes that are reported of a mined transaction that failed. A simulated call cannot find
-these, because it runs at the time of the newest block; any other is reported as `Cause.OTHER`.
+"""The causes reported of a failed, mined transaction. A simulated call cannot find these causes:
+the call runs at the time of the newest block; any other cause is reported as `Cause.OTHER`.
 """
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Facilitator:
-    """A facilitator: its chain, its account and its rules.
+    """A facilitator: chain, account and rules.
 
-    Its settings may be replaced while it runs.
+    The settings may be replaced at any time.
     """
 
     chain: ChainClient
@@ -100,7 +100,7 @@ class Facilitator:
     rules: Rules[Verification, InvalidReason] = VERIFICATION
     settings: FacilitatorSettings = field(default_factory=FacilitatorSettings)
     pending: dict[Authorization, Hash] = field(default_factory=dict)
-    """The transactions that were not mined in time, in the dialects that have a pending outcome."""
+    """The transactions that were not mined in time, in the dialects with a pending outcome."""
     under_way: dict[tuple[Address, bytes], asyncio.Event] = field(default_factory=dict)
     """By payer and nonce, the settlements that run now; the event is set when one is done."""
 
@@ -108,8 +108,8 @@ class Facilitator:
 class Requested(msgspec.Struct, frozen=True):
     """The input of verify and settle.
 
-    `network` and `terms` are of the dialect: what it calls the network that is supported, and what
-    else it demands.
+    `network` and `terms` are of the dialect: the name of the supported network, and further
+    demands.
     """
 
     payment: SignedPayment
@@ -152,9 +152,9 @@ class Transferred(msgspec.Struct, frozen=True):
 
 
 class PendingTransfer(msgspec.Struct, frozen=True):
-    """The transfer was sent, and it is not known yet whether it is mined.
+    """The transfer was sent; whether a block has mined the transaction is not known yet.
 
-    `unavailable` is why the chain could not be queried; it is empty if the wait timed out.
+    `unavailable` says why the chain could not be queried; empty after a timeout.
     """
 
     tx_hash: Hash
@@ -186,8 +186,8 @@ async def verify(facilitator: Facilitator, requested: Requested) -> InvalidPayme
 
 
 async def _without_wrapper(facilitator: Facilitator, requested: Requested) -> Requested:
-    """Return the same request with the signature that the token takes: of a wallet that is
-    deployed, the one in the wrapper (EIP-6492).
+    """Return the same request with the signature that the token takes: of a deployed wallet, the
+    signature in the wrapper (EIP-6492).
 
     Raises `ChainUnavailable`.
     """
@@ -238,7 +238,7 @@ async def verify_and_simulate(
 
 
 async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult:
-    """Verify again, simulate the call, send it, and wait until it is mined.
+    """Verify again, simulate and send the call, and wait for the block.
 
     The payer pays no gas (1/payer-pays-no-gas), and if the call is simulated first, a refusal
     costs no gas either. It is pending if the transaction is still not mined after the settings'
@@ -251,7 +251,7 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
     if requested.terms is not None:
         tx_hash = facilitator.pending.get(payment.authorization)
     if requested.terms is not None and tx_hash is not None:
-        # it was sent inside its window, and may be mined after it: verify it as of then
+        # sent inside the window, perhaps mined after it: verify as of then
         terms = structs.replace(requested.terms, now_s=payment.authorization.valid_after + 1)
         requested = structs.replace(requested, terms=terms)
     rejected = await verify(facilitator, requested)
@@ -277,12 +277,12 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
 
 @asynccontextmanager
 async def _one_at_a_time(facilitator: Facilitator, requested: Requested) -> AsyncIterator[None]:
-    """Settle one payment at a time of those with the same payer and nonce, in the dialects of the
+    """Settle payments with the same payer and nonce one after the other, in the dialects of the
     standard.
 
-    The token accepts only one of them: the transaction of a second would revert, and cost its gas.
-    A payment that has waited finds the nonce used, or waits for the transaction that is pending.
-    Cronos's dialect has no pending outcome: there, a second request sends what was dropped again.
+    The token accepts one payment only: the transaction of a second would revert, and cost gas. A
+    later payment finds the nonce used, or waits for the pending transaction. Cronos's dialect has
+    no pending outcome: there, a second request sends a dropped transaction again.
     """
     if requested.terms is None:
         yield
@@ -301,7 +301,7 @@ async def _one_at_a_time(facilitator: Facilitator, requested: Requested) -> Asyn
 async def _run_call(
     facilitator: Facilitator, payment: SignedPayment, *ways: Callable[[Call], Awaitable[bytes]]
 ) -> bytes | NotTransferred:
-    """Run the call of a payment in each of these ways, such as a simulation and then `send`.
+    """Run the call of a payment in each way, for example a simulation and then `send`.
 
     Return the last result, or why the first failed. Raises `ChainUnavailable`.
     """
@@ -322,7 +322,7 @@ async def _run_call(
 async def _wait(
     facilitator: Facilitator, auth: Authorization, tx_hash: Hash
 ) -> Transferred | NotTransferred | PendingTransfer:
-    """Wait until a transaction is mined, and return what became of it."""
+    """Wait until a transaction is mined, and return the outcome."""
     try:
         receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
     except TimeoutError:
@@ -338,7 +338,7 @@ async def _wait(
     transfer = abi.TRANSFER_EVENT, abi.word(auth.from_), abi.word(auth.to)
     asset, amount = facilitator.network.asset, abi.word(auth.value)
     if not any((e.address, e.topics, e.data) == (asset, transfer, amount) for e in receipt.logs):
-        # a status is no proof that this payment was made: only the token's event is
+        # only the token's event proves this payment, no status does
         return PendingTransfer(tx_hash, "the node's receipt does not show the transfer")
     return Transferred(auth, receipt.tx_hash, receipt.block_number)
 

@@ -6,8 +6,8 @@ object with the three fields is a 400. If a transaction is not mined in time, se
 "settlement_pending" with its hash; a second request waits for the same transaction.
 Decision: 4.1/standard-reasons.
 
-POST /accepts is not in the standard: it returns those offers of a shop that this facilitator
-settles, with the domain of their token. Shops with `@faremeter/middleware` call it before each 402.
+POST /accepts is not in the standard: the answer has the offers of a shop that this facilitator
+settles, with the token's domain. Shops with `@faremeter/middleware` call it before each 402.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -157,7 +157,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
                 continue
             network = network_called(each.get("network"), networks)
             if network and str(each.get("asset")).lower() == to_hex(network.asset):
-                extra = each.get("extra")  # what it says itself of the token's domain counts
+                extra = each.get("extra")  # the offer's own words of the token's domain count
                 own = extra if isinstance(extra, dict) else {}
                 kept.append(each | {"extra": x402.domain_of(network) | own})
         return web.answer({**fields, "accepts": kept})
@@ -179,8 +179,9 @@ async def _judged(
     judge: Callable[[Facilitator, Requested], Awaitable[engine.SettleResult | None]],
     unexpected: str,
 ) -> tuple[_Read | None, Hash | None, str | None, str | None]:
-    """Return the request, the hash of its transaction, and why it is refused: the standard's reason
-    (`unexpected` if the chain does not answer), and a message with the wanted and the given value.
+    """Return the request, the transaction's hash, and why the payment is refused: the standard's
+    reason (`unexpected` if the chain does not answer), and a message with the wanted and the given
+    value.
     """
     read = None
     try:
@@ -243,7 +244,7 @@ async def _balance(facilitator: Facilitator, auth: Authorization) -> str:
 
 
 def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
-    """Read the parts of a request, in the version that it names; raises `_Unread`."""
+    """Read the parts of a request, in the named version; raises `_Unread`."""
     named = _version(body)
     version = x402.version_in(named)
     if version is None:
@@ -267,7 +268,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
     if wanted.amount == "0" and not signed.authorization.value:
         # anybody can sign payments of nothing, without a token, and the gas would be ours
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, "amount: wanted more than 0")
-    if version == 1:  # a payment of version 1 does not name its token: its signature binds it
+    if version == 1:  # a payment of version 1 names no token: the signature binds the token
         signed = msgspec.structs.replace(signed, asset=wanted.asset)
     requested = Requested(
         signed,
@@ -288,7 +289,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
 
 
 class _RequestedV1(x402.RequirementsV1, frozen=True):
-    """Requirements of version 1, with all that its text demands of them."""
+    """Requirements of version 1, with every field that the text of version 1 demands."""
 
     resource: str
     description: str
@@ -297,7 +298,7 @@ class _RequestedV1(x402.RequirementsV1, frozen=True):
 def _payment(version: x402.Version, sent: bytes, ours: str) -> x402.StandardPayment:
     """Read the payment in a request; raises `_Unread`.
 
-    One of another network, which we cannot read, is refused for its network.
+    An unreadable payment of another network is refused for the network.
     """
     try:
         return x402.payment_of(version, sent)
@@ -316,7 +317,7 @@ def _payment(version: x402.Version, sent: bytes, ours: str) -> x402.StandardPaym
 def _wrong_form(wanted: x402.AnyRequirements, ours: str | None) -> str | None:
     """Return which amount, time or address of some requirements is malformed; None if none is.
 
-    Those of another scheme or network may have other forms, and are refused by their names.
+    Requirements of another scheme or network may have other forms, and are refused by name.
     """
     if wanted.max_timeout_seconds < 1:
         return f"maxTimeoutSeconds: wanted at least 1, got {shown(wanted.max_timeout_seconds)}"

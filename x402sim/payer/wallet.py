@@ -1,4 +1,4 @@
-"""A wallet: one key, and the EIP-3009 authorizations it signs.
+"""A wallet: a key, which signs EIP-3009 authorizations.
 
 Clauses: 2.3/hex-header, 2.3/contents, 2.3/window, 8/validity-window.
 """
@@ -90,7 +90,7 @@ class Wallet:
         return cls(key)
 
     def of_contract(self, account: str) -> "Wallet":
-        """Return this key as the owner of a wallet that is a contract, at an address (EIP-1271).
+        """Return this key as the owner of a contract wallet at an address (EIP-1271).
 
         Its authorizations are from the contract; the key signs them. Raises `ValueError`.
         """

@@ -317,7 +317,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return found
 
     def _drop_cancelled(self) -> None:
-        """Count a cancelled timer; drop all of them if they are many."""
+        """Count a cancelled timer; drop all cancelled timers if many."""
         self._cancelled += 1
         timers = self._timers
         if self._cancelled > max(MOST_CANCELLED, len(timers) // 2):

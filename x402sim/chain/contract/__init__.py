@@ -1,7 +1,7 @@
-"""The compiled contracts: our token, its constructor data and storage layout, a smart wallet, and
-one that makes several calls in one.
+"""The compiled contracts: our token with constructor data and storage layout, a smart wallet, and
+Multicall, several calls in one.
 
-`build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`, and so on; all are shipped.
+`build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`, and likewise the others; all are shipped.
 """
 
 from functools import cache
@@ -78,8 +78,8 @@ def storage(network: Network, owner: Address, balances: dict[Address, int]) -> d
 
 
 def text_word(text: str) -> bytes:
-    """Return what Solidity stores in the slot of a string: its bytes and twice its length. The
-    bytes of a string longer than 31 are elsewhere: its slot has twice its length plus 1.
+    """Return Solidity's word in the slot of a string: the bytes and twice the length. The bytes of
+    a string longer than 31 are elsewhere: the word is twice the length plus 1.
     """
     raw = text.encode()
     if len(raw) > 31:
@@ -104,7 +104,7 @@ def wallet_code() -> bytes:
 
 
 def wallet_storage(owner: Address) -> dict[bytes, bytes]:
-    """Return the storage of a smart wallet: its owner, whose signatures it accepts."""
+    """Return the storage of a smart wallet: the owner, whose signatures the wallet accepts."""
     return {abi.word(artifact("SmartWallet").storage["_owner"]): abi.word(owner)}
 
 

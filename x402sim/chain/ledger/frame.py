@@ -1,7 +1,7 @@
 """The execution of one call of the token: arguments, authorization rules, state, events and gas.
 
-The ledger runs no code. It knows one contract besides the token, the smart wallet of
-`chain/contract`, which an account has itself or by delegation (EIP-7702). Any other code reverts.
+The ledger runs no code. Besides the token the ledger knows one contract, the smart wallet of
+`chain/contract`: an account's own code, or code by delegation (EIP-7702). Any other code reverts.
 
 A table lists when Circle's FiatToken v2.2 refuses an authorization, in the order of its checks: the
 window and the nonce come before the signature. Both edges of the window are outside it. An
@@ -237,8 +237,8 @@ SIGNED = (
     *(abi.RECEIVE_WITH_AUTHORIZATION, abi.RECEIVE_WITH_AUTHORIZATION_BYTES),
     *(abi.PERMIT, abi.PERMIT_BYTES),
 )
-"""The functions whose revert data, for a reason of `PADDED`, ends with the length of the signature:
-it is what the compiler's memory held there."""
+"""The functions whose revert data, for a reason of `PADDED`, ends with the length of the signature,
+a leftover of the compiler's memory."""
 AT_ONCE = {
     *("Pausable: paused", "FiatTokenV2: permit is expired", "FiatToken: caller is not a minter"),
     *(f"token/{who}-not-blacklisted" for who in ("minter", "spender", "payer")),
@@ -247,7 +247,7 @@ AT_ONCE = {
 
 
 class Token:
-    """The token contract: its constants, its owner, its rules and its prices."""
+    """The token contract: constants, owner, rules and prices."""
 
     def __init__(
         self, network: Network, owner: Address, left_out: Iterable[tuple[str, str]] = ()
@@ -259,7 +259,7 @@ class Token:
 
 
 class Frame(msgspec.Struct, gc=False):
-    """One running call of the token: its events and its gas so far."""
+    """One running call of the token: events and gas so far."""
 
     token: Token
     state: LedgerState
@@ -322,8 +322,8 @@ class Frame(msgspec.Struct, gc=False):
         self.need(not self.state.switches.get("paused"), "Pausable: paused")
 
     def need_free(self, **accounts: Address) -> None:
-        """Raise `Reverted` for the first of these accounts that is blacklisted; the keywords are
-        their roles in the call, such as `payer`.
+        """Raise `Reverted` for the first blacklisted account; the keywords are roles in the call,
+        such as `payer`.
         """
         for role, account in accounts.items():
             if self.state.blacklisted.get(account):
@@ -353,7 +353,7 @@ class Frame(msgspec.Struct, gc=False):
         return reason, cost
 
     def write(self, words: dict[Key, int], key: Key, new: int) -> None:
-        """Write one word of storage, such as a balance, and charge it."""
+        """Write one word of storage, such as a balance, and charge the gas."""
         self.wrote(self.state.put(words, key, new) or 0, new)
 
     def wrote(self, old: int, new: int) -> None:
@@ -364,10 +364,10 @@ class Frame(msgspec.Struct, gc=False):
             self.refund += gas.CLEARED
 
     def proved(self, payer: Address, signature: bytes) -> None:
-        """Charge what a valid signature costs more or less than the one in the table.
+        """Charge the difference of a valid signature from the table's signature.
 
-        Circle's code compares `v` with 27 first. A payer that sends its own transaction is an
-        account that the transaction has touched already, and so is the zero address, the coinbase.
+        Circle's code compares `v` with 27 first. The transaction has touched two accounts already:
+        the sender, who may be the payer, and the zero address, the coinbase.
         """
         prices, code = self.token.prices, self.state.codes.get(payer)
         if code is not None:
@@ -412,6 +412,6 @@ class Frame(msgspec.Struct, gc=False):
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
     def use(self, event: bytes, authorizer: Address, nonce: bytes) -> None:
-        """Mark a nonce as used for ever (5/nonce-once); emit its use or its cancellation."""
+        """Mark a nonce as used for ever (5/nonce-once); emit the use or the cancellation."""
         self.state.put(self.state.authorizations, (authorizer, nonce), True)
         self.emit(event, authorizer, nonce)

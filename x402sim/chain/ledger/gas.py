@@ -1,10 +1,10 @@
 """The gas of a call: the price of its calldata, plus values measured on a real node.
 
 `gas.json` holds the measured values of Circle's contract behind its proxy, and names the node.
-`tests/evm/measure.py` writes it, and a test repeats the measurement: what each function costs when
-it is accepted, and when it is refused for each reason. The ledger adds what depends on the state:
-slots that are new, emptied or touched before, and accounts that the transaction has touched. A
-refusal without a row is charged as a payment refused for the same reason, else for its signature.
+`tests/evm/measure.py` writes it, and a test repeats the measurement: the cost of each function when
+accepted, and when refused for each reason. The ledger adds what depends on the state: slots that
+are new, emptied or touched before, and accounts that the transaction has touched. A refusal without
+a row is charged as a payment refused for the same reason, else for its signature.
 
 Where a node charges more or less, because the ledger runs no code (`tests/evm/test_gas.py` tests
 the rows of signatures and of delegations):
@@ -40,48 +40,48 @@ KNOWN_ACCOUNT = 2_500
 KNOWN_SLOT = 2_000
 """EIP-2929: the discount for a slot that the transaction has read already."""
 CLEARED, RESTORED = 4_800, 2_800
-"""EIP-3529: what is refunded for an emptied slot, and for one that is as it was again."""
+"""EIP-3529: the refunds for an emptied slot, and for a slot with the former value again."""
 REFUND_QUOTIENT = 5
 """EIP-3529: at most this part of the gas is refunded."""
 COPIED_WORD = 6
 """The gas of copying a word to new memory."""
 SENTRY = 2_301
-"""EIP-2200: a write needs this much gas to be left, however little it costs."""
+"""EIP-2200: a write needs at least this rest of gas, whatever the price of the write."""
 FLOOR_ZERO = 10
 FLOOR_NONZERO = 40
-"""EIP-7623's prices of one byte, for a transaction that does little else."""
+"""EIP-7623's prices of a byte, for a transaction that does little else."""
 LISTED_ADDRESS, LISTED_SLOT = 2_400, 1_900
 """EIP-2930's prices of one entry of an access list."""
 DELEGATION, DELEGATION_OF_KNOWN = 25_000, 12_500
-"""EIP-7702: the price of a delegation, and what is refunded if its account was there before."""
+"""EIP-7702: the price of a delegation, and the refund for an account that existed before."""
 GIVING_UP = 39
-"""What the proxy uses to pass on that the code behind it ran out of gas."""
+"""The gas of the proxy for passing on that the implementation ran out of gas."""
 LENT = 64
 """EIP-150: a call can use all gas but one part of 64."""
 SHORT, WITH_VALUE, NOT_SIGNED = "arguments cut off", "with value", "FiatTokenV2: invalid signature"
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One flow: the gas that it used, without the price of its calldata."""
+    """One flow: the used gas, without the price of the calldata."""
 
     execution: int
     v: int = 27
-    """The last byte of the signature, if there is one."""
+    """The last byte of the signature, if any."""
 
 
 class Function(msgspec.Struct, frozen=True):
-    """One function, without the price of its calldata and of copying that in the proxy."""
+    """One function, without the price of calldata and of copying calldata in the proxy."""
 
     accepted: int = 0
     """All of it, refunds not counted."""
     before: int = 0
-    """The part of `accepted` that the proxy uses before it calls the code behind it."""
+    """The part of `accepted` that the proxy uses before calling the implementation."""
     after: int = 0
-    """The part of `accepted` that the proxy uses after the code behind it has returned."""
+    """The part of `accepted` that the proxy uses after the implementation has returned."""
     tail: int = 0
     """The part of `accepted` from the last write of storage on; 0 if the function writes nothing.
 
-    A write needs `SENTRY` gas to be left, so the call needs more than it uses (see `least`). Of a
+    A write needs a rest of `SENTRY` gas, so the call needs more than it uses (see `least`). Of a
     write in an inner call, which is lent only 63/64 of the gas, `measure.py` stores less.
     """
     refused: dict[str, int] = {}
@@ -124,14 +124,16 @@ class Prices:
         self.of_wallet = rows["settlement of a wallet"].execution - usual
         """The extra gas of a payer that is a smart wallet."""
         self.of_delegate = rows["settlement of a delegate"].execution - usual
-        """The same, of an account that uses the code of one (EIP-7702) and signs itself."""
+        """The same, of an account that delegates to a smart wallet's code (EIP-7702) and signs
+        itself.
+        """
         self.endless_permit = costs["endless permit"] - costs["permit"]
         """The extra gas of a permit without a deadline, which is not compared; negative."""
         self.new_flag = self._first - self._unchanged
-        """The extra gas of setting a flag, relative to writing one that is set."""
+        """The extra gas of setting a flag, relative to writing a set flag again."""
 
     def accepted(self, data: bytes) -> int:
-        """Return the gas of running a call, as if it paid from one existing holder to another."""
+        """Return the gas of running a call, as if for a payment between two existing holders."""
         words = (len(data) + 31) >> 5
         memory = words if words > 3 else 3
         return self._accepted.get(data[:4], 0) + 3 * (words + memory) + (memory * memory >> 9)
@@ -150,17 +152,17 @@ class Prices:
         return cost + copied(data, 3 + (len(reason) + 31) // 32 if reason else 0)
 
     def _lent(self, data: bytes) -> int:
-        """Return the gas that the proxy uses before it calls the code behind it."""
+        """Return the gas that the proxy uses before calling the implementation."""
         return self._functions.get(data[:4], NOTHING).before + copied(data)
 
     def wasted(self, data: bytes, left: int) -> int:
-        """Return the gas of a call that runs out of it: all but the rest of what the proxy kept."""
+        """Return the gas of a call that runs out of gas: all but the rest of the proxy's part."""
         kept = max(0, left - self._lent(data)) // LENT
         return left - max(0, kept - GIVING_UP)
 
     def least(self, data: bytes, execution: int, last: int) -> int:
-        """Return the gas that an accepted call needs, of which some is left in the end: the proxy
-        keeps one part of 64, and a write needs more than it costs. `last` is the extra gas of the
+        """Return the gas that an accepted call needs. Some gas is left in the end: the proxy keeps
+        a 64th, and a write needs more than the price of the write. `last` is the extra gas of the
         last write.
         """
         row, lent = self._functions.get(data[:4], NOTHING), self._lent(data)
@@ -185,8 +187,8 @@ def _by_selector(costs: dict[str, int], data: bytes) -> int:
 
 
 def copied(data: bytes, returned: int = 0) -> int:
-    """Return what the proxy pays to copy calldata, and for the memory that this and an answer of
-    some words need.
+    """Return the proxy's price for copying calldata, and for the memory of calldata and of an
+    answer of some words.
     """
     words = (len(data) + 31) // 32
     memory = max(3, words, returned)

@@ -1,7 +1,7 @@
 """The chain in memory: the machine, a clock, and an optional log on disk.
 
-With a file, the ledger logs each operation before it runs it, and replays the log when it is
-opened: the chain survives a kill -9 at any moment. An operation that cannot be logged, because the
+With a file, the ledger logs each operation before running it, and replays the log at the next
+start: the chain survives a kill -9 at any moment. An operation that cannot be logged, because the
 disk is full, does not run and raises `ChainUnavailable`.
 """
 
@@ -49,7 +49,7 @@ AT_A_TURN = 16
 class LedgerChain:
     """A chain in memory with one token; a `Chain` and its `Controls`.
 
-    `origin` and `accounts` say which database and which first balances its file belongs to;
+    `origin` and `accounts` identify the database and the first balances that belong to the file;
     `left_out` are rules of its token: (name of the table, clause).
     """
 
@@ -136,10 +136,10 @@ class LedgerChain:
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
     def _call(self, call: Call, block: Which) -> tuple[bytes, Frame | None]:
-        """Run a call in the state after a block; return its result and its frame.
+        """Run a call in the state after a block; return the result and the frame.
 
-        The time is that of the block. But in the pending state it is now, and also in the newest
-        one, unless this node calls at block time.
+        The time is that of the block. But the pending state has the present time, and so has the
+        newest state, unless this node calls at block time.
         """
         state = self.after(block)
         is_newest = state is self.machine.state and not self._at_block_time
@@ -223,7 +223,7 @@ class LedgerChain:
         return word_at(self.after(block), self.machine.token, account, slot)
 
     def pending_block(self) -> Block:
-        """Return the block that would be mined now, with the transactions that wait."""
+        """Return the block that would be mined now, with the waiting transactions."""
         return self.machine.pending_block(self._clock.now_s())
 
     async def gas_price(self) -> int:
@@ -283,7 +283,7 @@ class LedgerChain:
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
         await self._apply("revert", snapshot)
 
     async def deepest_reorg(self) -> int:
@@ -296,7 +296,7 @@ class LedgerChain:
 
     async def drop(self, only: Hash | None = None) -> bool:
         """Drop every transaction from the mempool, as a node short of memory does; return whether
-        there was any. With `only`, drop this one, and those of its account with a later nonce.
+        there was any. With `only`, drop this transaction and the account's later ones.
         """
         dropped: bool = await self._apply("drop", *([] if only is None else [only]))
         return dropped
@@ -312,7 +312,7 @@ class LedgerChain:
         await self._apply("code", account, code, dict(slots or {}))
 
     async def put_code(self, account: Address, code: bytes) -> None:
-        """Set an account's code, as a test node does: what is undone takes it away again."""
+        """Set an account's code, as a test node does: undoing blocks takes the code away again."""
         await self._apply("put_code", account, code)
 
     async def set_nonce(self, account: Address, nonce: int) -> None:
@@ -320,7 +320,7 @@ class LedgerChain:
         await self._apply("nonce", account, nonce)
 
     async def force_revert(self, calls: int, account: Address | None = None) -> None:
-        """Make the next calls of the token, or those that name an account, revert when mined."""
+        """Make the next calls of the token, or only calls that name an account, revert when mined."""
         await self._apply("force_revert", calls, *([] if account is None else [account]))
 
     async def reset(self) -> None:
@@ -342,7 +342,7 @@ class LedgerChain:
     # --- operations ------------------------------------------------------------------
 
     def _open(self) -> Machine:
-        """Return a machine that has replayed the log, or a new one."""
+        """Return a machine after a replay of the log, or a new machine."""
         operations = self._log.read() if self._log else []
         if not operations and self._has_history:
             raise ChainError("the chain file is empty, but its database has payments")
@@ -354,7 +354,6 @@ class LedgerChain:
             raise ChainError(f"the chain file is damaged: {error!r}") from error
 
     def _begin(self) -> Machine:
-        """Return a new machine, and log its genesis."""
         at_s = self._clock.now_s()
         price_wei = self._base_fee_wei
         if self._log:
@@ -362,7 +361,7 @@ class LedgerChain:
         return self._new_machine(at_s, price_wei)
 
     def _replay(self, operations: list[Operation]) -> Machine:
-        """Return a machine that has replayed these operations; the first is the genesis."""
+        """Return a machine after a replay of these operations; the first is the genesis."""
         genesis_s, _, (*identity, price_wei) = operations[0]
         self._check_origin(identity)
         machine = self._new_machine(genesis_s, int(price_wei))
@@ -404,7 +403,8 @@ class LedgerChain:
     async def _notify(self) -> None:
         """Call the watchers, then resolve the waits for receipts.
 
-        In this order the journal has a block's events before a facilitator answers for its receipt.
+        In this order the journal has a block's events before a facilitator answers with the
+        receipt.
         """
         for watcher in self.watchers:
             await watcher()

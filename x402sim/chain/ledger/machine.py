@@ -1,6 +1,6 @@
 """The chain as a deterministic state machine: operations in, blocks out, and no clock. Every
-operation gets its time as an argument, so the same operations always make the same chain. A ledger
-on disk is reopened by replay, and equal seeds give equal blocks.
+operation gets the time as an argument: the same operations always make the same chain. A ledger on
+disk is reopened by replay, and equal seeds give equal blocks.
 
 A signed transaction is admitted by the rules of geth's mempool, in their order and words. Three
 rules differ. The ledger has no EVM, so no transaction can create a contract. A bid below the base
@@ -46,16 +46,16 @@ from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
 REPLACEMENT_PERCENT = 110
-"""A transaction replaces one that waits if it bids this much of its fees."""
+"""A transaction replaces a waiting one by bidding this percentage of the fees."""
 FULL = "txpool is full"
 
 
 def admit(
     state: LedgerState, chain_id: int, signed: SignedTransaction, base_fee_wei: int
 ) -> tuple[Transaction, Transaction | None]:
-    """Return a signed transaction for the mempool, and the waiting one that it replaces, if any.
+    """Return a signed transaction for the mempool, and the replaced one, if any.
 
-    Raises `ChainError` for one that the mempool does not take.
+    Raises `ChainError` for a refused transaction.
     """
     pool = pool_of(state)
     others = {tx.nonce: tx for tx in pool if tx.call.sender == signed.sender}
@@ -131,7 +131,7 @@ def pool_of(state: LedgerState) -> list[Transaction]:
 
 
 def is_full(pool: Collection[Transaction], size: int) -> bool:
-    """Return whether a mempool has no room for one more transaction of this many bytes."""
+    """Return whether a mempool has no room for another transaction of `size` bytes."""
     return len(pool) >= MAX_POOL or size + sum(map(_size, pool)) > MAX_POOL_BYTES
 
 
@@ -170,23 +170,25 @@ def delegate(state: LedgerState, chain_id: int, signed: SignedTransaction) -> in
 
 
 NO_CODE = b"\xfe"
-"""The code that its contracts have, so that they are contracts: the INVALID opcode, never run."""
+"""The code of the ledger's contracts, which must have some to be contracts: the INVALID opcode,
+never run.
+"""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_ARRIVALS = 10_000
-"""A filter of transactions that is polled after more arrivals than these gets only the newest."""
+"""A filter of transactions polled after more arrivals gets only the newest."""
 Place = tuple[int, Hash, int]
 """Number and hash of a block, and the index of a transaction in it."""
 
 
 class Arrivals:
-    """The newest transactions in the order in which they came to the mempool. A reader remembers
-    only how many there were, so that thousands of readers hold no transactions.
+    """The newest transactions in order of arrival in the mempool. A reader remembers the number of
+    arrivals, so that thousands of readers hold no transactions.
     """
 
     def __init__(self) -> None:
         self.number = 0
-        """How many have come so far."""
+        """How many transactions have arrived so far."""
         self._newest = deque[Hash](maxlen=KEPT_ARRIVALS)
 
     def add(self, tx_hash: Hash) -> int:
@@ -196,19 +198,19 @@ class Arrivals:
         return self.number
 
     def after(self, number: int) -> list[Hash]:
-        """Return the transactions that came after the one of this number."""
+        """Return the transactions that arrived after this number."""
         kept = len(self._newest)
         return list(islice(self._newest, max(0, kept - self.number + number), None))
 
 
 class Pending(msgspec.Struct):
-    """The next block in work: the state after those of its transactions that are executed."""
+    """The next block, executed in part: the state after the executed transactions."""
 
     parent: Hash
     time_s: int
     state: LedgerState
     forced: ForcedReverts
-    """Those that are left for the other transactions."""
+    """The forced reverts left for the other transactions."""
     executed: tuple[Hash, ...] = ()
 
 
@@ -230,7 +232,7 @@ class Machine:
         self.automine = True
         self.forced_reverts = ForcedReverts()
         self._most_wei = self.gas_price_wei = most_wei
-        """What a transaction without a signature pays for a unit of gas, if it is sent now."""
+        """The present price in wei of a unit of gas, for transactions without a signature."""
         self.arrivals = Arrivals()
         self._pending: Pending | None = None
         self._block_marks: dict[int, int] = {}
@@ -264,7 +266,7 @@ class Machine:
     def send(self, at_s: int, call: Call) -> Hash:
         """Put a transaction into the mempool (with automine, mine it immediately).
 
-        Raises `ChainError` if the sender cannot pay for it, or it is too large.
+        Raises `ChainError` for a sender who cannot pay, and for too large a transaction.
         """
         gas.require_fit(call.data)
         cost = GAS_LIMIT * self.gas_price_wei + call.value
@@ -282,8 +284,8 @@ class Machine:
         return tx.hash
 
     def send_signed(self, at_s: int, signed: SignedTransaction) -> Hash:
-        """Put a signed transaction into the mempool, as `send`; raises `ChainError`. One whose
-        nonce is ahead waits there for those before it.
+        """Put a signed transaction into the mempool, as `send`; raises `ChainError`. With a nonce
+        ahead, the transaction waits there for the missing nonces.
         """
         tx, rival = admit(self.state, self.token.network.chain_id, signed, self.base_fee_wei)
         if rival:
@@ -295,15 +297,15 @@ class Machine:
         return tx.hash
 
     def mine(self, at_s: int, blocks: int) -> None:
-        """Mine blocks; the first takes every waiting transaction, in order of arrival: those behind
-        a gap in the nonces of their account arrive when it is filled.
+        """Mine blocks; the first takes every waiting transaction, in order of arrival. Transactions
+        behind a gap in the account's nonces arrive when the gap is filled.
         """
         for _ in range(blocks):
             self._add_block(at_s, self._in_order_of_arrival())
 
     def drop(self, only: Hash | None = None) -> bool:
-        """Empty the mempool, or drop one transaction and those of its account that a block takes
-        only after it; return whether there was any. Their nonces can be used again.
+        """Empty the mempool, or drop one transaction and the account's later ones; return whether
+        there was any. The dropped nonces can be used again.
         """
         state, dropped = self.state, self.pool()
         if only is not None:
@@ -327,7 +329,7 @@ class Machine:
         return self._last_snapshot
 
     def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
         if snapshot not in self._snapshots:
             known = ", ".join(map(str, self.snapshots)) or "none"
             raise ChainError(f"no snapshot {snapshot}; there are: {known}")
@@ -373,17 +375,17 @@ class Machine:
         return self.state.after(self.state.blocks[block])
 
     def pool(self) -> list[Hash]:
-        """Return the transactions of the mempool: those that the next block takes, in order, and
-        those behind gaps in nonces.
+        """Return the transactions of the mempool: first the next block's, in order, then the
+        transactions behind gaps in nonces.
         """
         return [*self._in_order_of_arrival(), *self.state.queued.values()]
 
     def pending(self, at_s: int, most: int) -> LedgerState | None:
-        """Return the state after the block that would be mined now, without mining it; None after
-        `most` transactions, if that are not all: call again.
+        """Return the state after the block that would be mined now, without mining. None if more
+        than `most` transactions were left to execute: call again.
 
-        Calls share what is executed, until a block, the time or `forget_pending` changes what comes
-        of it. A transaction that arrives is executed after the others.
+        Calls share the executed transactions, until a block, the time or `forget_pending` changes
+        the outcome. A new arrival is executed after the others.
         """
         block, shared = self.pending_block(at_s), self._pending
         if (
@@ -404,7 +406,9 @@ class Machine:
         return shared.state if shared.executed == block.tx_hashes else None
 
     def forget_pending(self) -> None:
-        """Have the next block executed again: something else than an arrival may change it."""
+        """Have the next block executed again: another operation than an arrival may have changed
+        the outcome.
+        """
         self._pending = None
 
     def pending_block(self, at_s: int) -> Block:
@@ -417,7 +421,7 @@ class Machine:
         )
 
     def call(self, call: Call, at_s: int, state: LedgerState) -> tuple[bytes, Frame | None]:
-        """Run a call in a state and discard its effects. Return its result, and of the token its
+        """Run a call in a state and discard its effects. Return the result, and of the token the
         frame; raises `Reverted`.
         """
         token = self.token
@@ -466,10 +470,11 @@ class Machine:
         return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
 
     def _enqueue(self, tx: Transaction) -> None:
-        """Put a transaction into the mempool, and after it those that waited for its nonce.
+        """Put a transaction into the mempool, followed by the transactions that waited for this
+        nonce.
 
-        A transaction without a signature never waits: the chain chose its nonce, so a gap before it
-        means that the ones before it were dropped.
+        A transaction without a signature never waits: the chain chose the nonce, so a gap means
+        that earlier transactions were dropped.
         """
         state, sender = self.state, tx.call.sender
         state.put(state.transactions, tx.hash, tx)
@@ -507,7 +512,6 @@ class Machine:
         state.remove(state.transactions, tx.hash)
 
     def _from(self, first: Transaction) -> list[Hash]:
-        """Return a transaction of the mempool, and those that a block takes only after it."""
         if first.hash not in self.state.waiting:
             return [first.hash]
         every = map(self.state.transactions.__getitem__, self._in_order_of_arrival())
@@ -523,7 +527,7 @@ class Machine:
         self._snapshots = {k: m for k, m in self._snapshots.items() if m <= mark}
 
     def _add_block(self, at_s: int, waiting: list[Hash]) -> None:
-        """Mine one block at time `at_s`, or at its parent's time if that is later."""
+        """Mine one block at time `at_s`, or at the parent's time if later."""
         state = self.state
         number = state.height + 1
         state.record()
@@ -588,7 +592,7 @@ class Machine:
         gas_before: int,
         logs_before: int,
     ) -> TxReceipt:
-        """Run one transaction; its sender pays the gas even if it reverts."""
+        """Run one transaction; the sender pays the gas even of a revert."""
         (number, block_hash, index), call = place, tx.call
         intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
         gas_used, reason, left = intrinsic, None, tx.gas_limit - intrinsic

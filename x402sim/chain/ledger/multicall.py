@@ -1,7 +1,7 @@
 """Multicall3 for `eth_call`: several calls in one, as wagmi, viem and others read by default.
 
-On anvil `Multicall.sol` of `chain/contract` has the same functions, and those that few clients
-call. On the ledger a transaction to it reverts.
+On anvil `Multicall.sol` of `chain/contract` has the same functions, and some that few clients call.
+On the ledger a transaction to Multicall3 reverts.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,22 +23,22 @@ from x402sim.protocol.crypto import Address
 FAILED = "Multicall3: call failed"
 NO_TRANSACTIONS = "Multicall3: the ledger answers its calls, and takes no transactions of it"
 MAX_BYTES = MAX_TRANSACTION_BYTES
-"""The largest calldata, and the most of all its parts, which may overlap."""
+"""The largest calldata, and the largest sum of the parts, which may overlap."""
 CALLS, CALLS3, RESULTS = "(address,bytes)[]", "(address,bool,bytes)[]", "(bool,bytes)[]"
 Result = tuple[bool, bytes]
 
 
 class Multicall(msgspec.Struct, frozen=True):
-    """One call of it: the token, the state, and the time."""
+    """One call: token, state and time."""
 
     token: Token
     state: LedgerState
     now_s: int
     is_inner: bool = False
-    """Whether Multicall3 was called by itself, as it may be once, for a balance or the block."""
+    """Whether Multicall3 called itself, which is allowed once, for a balance or the block."""
 
     def answer(self, data: bytes) -> bytes:
-        """Return what it answers; raises `Reverted`."""
+        """Return the answer; raises `Reverted`."""
         function = _FUNCTIONS.get(data[:4])
         if function is None or len(data) > MAX_BYTES:
             raise Reverted("")
@@ -101,7 +101,7 @@ _FUNCTIONS: dict[bytes, tuple[tuple[str, ...], Callable[..., Sequence[Any]], tup
         ("getChainId", (), lambda m: [m.token.network.chain_id], ("uint256",)),
     )
 }
-"""Each function by selector: the types of its arguments, what it does, the types it answers."""
+"""Each function by selector: types of the arguments, implementation, types of the answer."""
 
 
 def _decoded(kinds: Sequence[str], data: bytes) -> Sequence[Any]:

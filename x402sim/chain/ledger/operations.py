@@ -1,9 +1,9 @@
-"""The operations of a ledger, and the log of them in its file: a write-ahead log that survives a
+"""The operations of a ledger, and the log in the ledger's file: a write-ahead log that survives a
 kill -9.
 
-The service's database holds records of the chain's transactions. It stores the number of each
-operation, after the operation is logged and before it runs. So the database never has a higher
-number than the file, wherever the process is killed. If it has, the file is an older copy.
+The service's database holds records of the chain's transactions. The database stores the number of
+each operation, between logging and running. So the database never has a higher number than the
+file, wherever the process is killed. A higher number means that the file is an older copy.
 """
 
 import sqlite3
@@ -89,20 +89,21 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "reorg": Machine.reorg,
 }
 ARRIVALS = ("send", "raw")
-"""The operations that put one transaction into the mempool, and change nothing else before it."""
+"""The operations that add one transaction to the mempool and leave the earlier ones as before."""
 
 
 # --- the log ----------------------------------------------------------------------------
 
 Operation = tuple[int, str, list[Any]]
-"""The time of an operation, its name and its arguments."""
+"""Time, name and arguments of an operation."""
 
 
 class OperationLog:
-    """A SQLite table of operations, one msgpack row each, committed one by one.
+    """A SQLite table of operations: a msgpack row for each, committed one by one.
 
-    Their numbers only grow, also over `begin`. `database` stores each of them, in a table of its
-    own there. That does not wait for the disk: the database's next commit, which does, includes it.
+    Their numbers only grow, also over `begin`. `database` stores each number, in a separate table
+    there. Storing does not wait for the disk: the database's next commit waits, and includes the
+    number.
     """
 
     def __init__(self, file: Path, database: Path | None) -> None:
@@ -152,7 +153,7 @@ class OperationLog:
             raise ChainError(f"the chain file is damaged: {error}") from error
 
     def require_as_new_as_database(self) -> None:
-        """Raise `ChainError` if the database holds operations that this file lacks."""
+        """Raise `ChainError` if the file lacks operations of the database."""
         last, latest = self._last(), self._last_in_database()
         if last < latest:
             raise ChainError(
@@ -180,8 +181,8 @@ class OperationLog:
     def _number_in_database(self, number: int) -> None:
         """Store the number of a logged operation in the database.
 
-        If the database is locked or its disk is full, the next operation stores its own. Until
-        then, an older file may be taken for the right one; no right one is refused.
+        If the database is locked or the disk is full, the next operation stores the next number.
+        Until then, an older file may be taken for the right one; no right one is refused.
         """
         if self._database is None:
             return

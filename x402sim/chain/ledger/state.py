@@ -1,14 +1,14 @@
-"""The chain's state: dictionaries behind an undo log. Every write logs the value that it replaces.
-Undoing to a mark serves reverted calls, reorganised blocks and snapshots alike. The token's supply
-is a running total of the writes of balances, so that nobody has to add them up.
+"""The chain's state: dictionaries behind an undo log. Every write logs the replaced value. Undoing
+to a mark serves reverted calls, reorganised blocks and snapshots alike. The token's supply is a
+running total of the writes of balances, so that nobody has to add up balances.
 
-The undo log of old blocks is deleted, so that no reorganisation reaches them. But each value keeps
-the blocks that changed it and what it was before: the state after any block can be read with a
-binary search per value, without undoing what came since.
+The undo log of old blocks is deleted, so that no reorganisation reaches these blocks. But each
+value keeps the blocks of changes and the earlier values: the state after any block can be read with
+a binary search per value, without undoing later writes.
 
-To save memory, a transaction and its receipt go to a temporary file when no reorganisation can
-reach their block any more. An index finds logs by their topics without reading every block, as a
-node does. The caller filters again: the index may still have a block that was replaced.
+To save memory, transactions and receipts move to a temporary file when no reorganisation can reach
+the block any more. An index finds logs by their topics without reading every block, as a node does.
+The caller filters again: the index may still have a block that was replaced.
 """
 
 from array import array
@@ -33,10 +33,10 @@ _WIDTHS = (8, 16, 33)
 
 
 class Changes:
-    """The blocks that changed a value, ascending, and what it was before each.
+    """The blocks that changed a value, ascending, and the value before each.
 
-    A merchant of a million payments has a million of them. So integers from 0, which nearly all
-    values are, take eight bytes each, or as many as the largest needs, and a block's number four.
+    A merchant of a million payments has a million of them. So integers from 0, nearly all of the
+    values, take eight bytes each, or as many as the largest needs, and a block's number four.
     """
 
     __slots__ = ("_blocks", "_olds", "_width")
@@ -44,11 +44,11 @@ class Changes:
     def __init__(self) -> None:
         self._blocks = array("I")
         self._olds: bytearray | list[Any] = bytearray()
-        """Integers of `_width` bytes: each is one more than the value, and 0 if it was absent."""
+        """Integers of `_width` bytes: the value plus 1, or 0 for an absent value."""
         self._width = _WIDTHS[0]
 
     def note(self, block: int, old: Any) -> None:
-        """Note what the value was before the newest block changed it, unless that is known."""
+        """Note the value before the newest block's change, unless already noted."""
         if self._blocks and self._blocks[-1] == block:
             return
         self._blocks.append(block)
@@ -63,7 +63,7 @@ class Changes:
         self._olds.append(old)
 
     def _widen(self, old: int) -> None:
-        """Write all integers with more bytes, and one after them that needs more."""
+        """Write all integers with more bytes, as wide as a new integer needs."""
         olds = [*map(self._old, range(len(self._blocks) - 1)), old]
         self._width = next(width for width in _WIDTHS if old < 1 << 8 * width - 1)
         numbers = (0 if each is _ABSENT else each + 1 for each in olds)
@@ -76,7 +76,7 @@ class Changes:
         return number - 1 if number else _ABSENT
 
     def before(self, block: int, now: Any) -> Any:
-        """Return what the value was after a block, given what it is now."""
+        """Return the value after a block, given the present value."""
         at = bisect_right(self._blocks, block)
         return self._old(at) if at < len(self._blocks) else now
 
@@ -89,8 +89,8 @@ class Changes:
 
 
 Past: TypeAlias = int | Changes
-"""The changes of a value; just the block's number, if only one block has changed it and it was
-absent before, as for each nonce.
+"""The changes of a value; just the block's number for a value that one block has set and none has
+changed, such as a nonce.
 """
 
 
@@ -118,7 +118,7 @@ class LedgerState:
         """How many permits of each owner were used."""
         self.switches: dict[str, bool] = {}
         self.roles: dict[str, Address] = {}
-        """The account of each role of the token, by the name of its getter, such as "pauser"."""
+        """The account of each role of the token, by the getter's name, for example "pauser"."""
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}
         """How many transactions of each account are mined."""
@@ -142,7 +142,7 @@ class LedgerState:
             *(self.roles, self.native, self.account_nonces),
         )
         self._past: dict[int, MutableMapping[Any, Past]] = {id(mapping): {} for mapping in kept}
-        """The past of each value that the state after a block consists of, by its mapping's id."""
+        """The past of each value in the state after a block, by the mapping's id."""
         self._past[id(self.authorizations)] = Spilling(tuple[bytes, bytes], int)  # used once
         self._supplies: dict[None, Past] = {}
         self._recorded, self._supply_was = 0, 0
@@ -155,7 +155,7 @@ class LedgerState:
         return self._newest or self.blocks[self.height]
 
     def after(self, block: Block) -> "LedgerState":
-        """Return the state after a block. Writing to it leaves this one as it is."""
+        """Return the state after a block. Writing to the copy leaves this state unchanged."""
         self.record()
         then = LedgerState()
         for name, mapping in vars(self).items():
@@ -169,9 +169,10 @@ class LedgerState:
         return then
 
     def record(self) -> None:
-        """Record what each value was before the newest block changed it.
+        """Record each value before the newest block's change.
 
-        What changes between two blocks, such as a balance that is set, counts for the older one.
+        A change between two blocks, such as a balance set by an operator, counts for the older
+        block.
         """
         block = self.height
         changes = self._undo[self._recorded - self._forgotten :] if block >= 0 else ()
@@ -184,7 +185,7 @@ class LedgerState:
         self._recorded, self._supply_was = self.mark(), self.supply
 
     def put(self, mapping: MutableMapping[K, V], key: K, value: V) -> V | None:
-        """Write one value; return the value that it replaces."""
+        """Write one value; return the replaced value."""
         old = mapping.get(key, _ABSENT)
         self._undo.append((mapping, key, old))
         if mapping is self.balances or mapping is self.blocks:
@@ -221,7 +222,7 @@ class LedgerState:
         self._forgotten = mark
 
     def _set(self, mapping: MutableMapping[K, V], key: K, value: V) -> None:
-        """Write one value, or delete it, without a log."""
+        """Write or delete one value, without a log."""
         if mapping is self.balances:
             now: Any = 0 if value is _ABSENT else value
             self.supply += now - mapping.get(key, 0)
@@ -267,14 +268,12 @@ class _Then(MutableMapping[K, V]):
 
 
 def _before(past: Past, block: int, now: Any) -> Any:
-    """Return what a value was after a block, given what it is now."""
     if isinstance(past, int):
         return _ABSENT if block < past else now
     return past.before(block, now)
 
 
 def _with(past: "Past | None", block: int, old: Any) -> Past:
-    """Return a past with a change in the newest block, where it has none of that block yet."""
     if past == block or (past is None and old is _ABSENT):
         return block
     if past is None or isinstance(past, int):
@@ -303,7 +302,7 @@ _decode = msgspec.json.Decoder(Mined).decode
 
 
 class Archive:
-    """Mined transactions by hash, in a file that is deleted when it is closed."""
+    """Mined transactions by hash, in a file that `close` deletes."""
 
     def __init__(self) -> None:
         self._end, self._is_at_end = 0, True
@@ -345,13 +344,13 @@ class Archive:
 # --- logs by topic ----------------------------------------------------------------------
 
 Span = tuple[Sequence[int], int, int]
-"""Numbers of blocks, and which of them: from one position to before another."""
+"""Numbers of blocks, and a range: from a position to before another."""
 
 
 class LogIndex:
     """The numbers of the blocks by each topic of their logs.
 
-    Most topics, such as a nonce, are in one block only, so that an entry is a number if it can be.
+    Most topics, such as a nonce, are in one block only: their entry is a number.
     """
 
     def __init__(self) -> None:
@@ -365,7 +364,7 @@ class LogIndex:
                 self._note(topic, log.block_number)
 
     def _note(self, topic: bytes, number: int) -> None:
-        """Note that a topic is in the newest block, and in none of those that it replaces."""
+        """Note that a topic is in the newest block, and in no replaced block."""
         known = self._several.get(topic)
         if known is not None:
             while known and known[-1] >= number:
@@ -380,9 +379,9 @@ class LogIndex:
             self._only[topic] = number
 
     def blocks(self, wanted: LogFilter, first: int, last: int) -> Sequence[int]:
-        """Return the blocks of this range that can have what is wanted, oldest first.
+        """Return the blocks of this range that can have wanted logs, oldest first.
 
-        It looks up the rarest of the wanted topics, and reads no list but that one's.
+        Only the list of the rarest wanted topic is read.
         """
         choices = [self._spans(accepted, first, last) for accepted in wanted.topics if accepted]
         rarest = min(choices, key=_size, default=None)
@@ -392,12 +391,10 @@ class LogIndex:
         return sorted(found)
 
     def _spans(self, topics: tuple[bytes, ...], first: int, last: int) -> list[Span]:
-        """Return where the blocks of these topics that are in a range begin and end."""
         lists = filter(None, map(self._of, dict.fromkeys(topics)))
         return [(known, bisect_left(known, first), bisect_left(known, last + 1)) for known in lists]
 
     def _of(self, topic: bytes) -> Sequence[int]:
-        """Return all blocks of a topic."""
         known = self._several.get(topic)
         if known is not None:
             return known

@@ -1,7 +1,7 @@
 """The storage slots of FiatToken v2.2, read by JSON-RPC, and the code of accounts.
 
-The ledger has values and no storage. To read a slot, it computes the slot of each value until one
-matches, so a read takes as long as there are values; an unknown slot is zero.
+The ledger has values and no storage. A read of a slot computes the slot of each value until one
+matches, so the time grows with the number of values; an unknown slot is zero.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ SEPARATOR, USED, PERMIT_NONCES, INITIALIZED = 15, 16, 17, 18
 VERSION = 3
 """How often the token was initialized: up to version 2.2."""
 BLACKLISTED = 1 << 255
-"""The bit of a balance that blacklists its account."""
+"""The bit of a balance that blacklists the account."""
 
 
 def word_at(state: LedgerState, token: Token, account: Address, slot: bytes) -> bytes:
@@ -32,7 +32,6 @@ def word_at(state: LedgerState, token: Token, account: Address, slot: bytes) -> 
 
 
 def _words(state: LedgerState, token: Token) -> Iterator[tuple[bytes, bytes]]:
-    """Yield each slot that is not zero, and its word."""
     roles, network, word = state.roles, token.network, abi.word
     paused = bytes([bool(state.switches.get("paused"))])
     yield from PROXY_SLOTS.items()
@@ -64,7 +63,6 @@ def _words(state: LedgerState, token: Token) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _entry(mapping: int, key: bytes) -> bytes:
-    """Return the slot of one entry of a mapping."""
     return keccak256(abi.word(key) + abi.word(mapping))
 
 

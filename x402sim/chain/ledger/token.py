@@ -1,12 +1,11 @@
 """The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause, blacklist
 and roles, by selector.
 
-It is behind a proxy, which has an administrator and the address of the implementation. The ledger
-has one implementation, which nobody upgrades. The administrator cannot use the token.
+The token is behind a proxy, with an administrator and the address of the implementation. The ledger
+has one implementation; nobody upgrades. The administrator cannot use the token.
 
 The tables of `frame.py` decide when an authorization is refused. This file and `Frame` check all
-other calls, and apply the accepted ones. A reverted call changes no state.
-Clauses: 5/nonce-once.
+other calls, and apply accepted calls. A reverted call changes no state. Clauses: 5/nonce-once.
 """
 
 import operator
@@ -36,7 +35,7 @@ PROXY_SLOTS = {
 }
 """The proxy's own slots, in the token's storage."""
 PROXY_FUNCTIONS = tuple(map(abi.selector, ("implementation()", "admin()")))
-"""The functions that the proxy itself answers, to its administrator, too."""
+"""The proxy's functions, answered to the administrator, too."""
 NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"
 
 
@@ -48,12 +47,11 @@ FIRST_ROLES = ("owner", "pauser", "blacklister", "masterMinter")
 
 
 def role_getter(name: str) -> Run:
-    """Return the function that returns the account of a role, as one word."""
+    """Return the getter of a role: the account, as a word."""
     return lambda frame, _: frame.state.roles.get(name, ZERO_ADDRESS)
 
 
 def _role_setter(name: str, refusal: str, event: str) -> Run:
-    """Return the function by which the owner gives a role to an account."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         account = arguments.address(0)
@@ -89,9 +87,10 @@ def _rescue(frame: Frame, arguments: Arguments) -> bytes:
 
 
 def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
-    """Return an initializer that refuses: it ran when the token was deployed.
+    """Return an initializer that refuses: the token was initialized when deployed.
 
-    It still decodes its arguments, `words` of them, those in `texts` of any length.
+    Before that, the arguments are decoded: `words` words, and a text of any length at each position
+    of `texts`.
     """
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
@@ -137,7 +136,6 @@ NO_MASTER = "FiatToken: caller is not the masterMinter"
 
 
 def _with_authorization(receive: bool, packed: bool) -> Run:
-    """Return transferWithAuthorization or receiveWithAuthorization, in one of its overloads."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         auth = arguments.authorization()
@@ -154,7 +152,7 @@ def _with_authorization(receive: bool, packed: bool) -> Run:
 
 
 def _cancel(packed: bool) -> Run:
-    """Return cancelAuthorization, in one of its overloads; it checks no window and no blacklist."""
+    """Return an overload of cancelAuthorization, which checks no window and no blacklist."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         authorizer, nonce = arguments.address(0), arguments.bytes32(1)
@@ -193,7 +191,9 @@ def _transfer_from(frame: Frame, arguments: Arguments) -> bytes:
 
 
 def _allowance(change: Callable[[int, int], int]) -> Run:
-    """Return the function that changes an allowance of the caller's tokens by what it is given."""
+    """Return the function that changes an allowance of the caller's tokens, given the old allowance
+    and the argument.
+    """
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         owner, spender = frame.call.sender, arguments.address(0)
@@ -211,7 +211,7 @@ def _allowance(change: Callable[[int, int], int]) -> Run:
 
 
 def _permit(packed: bool) -> Run:
-    """Return permit, in one of its overloads: an owner's signature sets the allowance."""
+    """Return an overload of permit: an owner's signature sets the allowance."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         owner, spender = arguments.address(0), arguments.address(1)
@@ -330,7 +330,7 @@ def _blacklist(on: bool) -> Run:
         frame.require_role("blacklister", "Blacklistable: caller is not the blacklister")
         held = frame.state.balances.get(account, 0)
         was = frame.state.put(frame.state.blacklisted, account, on)
-        frame.wrote(held + bool(was), held + on)  # one word holds the balance and this bit
+        frame.wrote(held + bool(was), held + on)  # a word holds balance and blacklist bit
         frame.emit(abi.topic("Blacklisted(address)" if on else "UnBlacklisted(address)"), account)
         return b""
 

@@ -28,7 +28,7 @@ BLOCK_GAS_LIMIT = 10**12
 """High enough for every waiting transaction to fit into one block."""
 BASE_FEE_WEI = 10**9
 """The base fee of block 0, or the network's if that is less; it falls, as blocks are nearly empty.
-It is not 0, which libraries take for a chain without the fees of EIP-1559."""
+Not 0: libraries take 0 for a chain without the fees of EIP-1559."""
 PORT_TRIES = 3
 START_TIMEOUT_S = 20
 TIMEOUT_S = 60
@@ -55,9 +55,9 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
 
 
 class AnvilNode:
-    """A running anvil on a free port of this machine: `url` is its JSON-RPC, `rpc` a client of it.
+    """A running anvil on a free port of this machine: `url` is the JSON-RPC, `rpc` a client.
 
-    Another test node is a class like this one; `controls` uses the methods that only anvil has.
+    Another test node would be a class like `AnvilNode`; `controls` uses methods of anvil only.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class AnvilNode:
         """Start a node with an empty chain; blocks until it answers.
 
         With `in_line`, each request blocks the process, as virtual time needs. The node signs for
-        the first `accounts` of a phrase. Raises `ChainError` if there is no anvil (saying how to
-        get it), or it does not start.
+        the first `accounts` of a phrase. Raises `ChainError` without an anvil (saying how to get
+        one), or if the program does not start.
         """
         self._program = program or find_anvil()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`

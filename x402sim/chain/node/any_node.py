@@ -55,7 +55,9 @@ class AnyNode(ABC):
 
 
 def result_of(answer: Any) -> Any:
-    """Return the result in a JSON-RPC answer; raises its error, and `NodeGone` if it is none."""
+    """Return the result in a JSON-RPC answer; raises the answer's error, and `NodeGone` for
+    anything else.
+    """
     if not isinstance(answer, dict):
         raise NodeGone(f"the node answered {shown(answer)}, which is not JSON-RPC")
     error = answer.get("error")

@@ -1,7 +1,7 @@
 """Control over a test node: mining at the world's time, snapshots and reorganisations.
 
-The node forgets the transactions that a revert or a reorganisation removes. So they are read
-before, and sent again with the same hash.
+The node forgets the transactions that a revert or a reorganisation removes. So the transactions are
+read before, and sent again with the same hash.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
 from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
 
 MAX_BLOCKS = 10_000
-"""The most blocks that one request mines."""
+"""The most blocks of a request."""
 MAX_LOOKS = 500
 """How often to poll for a block that is due; one poll takes a millisecond."""
 MINER = b"x402sim/mine"
@@ -29,7 +29,7 @@ _SENT_AS = ("from", "to", "value", "input", "nonce", "gas", *_FEES)
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """A transaction, and the JSON-RPC call that sends it again."""
+    """A transaction, and the JSON-RPC call that sends the same again."""
 
     hash: Hash
     method: str
@@ -97,7 +97,7 @@ class Controls:
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
         async with self.operation():
             if snapshot not in self._snapshots:
                 known = ", ".join(map(str, self._snapshots)) or "none"
@@ -127,7 +127,7 @@ class Controls:
             lost += await self.pool()
             await self._rpc.ask("anvil_rollback", depth)
             self._snapshots = {n: it for n, it in self._snapshots.items() if it[0] <= base}
-            self._reorgs += 1  # another coinbase, so that the new blocks differ from the old ones
+            self._reorgs += 1  # another coinbase: new blocks differ from the old ones
             await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
             await self._restore_native(base)
             await self._write_codes()
@@ -150,9 +150,9 @@ class Controls:
             self._codes.clear()
 
     async def drop(self, only: Hash | None = None) -> bool:
-        """Drop every transaction from the mempool, as a node short of memory does, or one, and
-        those of its account that a block takes only after it. Return whether there was any. The
-        node drops none behind a gap in nonces alone.
+        """Drop every transaction from the mempool, as a node short of memory does; with `only`,
+        this transaction and the account's later ones. Return whether there was any. The node drops
+        none behind a gap in nonces alone.
         """
         async with self.operation():
             if only is not None:
@@ -162,8 +162,8 @@ class Controls:
             return bool(was)
 
     async def force_revert(self, calls: int, account: Address | None = None) -> None:
-        """Make the next calls of the token, or those that name an account, run out of gas. They are
-        counted when they are sent.
+        """Make the next calls of the token, or only calls that name an account, run out of gas.
+        Calls count when sent.
         """
         self.forced_reverts = ForcedReverts(calls, account)
 
@@ -190,7 +190,7 @@ class Controls:
         return await self._rpc.read(objects.block, "eth_getBlockByNumber", "latest", False)
 
     def next_time_s(self, head: Block) -> int:
-        """Return the time of the block after `head`: the world's, or its own if that is later."""
+        """Return the time of the block after `head`: the world's time, or the head's if later."""
         return max(self._clock.now_s(), head.timestamp_s)
 
     async def set_time(self) -> None:
@@ -255,7 +255,9 @@ class Controls:
         await self._rpc.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
     async def _write_codes(self, *accounts: Address) -> None:
-        """Set contracts without a transaction: of these accounts, or again all that were set so."""
+        """Set contracts without a transaction: of these accounts, or again of all accounts set
+        before.
+        """
         for account in accounts or self._codes:
             code, slots = self._codes[account]
             await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))

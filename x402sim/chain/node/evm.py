@@ -22,7 +22,7 @@ class JsonRpcNode(AnyNode):
     """A JSON-RPC node behind web3's HTTP provider.
 
     Requests are made in threads, at most `parallel` at a time; with 1, in order. With 0 there are
-    no threads: each request blocks the process, so that simulations are deterministic.
+    no threads: each request blocks the process: simulations are deterministic.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 20, parallel: int = 8) -> None:
@@ -45,7 +45,7 @@ class JsonRpcNode(AnyNode):
     async def ask_all(self, *calls: RpcCall) -> list[Any]:
         """Return the results of several methods, sent in one batch; raises as `ask`.
 
-        Behind a load balancer, one of its nodes answers all of them.
+        Behind a load balancer, a single node answers the whole batch.
         """
         batch = [(RPCEndpoint(method), parameters) for method, *parameters in calls]
         send = partial(self._provider.make_batch_request, batch)

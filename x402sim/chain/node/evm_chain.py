@@ -4,9 +4,9 @@ Every wait has a limit. If the node did not answer when a transaction was sent, 
 not: `wait` returns the receipt, or raises `TimeoutError` (not known yet) or `ChainError` (it can
 never be mined).
 
-A node mines nothing behind a gap in an account's nonces. So each nonce is used once, and a
-transaction that the node drops is sent again. A send without an answer counts as sent, because it
-may have arrived; the wait for its receipt decides.
+A node mines nothing behind a gap in an account's nonces. So each nonce is used once, and dropped
+transactions are sent again. A send without an answer counts as sent, because it may have arrived;
+the wait for its receipt decides.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity, shown
 
 GAS_HEADROOM = 1.25
-"""The factor by which we bid above the base fee, in case it rises before the next block. A price
-that the node advises is not raised: it may be our own last bid, and would grow forever."""
+"""The factor of our bid above the base fee, which may rise before the next block. A price that the
+node advises is not raised: it may be our own last bid, and would grow forever."""
 REPLACED_AFTER = 3
 """How often in a row a node must report a transaction as replaced, as it may lag behind."""
 NONCE_TRIES = 3
@@ -53,7 +53,7 @@ _KNOWN = re.compile("already known|already imported|known transaction|already in
 
 
 class Replaced(ChainError):
-    """Another transaction has the nonce of one of ours, which can never be mined."""
+    """Another transaction has the nonce of our transaction, which can never be mined."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,8 @@ def _account(key: bytes) -> Address:
 
 
 class Sender:
-    """The accounts whose keys we have, on one node, or on several at one address, which may lag.
+    """The accounts with our keys, on a node, or on several nodes behind an address, of which some
+    may lag.
 
     If a node `may_lag`, the nonces are remembered here. Otherwise the node counts them, also after
     a reorganisation or a reset.
@@ -165,7 +166,7 @@ class Sender:
         """Send an unmined transaction again, if the node has dropped it.
 
         Raises `Replaced` if it was replaced, and `ChainError`. `REPLACED_AFTER` answers in a row
-        prove that, and not one: a load balancer may reach a node that lags.
+        prove a replacement. A single answer does not: a load balancer may reach a node that lags.
         """
         sent = self.sent.get(tx_hash)
         if sent is None:
@@ -250,7 +251,6 @@ class EvmChain:
         return self.node.parse(into, "eth_getTransactionReceipt", found)
 
     async def _revert_reason(self, tx: Transaction) -> str:
-        """Return why a mined transaction failed, by a trace or a call on the block before."""
         params = to_hex(tx.hash), {"tracer": "callTracer"}
         try:
             trace = await self.node.ask("debug_traceTransaction", *params)
@@ -260,7 +260,7 @@ class EvmChain:
         return reverts.text_of(output) if output else _error(trace)
 
     async def _tried_again(self, tx: Transaction) -> str:
-        """Call again on the block before, then on its own, whose time it had."""
+        """Call again on the block before, then on the transaction's block, for the block's time."""
         number = tx.block_number or 1
         for block in (number - 1, number):
             try:
@@ -318,8 +318,8 @@ class EvmChain:
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.
 
-        Raises `TimeoutError` if it is not mined in time, though it may be later, and `ChainError`
-        if another transaction has used its nonce.
+        Raises `TimeoutError` for a transaction that is not mined in time, but may be later, and
+        `ChainError` if another transaction has used the nonce.
         """
         receipt = await self._find_receipt(tx_hash)
         try:
@@ -335,8 +335,8 @@ class EvmChain:
     async def _find_receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt; None if there is none yet, or the node answers with an error.
 
-        No error, such as that of a rate limit, means that the transaction failed: it was sent, and
-        only one that is replaced can never be mined. Raises `Replaced`.
+        No error, such as a rate limit, means that the transaction failed: a sent transaction can be
+        mined until another replaces it. Raises `Replaced`.
         """
         try:
             receipt = await self.receipt(tx_hash)
@@ -380,7 +380,7 @@ def _maybe(into: Callable[[Any], T]) -> Callable[[Any], T | None]:
 
 
 def _error(trace: Json) -> str:
-    """Return the error of a call, or of the last one in it that made it revert without data."""
+    """Return the error of a call, or of the last inner call that caused a revert without data."""
     error = str(trace.get("error", ""))
     if error != REVERTED:
         return error
@@ -391,7 +391,7 @@ def _error(trace: Json) -> str:
 # --- over a link --------------------------------------------------------------------------
 
 TIMEOUT_S = 10.0
-"""Seconds that it waits for an answer, as viem does."""
+"""The longest wait for an answer in seconds, as in viem."""
 LINK_POLL_S = 2.0
 """Seconds between two polls for a receipt: one poll in the usual time of a block."""
 _HEADERS: Headers = [(b"content-type", b"application/json")]
@@ -415,7 +415,9 @@ class LinkedNode(AnyNode):
         return result_of(answer)
 
     async def ask_all(self, *calls: RpcCall) -> list[Any]:
-        """Return the results of several methods, one request each: there is one node only."""
+        """Return the results of several methods, in a request each: behind the link is a single
+        node.
+        """
         return [await self.ask(*call) for call in calls]
 
     async def forward(self, body: bytes) -> bytes:
@@ -438,14 +440,14 @@ class LinkedNode(AnyNode):
 
 
 class LinkedChain(EvmChain):
-    """The part of a `Chain` that a facilitator needs, with its key, over a link."""
+    """The part of a `Chain` that a facilitator needs, with the facilitator's key, over a link."""
 
     def __init__(self, node: LinkedNode, network: Network, clock: Clock, key: bytes) -> None:
         super().__init__(node, network, clock)
         self._sender = Sender(node, network.chain_id, [key], may_lag=False)
 
     def has_sent(self, tx_hash: Hash) -> bool:
-        """Return whether a transaction is one of ours that is not known to be mined."""
+        """Return whether we sent a transaction that is not known to be mined."""
         return tx_hash in self._sender.sent
 
     async def _pause(self) -> None:

@@ -1,7 +1,7 @@
 """A chain on an existing node, with our keys and no control over blocks or history.
 
-Name, version and decimals are read from the token's contract. Its EIP-712 domain must be the one
-computed from them, or no signature would be valid.
+Name, version and decimals are read from the token's contract. The EIP-712 domain must equal the
+domain computed from these three, or no signature would be valid.
 """
 
 from collections.abc import Iterable
@@ -47,8 +47,8 @@ class ExternalChain(EvmChain):
         deploy: bool = False,
         read: bool = False,
     ) -> "ExternalChain":
-        """Return the chain behind a URL, with the network's token on it. The first of the keys is
-        that of the account that pays for gas.
+        """Return the chain behind a URL, with the network's token on it. The first key's account
+        pays for gas.
 
         With `deploy`, the first key deploys and owns a new token first. With `read`, the network's
         token becomes that of the contract; without, the contract must match the network.
@@ -80,7 +80,8 @@ class ExternalChain(EvmChain):
         self.owner = await self._find_minter()
 
     async def _deploy(self, owner: Address) -> None:
-        """Deploy a new token, whose owner pays for it and mints, and take it for ours.
+        """Deploy a new token and use this token from now on; the owner pays for the deployment and
+        mints.
 
         Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.
         """
@@ -160,8 +161,8 @@ MOST_DECIMALS = 36
 
 
 async def described(chain: Chain, where: str, network: Network, *, read: bool) -> Network:
-    """Return the network with its token as the contract itself describes it; what the contract
-    does not say is the network's.
+    """Return the network with the token as the contract describes itself; the network's fields
+    stand where the contract is silent.
 
     Raises `ChainError` unless the contract describes the network's own token, or with `read` any
     EIP-3009 token.

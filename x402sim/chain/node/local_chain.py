@@ -1,4 +1,4 @@
-"""A chain on a test node that the world has started, with full control over it.
+"""A chain on a test node started by the world, with full control.
 
 As on the ledger, block 0 holds the token and the balances, and each block has the time of the
 world's clock. The node sends transactions of any account without its key.
@@ -32,8 +32,8 @@ def install_stablecoin(
 ) -> None:
     """Write the contract of `chain/contract`, an `Install`.
 
-    The constructor runs at the token's address, as an `eth_call`, because the code that it
-    returns contains that address (in the EIP-712 domain).
+    The constructor runs at the token's address, as an `eth_call`: the returned code contains this
+    address (in the EIP-712 domain).
     """
     ask, token = node.rpc.ask_now, to_hex(network.asset)
     ask("anvil_setCode", token, to_hex(contract.creation_code(network, owner)))
@@ -43,7 +43,7 @@ def install_stablecoin(
 
 
 class LocalChain(EvmChain):
-    """A chain on a node that it stops when it is closed; a `Chain` with `Controls`."""
+    """A chain on a node, which stops with the chain; a `Chain` with `Controls`."""
 
     def __init__(
         self,

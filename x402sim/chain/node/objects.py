@@ -29,8 +29,8 @@ def block(given: Json) -> Block:
 
 
 def transaction(given: Json) -> Transaction:
-    """Return a transaction, mined or waiting, whose call is to the zero address if it creates a
-    contract; raises `BadParams`.
+    """Return a transaction, mined or waiting; the call of a deployment is to the zero address.
+    Raises `BadParams`.
     """
     mined = given.get("blockHash") is not None  # a pending transaction may name the next block
     return Transaction(
@@ -51,7 +51,7 @@ def transaction(given: Json) -> Transaction:
 
 
 def receipt(given: Json, call: Call, revert_reason: str | None) -> TxReceipt:
-    """Return a receipt, with its call and its revert reason; raises `BadParams`."""
+    """Return a receipt, with call and revert reason; raises `BadParams`."""
     return TxReceipt(
         tx_hash=read_hash(given["transactionHash"]),
         block_number=read_quantity(given["blockNumber"]),

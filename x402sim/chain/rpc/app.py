@@ -43,14 +43,16 @@ def _named(module: ModuleType) -> dict[str, Method]:
 READS = _named(reading)
 """The methods that neither send nor sign; a proxy to a node offers these to every caller."""
 METHODS = {**READS, **_named(sending)}
-"""The methods by name: the functions that are named as they are."""
+"""The methods by name: the functions of the same names."""
 WITHOUT_EVM = {
     "eth_createAccessList": "to know which slots a call reads",
     "eth_getProof": "a proof of a state in a trie",
     "eth_simulateV1": "several calls of several blocks, with any code",
     "debug_traceTransaction": "a trace of the calls that code makes",
 }
-"""The methods that are refused by name, and what each would need; a proxy to a node has them."""
+"""The methods refused by name, and the need for an EVM of each; a proxy to a node offers these
+methods.
+"""
 LATE = "the transaction is in the mempool and was not mined in time"
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
 DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
@@ -78,7 +80,6 @@ def documentation() -> str:
 
 
 def _declared(method: Method) -> list[inspect.Parameter]:
-    """Return the parameters of a method after the context, which all have a place."""
     return [*inspect.signature(method).parameters.values()][1:]
 
 
@@ -88,7 +89,6 @@ def _parameters(method: Method) -> str:
 
 @cache
 def _counts(method: Method) -> range:
-    """Return how many parameters a method takes."""
     declared = _declared(method)
     return range(sum(p.default is p.empty for p in declared), len(declared) + 1)
 
@@ -122,7 +122,7 @@ def _begun(context: RpcContext, name: str, params: Any) -> Awaitable[Any]:
 
 
 def _id_of(request: Any) -> Any:
-    """Return the id of a request; None if it has none that an answer can have."""
+    """Return the id of a request; None without an id that an answer can have."""
     given = request.get("id") if isinstance(request, dict) else None
     return given if is_id(given) else None
 
@@ -183,10 +183,10 @@ async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
 
 
 def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = False) -> Starlette:
-    """Return an application that answers JSON-RPC at its root.
+    """Return an application that answers JSON-RPC at the root path.
 
-    GET answers the list of methods. `keys` are those of the accounts to list; only if `unlocked`
-    does it sign with them.
+    GET answers the list of methods. `keys` are of the accounts to list; only an `unlocked`
+    application signs with these keys.
     """
     accounts = {PrivateKey(key).address: key for key in keys}
     context, turns = RpcContext(chain, accounts, unlocked), Turns()

@@ -58,7 +58,7 @@ def error(request_id: Any, code: int, message: str, data: str | None = None) -> 
 
 
 def why_invalid(request: Any) -> str | None:
-    """Return why a value is not a JSON-RPC 2.0 request; None if it is one."""
+    """Return why a value is not a JSON-RPC 2.0 request; None for a request."""
     if not isinstance(request, dict):
         return f"expected an object, got {shown(request)}"
     if request.get("jsonrpc") != "2.0":
@@ -126,9 +126,8 @@ def read_lists(transaction: Json) -> tuple[int, int, int]:
 def read_log_filter(fields: Json, first: int, last: int) -> LogFilter:
     """Return a filter of the logs between two blocks; raises `BadParams`.
 
-    `fields` are those of `read_object`, which drops a member that is null. `address` is one or a
-    list; without it, any. `topics` has for each position null (any), one topic, or a list of
-    alternatives.
+    `fields` come from `read_object`, without null members. `address` is one or a list; without it,
+    any. `topics` has for each position null (any), one topic, or a list of alternatives.
     """
     if first > last:
         raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
@@ -170,11 +169,11 @@ def bloom(logs: Sequence[Log]) -> bytes:
 
 
 def transaction_object(tx: Transaction, chain_id: int, at_s: int | None = None) -> Json:
-    """Return a transaction, mined at a time if that is known; its three block fields are null
-    while it waits to be mined.
+    """Return a transaction, with the block's time if known; the three block fields are null until a
+    block has the transaction.
 
-    One that the chain sent without a signature has 0x0 as `v`, `r` and `s`: the sender cannot be
-    recovered from them.
+    A transaction sent without a signature has 0x0 as `v`, `r` and `s`: the sender cannot be
+    recovered.
     """
     return {
         "hash": to_hex(tx.hash),
@@ -198,7 +197,6 @@ _UNSIGNED = {"type": "0x0", "v": "0x0", "r": "0x0", "s": "0x0"}
 
 
 def _signature(signed: SignedTransaction) -> Json:
-    """Return the fields of a signed transaction that depend on its type."""
     fields: Json = {
         "type": quantity(signed.type),
         "v": quantity(signed.v),
@@ -267,8 +265,8 @@ def receipt_object(receipt: TxReceipt) -> Json:
 
 
 async def whole_block(chain: Chain, block: Block, *, full: bool, mined: bool = True) -> Json:
-    """Return a block with its transactions' hashes, or `full` with the whole ones. What only
-    mining gives a block is null where it is not `mined`.
+    """Return a block with hashes of transactions, or `full` with whole transactions. Without
+    `mined`, the fields that only mining gives are null.
 
     The roots are zero, as the chain has no tries. The size is that of a header and of the whole
     transactions, in bytes, and is only an estimate.

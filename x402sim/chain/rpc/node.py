@@ -23,7 +23,7 @@ from x402sim.protocol.rpc_values import BadParams, Json, read_hash, read_object,
 from x402sim.tasks import Turns
 
 OFFERED = sorted((*app.READS, *app.WITHOUT_EVM))
-"""The methods that every caller may use, if the node has them."""
+"""The methods for every caller, as far as the node has each."""
 SENDS = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 """The methods that every caller may send with: the transaction's sender has signed it, and pays."""
 SUBSCRIBE = ("eth_subscribe", "eth_unsubscribe")
@@ -32,7 +32,7 @@ FILTERS = {
     "logs": "eth_newFilter",
     "newPendingTransactions": "eth_newPendingTransactionFilter",
 }
-"""The filter that a node offers over HTTP, by the subscription that it replaces."""
+"""The HTTP filter that stands in for each subscription."""
 
 
 def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
@@ -83,9 +83,9 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
 
 
 async def _sent(chain: EvmChain, request: Json) -> bytes | Json:
-    """Send a transaction, wait for its receipt here, and answer with it.
+    """Send a transaction, wait here for the receipt, and answer with the receipt.
 
-    Few nodes have this method, and one that waits may answer no other request.
+    Few nodes have this method, and a waiting node may answer no other request.
     """
     number = request.get("id")
     try:
@@ -119,7 +119,7 @@ async def _subscribed(subscriptions: Subscriptions, request: Json) -> Json:
 
 
 def _filters(chain: EvmChain) -> Make:
-    """Return what makes subscriptions by polling filters, which any node offers over HTTP."""
+    """Return a maker of subscriptions by polling filters, which any node offers over HTTP."""
 
     async def make(kind: Any, wanted: Any) -> News:
         of = [read_object(wanted or {}, "a filter")] if kind == "logs" else []

@@ -2,8 +2,8 @@
 mempool; and the `RpcContext`, which every method gets.
 
 A function has the name of its method. The history of fees has no tips: none is needed. Of the
-mempool, `pending` are the transactions that the next block takes, and `queued` those behind a gap
-in the nonces of their sender.
+mempool, `pending` are the transactions of the next block, and `queued` the transactions behind a
+gap in the sender's nonces.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -89,7 +89,7 @@ async def number(rpc: RpcContext, which: Any) -> int:
 
 
 async def state(rpc: RpcContext, which: Any) -> int | LedgerState:
-    """Return the block whose state is requested: its number, or the state after the next one."""
+    """Return the block whose state is requested: the number, or the state after the next block."""
     return await rpc.chain.pending(rpc.turn) if which == PENDING else await number(rpc, which)
 
 
@@ -276,7 +276,6 @@ async def eth_getBlockTransactionCountByNumber(rpc: RpcContext, block: Any) -> A
 
 
 async def _block(rpc: RpcContext, which: Any) -> Block | None:
-    """Return the block of a tag or a number, which may be the next one."""
     if which == PENDING:
         return rpc.chain.pending_block()
     return await rpc.chain.block(await number(rpc, which))

@@ -1,7 +1,7 @@
 """The JSON-RPC methods that send and sign.
 
-Anybody may send a signed transaction. For the funded accounts this server signs itself, as anvil
-and Hardhat do; any other account is an error.
+Anybody may send a signed transaction. The server signs for the funded accounts, as anvil and
+Hardhat do; any other account is an error.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ class NotMined(ChainError):
 
 
 def _key(rpc: RpcContext, account: Address) -> PrivateKey:
-    """Return the key of an account; raises `ChainError` if it is locked or not one of ours."""
+    """Return the key of an account; raises `ChainError` for a locked or foreign account."""
     if not rpc.unlocked:
         raise ChainError("no account is unlocked: this server signs nothing over JSON-RPC")
     if account not in rpc.keys:

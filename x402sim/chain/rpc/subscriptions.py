@@ -8,7 +8,7 @@ ends after `MAX_AGE_S` seconds without a poll.
 
 Over WebSocket, `eth_subscribe` notifies the same. Nothing is queued for a client that reads slowly:
 each subscription is a position in the chain, and moves on when the client has read the last
-notification. A notification takes a turn of the loop, so that a backlog holds up nobody.
+notification. A notification takes a turn of the loop: a backlog holds up nobody.
 """
 
 import asyncio
@@ -60,17 +60,17 @@ class TooManyLogs(ChainError):
 
 
 class Filter(msgspec.Struct):
-    """What a filter selects, and what it has reported already."""
+    """The selection of a filter, and the position after the last report."""
 
     kind: FilterType
     wanted: LogFilter
     """Selects logs; a filter of blocks reports all that are mined from now on."""
     next_block: int
     arrived: int
-    """The number of the newest transaction that it has reported."""
+    """The number of the newest reported arrival."""
     polled_s: float
     reported: list[tuple[Block, list[Log]]]
-    """The newest blocks that it has passed, oldest first, each with the logs it reported."""
+    """The newest passed blocks, oldest first, each with the reported logs."""
 
 
 class Filters:
@@ -81,7 +81,7 @@ class Filters:
         self._made = 0
 
     def add(self, chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> str:
-        """Make a filter that reports what comes from now on; return its id."""
+        """Make a filter of news from now on; return the id."""
         filters = self._current()
         while len(filters) >= MAX_FILTERS:
             del filters[min(filters, key=lambda name: filters[name].polled_s)]
@@ -114,7 +114,7 @@ class Filters:
             now = replace(passed, reported=[*passed.reported])
             items, is_all = await changes(now, chain, most)
             if len(news) + len(items) > MAX_LOGS and most > 1:
-                most = 1  # to find the last block that there is room for
+                most = 1  # to find the last block with room in the answer
                 continue
             if news and len(news) + len(items) > MAX_LOGS:
                 break
@@ -142,7 +142,7 @@ class Filters:
 
 
 def made_now(chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> Filter:
-    """Return a filter of what comes from now on."""
+    """Return a filter of news from now on."""
     machine = chain.machine
     head = machine.state.head
     arrived = machine.arrivals.number
@@ -192,7 +192,6 @@ async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
 
 
 async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log]:
-    """Return the logs in new blocks that a filter of logs wants."""
     if not new or found.kind != "logs":
         return []
     first = max(new[0].number, found.wanted.from_block)
@@ -213,16 +212,16 @@ def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
 # --- over WebSocket ---------------------------------------------------------------------
 
 AT_A_TURN = 8
-"""Blocks or transactions of its backlog that a subscription reads in a turn."""
+"""The most blocks or transactions of a backlog that a subscription reads in a turn."""
 KINDS: dict[Any, FilterType] = {
     "newHeads": "blocks",
     "logs": "logs",
     "newPendingTransactions": "transactions",
 }
 NO_HEADER = ("transactions", "uncles", "withdrawals", "size", "totalDifficulty")
-"""The fields of a block that its header lacks."""
+"""The fields of a block that a header lacks."""
 News = Callable[[], Awaitable[list[Any]]]
-"""Returns what is new since it was called last; at first, since it was made."""
+"""Returns the news since the last call; at first, since the subscription began."""
 Make = Callable[[Any, Any], Awaitable[News]]
 
 
@@ -271,7 +270,7 @@ class Subscriptions(msgspec.Struct, frozen=True):
 
 
 def on_ledger(chain: LedgerChain) -> Make:
-    """Return what makes subscriptions to the ledger."""
+    """Return a maker of subscriptions to the ledger."""
 
     async def make(kind: Any, wanted: Any) -> News:
         fields = read_object(wanted, "a filter") if kind == "logs" and wanted is not None else {}
@@ -305,8 +304,8 @@ async def converse(
     turns: Turns,
     poll_s: float | None = None,
 ) -> None:
-    """Answer each message on a WebSocket, and notify what is new whenever the chain calls its
-    `watchers`, and every `poll_s` seconds. Returns when the client has left.
+    """Answer each message on a WebSocket, and notify news whenever the chain calls the `watchers`,
+    and every `poll_s` seconds. Returns when the client has left.
     """
     changed, turn, room = asyncio.Event(), asyncio.Lock(), asyncio.Semaphore(MAX_AT_ONCE)
     client = connection(socket)
