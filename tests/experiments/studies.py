@@ -10,7 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from x402sim import LiveWorld, World
+from x402sim import LiveWorld, World, sweep
+from x402sim.experiments.sweep import SweepFailed
+
+
+def recorded(*arguments: Any, **options: Any) -> pd.DataFrame:
+    """Play a sweep of which points fail; return the frame that the exception has."""
+    try:
+        sweep(*arguments, **options)
+    except SweepFailed as failed:
+        return failed.frame
+    raise AssertionError("no point failed")
 
 
 def wait(rate: float, seed: int) -> dict[str, Any]:
@@ -70,16 +80,6 @@ def flawed(n: int, seed: int, m: int = 0) -> float:
 def tripled(k: int, n: int, seed: int) -> int:
     """A function with a parameter that no grid gives."""
     return k * n + seed
-
-
-class Flawed:
-    """As `flawed`, with a method."""
-
-    def __init__(self, m: int) -> None:
-        self.m = m
-
-    def play(self, n: int, seed: int) -> float:
-        return flawed(n, seed, self.m)
 
 
 def deadly(n: int, seed: int) -> int:

@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from x402sim import World, compare, summarize, sweep
+from x402sim import compare, summarize
 from x402sim.experiments.compare import student
-from x402sim.experiments.summary import Counted, wilson, worth_of
 
 STUDIES = 300
 
@@ -148,27 +147,6 @@ def test_where_nothing_was_lost_with_both_the_interval_says_what_may_be() -> Non
     assert (row["low"], row["high"]) == pytest.approx((-0.1611, 0.1611), abs=1e-4)
 
 
-def test_rows_of_one_seed_count_by_how_alike_they_are() -> None:
-    """40 seeds of 25 orders: all alike they say as much as one each, independent ones more."""
-    draw = np.random.default_rng(6)
-    for is_alike in (True, False):
-        shape = STUDIES // 4, 40, 25
-        frames = []
-        for name, share in (("a", 0.3), ("b", 0.2)):
-            drawn = draw.random(shape)
-            drawn = np.repeat(drawn[:, :, :1], 25, axis=2) if is_alike else drawn
-            index = np.indices(shape).reshape(3, -1)
-            frames.append(
-                pd.DataFrame(
-                    {"study": index[0], "seed": index[1], "p": name, "lost": drawn.ravel() < share}
-                )
-            )
-        table = compare(pd.concat(frames), of="p", against="b", by="study", values="lost")
-        assert covered(table, 0.1) == pytest.approx(0.95, abs=0.05)
-        width = (table["high"] - table["low"]).mean()
-        assert width == pytest.approx(0.38 if is_alike else 0.077, rel=0.1)
-
-
 # --- seeds or rows -----------------------------------------------------------------------
 
 
@@ -210,37 +188,6 @@ def test_an_interval_covers_if_the_unit_is_the_right_one(result: str, *, is_alik
         assert covered(by_row, truth) < 0.6
     else:
         assert covered(by_row, truth) == pytest.approx(0.95, abs=0.05)
-
-
-def test_the_formulas_of_the_help() -> None:
-    """Wilson's interval of 7 of 20, and the worth of rows by their spread over the seeds."""
-    p, n, z = 0.35, 20, 1.959964
-    middle, scale = p + z**2 / (2 * n), 1 + z**2 / n
-    half = z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
-    assert wilson(p, n, 0.95) == pytest.approx(((middle - half) / scale, (middle + half) / scale))
-    x, m = np.array([1.0, 0, 3, 2]), np.array([4, 4, 5, 3])
-    share = x.sum() / m.sum()
-    variance = ((x - share * m) ** 2).sum() / m.sum() ** 2
-    assert worth_of(Counted(x, m)) == pytest.approx(share * (1 - share) / variance)
-
-
-def test_the_policies_of_the_guide_differ() -> None:
-    """Real worlds: with common random numbers, 8 seeds tell two latencies apart."""
-
-    def delay(extra: float, seed: int) -> float:
-        async def story(world: object) -> None:
-            alice = await world.payer("alice", balance="1.00")  # type: ignore[attr-defined]
-            await alice.buy()
-
-        run = World(seed=seed, latency={"service": (1.0 + extra, 0.8)}).play(story)
-        return float(run.steps["latency_s"].sum())
-
-    frame = sweep(delay, {"extra": [0.0, 0.2]}, seeds=8, workers=0)
-    row = one(compare(frame, of="extra", against=0.0))
-    assert 0 < float(row["low"]) < float(row["difference"])  # type: ignore[arg-type]
-    assert float(row["correlation"]) > 0.9  # type: ignore[arg-type]
-    table = summarize(frame, by="extra")
-    assert table["low"].iloc[1] < table["high"].iloc[0], "their intervals overlap"
 
 
 # --- any two cells -----------------------------------------------------------------------

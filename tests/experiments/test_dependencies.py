@@ -6,8 +6,6 @@ import re
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.experiments.test_sweep import calls
-from tests.house import blocks
-from x402sim import World, sweep
+from x402sim import sweep
 from x402sim.experiments.dependencies import Dependencies
 from x402sim.journal import BUNDLE
 from x402sim.report.bundle import is_library
@@ -49,83 +46,52 @@ def ran(source: str) -> dict[str, Any]:
 # --- a change is refused by its name -----------------------------------------------------
 
 BASE = "def experiment(n, seed): return {0}\n"
-CHANGES: list[tuple[str, str, str]] = [
-    ("def experiment(n, seed): return n", "def experiment(n, seed): return 2 * n", "the code of exp"),
-    ("def experiment(n, seed): return n in {1, 2}", "def experiment(n, seed): return n in {1, 3}",
-     "the code of experiment has changed"),
-    ("K = 1\ndef experiment(n, seed): return K", "K = 2\ndef experiment(n, seed): return K",
-     "the value K in this session has changed"),
-    ("K = {'a': [1, {2}]}\ndef experiment(n, seed): return len(K)",
-     "K = {'a': [1, {3}]}\ndef experiment(n, seed): return len(K)", "the value K in this session"),
-    ("def experiment(n, seed, m=1): return m", "def experiment(n, seed, m=2): return m",
-     "the default of m in experiment has changed"),
-    ("def experiment(*, n, seed, m=1): return m", "def experiment(*, n, seed, m=2): return m",
-     "the default of m in experiment has changed"),
+IN_SESSION = [
+    ("def experiment(n, seed): return n in {1, 3}", "the code of experiment has changed"),
+    ("K = 1\ndef experiment(n, seed): return K", "the value K"),
+    ("K = {'a': [0, {1}]}\ndef experiment(n, seed): return len(K)", "the value K"),
+    ("def experiment(n, seed, m=1): return m", "the default of m in experiment has changed"),
+    ("def experiment(*, n, seed, m=1): return m", "the default of m in experiment has changed"),
     ("def make(k):\n def experiment(n, seed): return k\n return experiment\nexperiment = make(1)",
-     "def make(k):\n def experiment(n, seed): return k\n return experiment\nexperiment = make(2)",
      "the variable k around experiment has changed"),
-    ("def f(): return 1\ndef experiment(n, seed): return f()",
-     "def f(): return 2\ndef experiment(n, seed): return f()", "the function f in this session"),
-    ("K = 1\ndef f(): return K\ndef experiment(n, seed): return f()",
-     "K = 2\ndef f(): return K\ndef experiment(n, seed): return f()", "the value K in this session"),
-    ("K = 1\ndef experiment(n, seed): return [K for _ in range(n)][0]",
-     "K = 2\ndef experiment(n, seed): return [K for _ in range(n)][0]", "the value K in this session"),
-    ("K = 1\ndef experiment(n, seed):\n def inner(): return K\n return inner()",
-     "K = 2\ndef experiment(n, seed):\n def inner(): return K\n return inner()", "the value K in this"),
-    ("class A:\n x = 1\ndef experiment(n, seed): return A.x",
-     "class A:\n x = 2\ndef experiment(n, seed): return A.x", "the class A in this session"),
+    ("def f(): return 1\ndef experiment(n, seed): return f()", "the function f"),
+    ("K = 1\ndef f(): return K\ndef experiment(n, seed): return f()", "the value K"),
+    ("K = 1\ndef experiment(n, seed): return [K for _ in range(n)][0]", "the value K"),
+    ("K = 1\ndef experiment(n, seed):\n def inner(): return K\n return inner()", "the value K"),
+    ("class A:\n x = 1\ndef experiment(n, seed): return A.x", "the class A"),
     ("class B:\n def f(self): return 1\nclass A(B): pass\na = A()\n"
-     "def experiment(n, seed): return a.f()",
-     "class B:\n def f(self): return 2\nclass A(B): pass\na = A()\n"
-     "def experiment(n, seed): return a.f()", "the value a in this session"),
+     "def experiment(n, seed): return a.f()", "the value a"),
     ("K = 1\nclass A:\n def f(self): return K\na = A()\ndef experiment(n, seed): return a.f()",
-     "K = 2\nclass A:\n def f(self): return K\na = A()\ndef experiment(n, seed): return a.f()",
-     "the value K in this session"),
+     "the value K"),
     ("import enum\nclass E(enum.Enum):\n A = 1\ndef experiment(n, seed): return E.A.value",
-     "import enum\nclass E(enum.Enum):\n A = 2\ndef experiment(n, seed): return E.A.value",
-     "the class E in this session"),
+     "the class E"),
     ("from dataclasses import dataclass\n@dataclass\nclass D:\n x: int = 1\n"
-     "def experiment(n, seed): return D().x",
-     "from dataclasses import dataclass\n@dataclass\nclass D:\n x: int = 2\n"
-     "def experiment(n, seed): return D().x", "the class D in this session"),
-    ("import msgspec\nclass S(msgspec.Struct):\n x: int = 1\ndef experiment(n, seed): return S().x",
-     "import msgspec\nclass S(msgspec.Struct):\n x: int = 2\ndef experiment(n, seed): return S().x",
-     "the class S in this session"),
-    ("import functools\ndef twice(k):\n def around(f):\n  @functools.wraps(f)\n"
+     "def experiment(n, seed): return D().x", "the class D"),
+    ("import msgspec\nclass S(msgspec.Struct):\n x: int = 1\n"
+     "def experiment(n, seed): return S().x", "the class S"),
+    ("import functools\ndef times(k):\n def around(f):\n  @functools.wraps(f)\n"
      "  def call(**a): return k * f(**a)\n  return call\n return around\n"
-     "@twice(2)\ndef experiment(n, seed): return n",
-     "import functools\ndef twice(k):\n def around(f):\n  @functools.wraps(f)\n"
-     "  def call(**a): return k * f(**a)\n  return call\n return around\n"
-     "@twice(3)\ndef experiment(n, seed): return n", "the variable k around experiment"),
+     "@times(1)\ndef experiment(n, seed): return n", "the variable k around experiment"),
     ("from functools import partial\ndef f(m, n, seed): return m\nexperiment = partial(f, 1)",
-     "from functools import partial\ndef f(m, n, seed): return m\nexperiment = partial(f, 2)",
      "the arguments of the partial f"),
-    ("class A:\n def __init__(self, k): self.k = k\n def f(self, n, seed): return self.k\n"
-     "experiment = A(1).f",
-     "class A:\n def __init__(self, k): self.k = k\n def f(self, n, seed): return self.k\n"
-     "experiment = A(2).f", "the object of A.f"),
-    ("class A:\n k = 1\n def __call__(self, n, seed): return self.k\nexperiment = A()",
-     "class A:\n k = 2\n def __call__(self, n, seed): return self.k\nexperiment = A()",
-     "the value of A has changed"),
-    ("import numpy as np\nX = np.arange(3)\ndef experiment(n, seed): return int(X[-1])",
-     "import numpy as np\nX = np.arange(4)\ndef experiment(n, seed): return int(X[-1])", "the value X"),
-    ("import pandas as pd\nX = pd.DataFrame({'a': [1, 2]})\ndef experiment(n, seed): return int(X.a[1])",
-     "import pandas as pd\nX = pd.DataFrame({'a': [1, 3]})\ndef experiment(n, seed): return int(X.a[1])",
-     "the value X in this session"),
-    ("from x402sim.policies import *\nP = {'p': Reconcile()}\ndef experiment(n, seed): return len(P)",
-     "from x402sim.policies import *\nP = {'p': Forget()}\ndef experiment(n, seed): return len(P)",
-     "the value P in this session"),
+    ("import numpy as np\nX = np.arange(1)\ndef experiment(n, seed): return int(X[-1])",
+     "the value X"),
+    ("import pandas as pd\nX = pd.DataFrame({'a': [0, 1]})\n"
+     "def experiment(n, seed): return int(X.a[0])", "the value X"),
+    ("from x402sim.policies import *\nP = {'p': FailToServe(1 / 4)}\n"
+     "def experiment(n, seed): return len(P)", "the value P"),
     ("GRID = {'n': {'a': [1]}}\ndef experiment(n, seed): return n[0]",
-     "GRID = {'n': {'a': [2]}}\ndef experiment(n, seed): return n[0]",
      "the value of n='a' of the grid has changed"),
     ("K = 1\ndef f(): return K\nGRID = {'n': {'a': f}}\ndef experiment(n, seed): return n()",
-     "K = 2\ndef f(): return K\nGRID = {'n': {'a': f}}\ndef experiment(n, seed): return n()",
-     "the value K in this session has changed"),
-    ("K = 1\ndef experiment(n, seed): return K", "def experiment(n, seed): return n",
-     "the value K in this session is not used any more"),
-    ("def experiment(n, seed): return n", "K = 1\ndef experiment(n, seed): return K",
-     "the value K in this session is used now, and was not"),
+     "the value K"),
 ]  # fmt: skip
+"""Programs, and what is said if their 1 becomes a 2."""
+NAMED, UNNAMED = "K = 1\ndef experiment(n, seed): return K", "def experiment(n, seed): return n"
+CHANGES = [
+    *((text, text.replace("1", "2"), says) for text, says in IN_SESSION),
+    (NAMED, UNNAMED, "the value K in this session is not used any more"),
+    (UNNAMED, NAMED, "the value K in this session is used now, and was not"),
+]
 
 
 @pytest.mark.parametrize(("before", "after", "says"), CHANGES)
@@ -260,28 +226,6 @@ def test_a_story_in_a_file_that_is_named_counts(tmp_path: Path) -> None:
         played(ran(source), out)
 
 
-@pytest.mark.thorough
-def test_the_guides_own_study_with_another_policy(tmp_path: Path) -> None:
-    study = blocks(GUIDE.read_text(), "python")[1]
-    head = study.partition("if __name__")[0]
-    end = (
-        "import sys\ngrid = {'policy': ['forget'], 'lost': [0.3]}\n"
-        "print(sweep(unserved, grid, range(2), workers=0, out=sys.argv[1], "
-        "fresh='fresh' in sys.argv)['value'].mean())\n"
-    )
-    file, out = tmp_path / "study.py", tmp_path / "out"
-    file.write_text(head + end)
-    first = started(file, out)
-    assert float(first.stdout) > 0.1, first.stderr
-    file.write_text((head + end).replace('"forget": Forget()', '"forget": Reconcile()'))
-    refused = started(file, out)
-    assert (refused.stdout, "the value POLICIES in study.py has changed" in refused.stderr) == (
-        "",
-        True,
-    ), refused.stderr
-    assert started(file, out, "fresh").stdout == "0.0\n"
-
-
 # --- the same in every process -----------------------------------------------------------
 
 MANY = """
@@ -319,9 +263,9 @@ VALUES = [
     pd.DataFrame({"t": pd.to_datetime(["2020-01-01"]), "c": pd.Categorical(["x"])}),
     functools.partial(counted, word="one"), functools.lru_cache(counted), lambda: NAMES, len, [].append,
     World(seed=1, block_time_s=10, reorgs=Reorgs(0.1), latency={"service": (1, 0.5)}),
-    Settings(policy=ServicePolicy(claim=NoClaim(), serve=ServeConfirmed(3))),
+    Settings(policy=ServicePolicy(claim=NoClaim(), serve=FailToServe(0.3))),
     Fault(victim="facilitator", does="lose answer", times=None), PayerPolicy(steps=1), Buy(),
-    Poisson(per_s=0.1), SharedCache(), Decisions(),
+    Poisson(per_s=0.1), PoissonBlocks(2), SharedCache(), Decisions(),
 ]
 def experiment(n, seed): return len(VALUES)
 """
@@ -359,8 +303,8 @@ def test_each_of_many_values_counts() -> None:
         '[{"a", "b"}, None]': '[{"a"}, None]', "Series([1, 2]": "Series([1, 3]",
         '["2020-01-01"]': '["2020-01-02"]', 'Categorical(["x"])': 'Categorical(["y"])',
         'word="one"': 'word="two"', "Reorgs(0.1)": "Reorgs(0.2)", "(1, 0.5)": "(1, 0.6)",
-        "ServeConfirmed(3)": "ServeConfirmed(4)", "times=None": "times=2", "steps=1": "steps=2",
-        "Path(\"a\")": "Path(\"b\")", '"three"} and': '"four"} and',
+        "FailToServe(0.3)": "FailToServe(0.4)", "times=None": "times=2", "steps=1": "steps=2",
+        "PoissonBlocks(2)": "PoissonBlocks(3)", "Path(\"a\")": "Path(\"b\")", '"three"} and': '"four"} and',
     }  # fmt: skip
     first = digest(MANY)
     assert digest(MANY) == first
@@ -396,12 +340,12 @@ def test_a_killed_study_is_resumed_in_another_process_with_another_hash_seed(
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(file), str(made), str(out)]
     process = subprocess.Popen(command, env=environment | {"PYTHONHASHSEED": "1"})
-    while len(list(out.glob("*.parquet"))) < 2:
+    while len(list(out.glob("points/*.parquet"))) < 2:
         assert process.poll() is None
         time.sleep(0.01)
     process.kill()
     process.wait()
-    kept = sum(pq.read_metadata(each).num_rows for each in out.glob("*.parquet"))
+    kept = sum(pq.read_metadata(each).num_rows for each in out.glob("points/*.parquet"))
     assert 0 < kept < 30
     for each in made.iterdir():
         each.unlink()
@@ -414,7 +358,7 @@ def test_a_killed_study_is_resumed_in_another_process_with_another_hash_seed(
     )
     assert done.returncode == 0, done.stderr
     assert len(calls(made)) == 30 - kept
-    rows = pd.concat(pd.read_parquet(each) for each in out.glob("*.parquet"))
+    rows = pd.concat(pd.read_parquet(each) for each in out.glob("points/*.parquet"))
     assert sorted(zip(rows["n"], rows["seed"], rows["value"], strict=True)) == [
         (n, seed, 100 * n + seed) for n in (1, 2) for seed in range(15)
     ]
@@ -460,49 +404,16 @@ def test_what_cannot_be_compared_is_said(project: Path) -> None:
     assert told.stderr.startswith(f"x402sim: {says}")
 
 
-def test_the_options_of_the_worlds_are_recorded(tmp_path: Path) -> None:
-    def experiment(block_time: int, seed: int) -> int:
-        async def nothing(world: Any) -> None:
-            world.note("nothing")
-
-        World(seed=seed, block_time_s=block_time).play(nothing)
-        return World(seed=seed, invariants=False).play(nothing).seed
-
-    for times in ([5], [5, 6]):
-        sweep(experiment, {"block_time": times}, range(3), workers=0, out=tmp_path)
-    worlds = json.loads((tmp_path / BUNDLE).read_text())["worlds"]
-    assert worlds == {
-        f'{{"block_time":{n}}}': [
-            {"scenario": "nothing", "block_time_s": str(n)},
-            {"scenario": "nothing", "invariants": "False"},
-        ]
-        for n in (5, 6)
-    }
-
-
 def test_fresh_deletes_what_sweeps_wrote_and_nothing_else(tmp_path: Path) -> None:
-    def experiment(n: int, seed: int) -> int:
-        return n
-
+    experiment = ran(BASE.format("n"))["experiment"]
     sweep(experiment, {"n": [1]}, range(2), workers=0, out=tmp_path)
-    own = {"notes.txt": b"mine", "broken.parquet": b"no table"}
+    (tmp_path / "notes.txt").write_text("mine")
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "mine.parquet")
-    for name, content in own.items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "broken.parquet").rename(tmp_path / "broken.bin")
     sweep(experiment, {"n": [2]}, range(2), workers=0, out=tmp_path, fresh=True)
-    left = {file.name for file in tmp_path.iterdir()}
-    assert left >= {"notes.txt", "broken.bin", "mine.parquet", BUNDLE}
-    assert not [name for name in left if name.startswith("n=1")]
+    assert {file.name for file in tmp_path.iterdir()} >= {"notes.txt", "mine.parquet", BUNDLE}
+    assert pd.read_parquet(tmp_path / "results.parquet")["n"].tolist() == [2, 2]
     with pytest.raises(ValueError, match="fresh: it deletes the results in a folder; give `out`"):
         sweep(experiment, {"n": [1]}, range(2), workers=0, fresh=True)
-
-
-def test_nothing_is_said_of_what_can_be_compared(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        made: Callable[..., Any] = ran(BASE.format("n"))["experiment"]
-        sweep(made, {"n": [1]}, 1, workers=0, out=tmp_path)
 
 
 def test_what_python_runs_at_its_start_is_nobody_s_study() -> None:

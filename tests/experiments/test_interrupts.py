@@ -111,7 +111,7 @@ SAVED = r"interrupted: (\d) of 6 points saved in results; the same (\w+) resumes
 
 def is_saved(said: str, folder: Path) -> bool:
     """Tell whether so many points are in a folder; one may be written and not counted yet."""
-    saved = sum(pq.read_metadata(each).num_rows for each in folder.glob("n=*.parquet"))
+    saved = sum(pq.read_metadata(each).num_rows for each in folder.glob("points/*.parquet"))
     return int(said) in (saved - 1, saved)
 
 

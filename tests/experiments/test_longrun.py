@@ -9,7 +9,7 @@ import pytest
 
 from x402sim import World, sweep
 from x402sim.experiments import steady
-from x402sim.experiments.summary import mser
+from x402sim.experiments.summary import facts_of_runs, mser
 from x402sim.population import Buy, Poisson
 from x402sim.report.plots import bands
 
@@ -42,8 +42,7 @@ def queue(load: float, count: int, draw: np.random.Generator) -> pd.DataFrame:
 
 def test_batch_means_by_hand() -> None:
     """Four batches of two after a warm-up of three: 2, 4, 4 and 6, so 4 ± 3.182 · 1.633 / 2."""
-    frame = pd.DataFrame({"x": [90.0, 80, 70, 1, 3, 3, 5, 5, 3, 7, 5]})
-    row = one(frame, warmup=3 / 11, batches=4)
+    row = facts_of_runs([(np.array([90.0, 80, 70, 1, 3, 3, 5, 5, 3, 7, 5]), 3)], 4, 0.95)
     assert (row["mean"], row["rows"], row["dropped"], row["independent"]) == (4, 8, 3, 4)
     half = 3.18245 * np.std([2, 4, 4, 6], ddof=1) / 2
     assert (row["low"], row["high"]) == pytest.approx((4 - half, 4 + half), abs=1e-4)
@@ -53,7 +52,7 @@ def test_batch_means_by_hand() -> None:
 
 def test_batches_that_follow_one_another_widen_the_interval() -> None:
     """Four batches of two: 1, 2, 3 and 4, whose lag-1 autocorrelation is 0.25."""
-    row = one(pd.DataFrame({"x": [1.0, 1, 2, 2, 3, 3, 4, 4]}), warmup=0, batches=4)
+    row = facts_of_runs([(np.array([1.0, 1, 2, 2, 3, 3, 4, 4]), 0)], 4, 0.95)
     assert row["lag1"] == pytest.approx(0.25)
     half = 3.18245 * np.std([1, 2, 3, 4], ddof=1) / 2 * math.sqrt(1.25 / 0.75)
     assert (row["low"], row["high"]) == pytest.approx((2.5 - half, 2.5 + half), abs=1e-4)
@@ -67,22 +66,18 @@ def test_groups_keep_their_order_whenever_they_began() -> None:
     assert table["k"].tolist() == ["a", "b"]
 
 
-def test_the_warm_up_is_a_share_seconds_or_found() -> None:
+def test_the_warm_up_is_so_many_seconds_or_found() -> None:
     draw = np.random.default_rng(1)
     t_s = np.arange(1000.0)
     frame = pd.DataFrame({"t_s": t_s, "x": np.where(t_s < 100, 50.0, 0) + draw.normal(size=1000)})
     shuffled = frame.sample(frac=1, random_state=1)
     assert one(shuffled)["dropped"] == 100, "in the order of time"
     assert one(shuffled, warmup_s=250)["dropped"] == 250
-    assert one(frame, warmup=0.3)["dropped"] == 300
-    assert one(frame, warmup=0)["mean"] > 4
+    assert one(frame, warmup_s=0)["mean"] > 4
     renamed = frame.rename(columns={"t_s": "asked_s"})
     assert one(renamed, warmup_s=250, time="asked_s")["dropped"] == 250
     for wrong, says in (
-        ({"warmup": 0.1, "warmup_s": 3}, "give one of them"),
-        ({"warmup": 60}, "a share from 0 to below 1 is needed, not 60"),
         ({"warmup_s": -1}, "seconds from 0 on"),
-        ({"batches": 1}, "two or more are needed"),
         ({"time": "at_s", "warmup_s": 3}, "unknown column 'at_s'"),
         ({"by": "mean"}, "unknown column 'mean'"),
         ({"confidence": 95}, "between 0 and 1"),
@@ -114,9 +109,9 @@ def test_each_seed_is_a_run_and_a_sweep_s_parameters_are_groups() -> None:
     def waits(load: float, seed: int) -> pd.DataFrame:
         return queue(load, 2000, np.random.default_rng(seed))
 
-    table = steady(sweep(waits, {"load": [0.3, 0.5]}, seeds=3, workers=0), by="load", batches=10)
+    table = steady(sweep(waits, {"load": [0.3, 0.5]}, seeds=3, workers=0), by="load")
     assert table[["load", "result", "seeds", "independent", "failed"]].values.tolist() == [
-        [0.3, "x", 3, 30, 0], [0.5, "x", 3, 30, 0]
+        [0.3, "x", 3, 60, 0], [0.5, "x", 3, 60, 0]
     ]  # fmt: skip
     legend = bands(table, "load", "x", theory=lambda load: load**2 / (1 - load)).get_legend()
     assert "95 % interval, by batch" in [text.get_text() for text in legend.get_texts()]
@@ -128,7 +123,7 @@ def test_of_a_run_and_as_what_an_experiment_returns() -> None:
 
     def waiting(block_s: float, seed: int) -> Any:
         run = World(seed=seed, block_time_s=block_s).play(hour)
-        return steady(run.orders, "waiting_s", batches=5)[["mean", "dropped", "correlated"]].iloc[0]
+        return steady(run.orders, "waiting_s")[["mean", "dropped", "correlated"]].iloc[0]
 
     table = sweep(waiting, {"block_s": [4.0]}, seeds=2, workers=0)
     assert table["mean"].between(1, 3).all()
@@ -158,7 +153,7 @@ def test_a_run_that_is_too_short_says_so_more_often_and_covers_less() -> None:
     rows = [one(autoregressive(0.99, 0, 1000, draw)) for _ in range(STUDIES)]
     assert np.mean([row["low"] <= 0 <= row["high"] for row in rows]) < 0.85
     assert np.mean([row["correlated"] for row in rows]) > 0.5
-    far = [one(autoregressive(0.9, 100, 2000, draw), warmup=0)["mean"] for _ in range(STUDIES)]
+    far = [autoregressive(0.9, 100, 2000, draw)["x"].mean() for _ in range(STUDIES)]
     assert np.mean(far) > 0.4, "with the warm-up, the mean is wrong"
     found = [one(autoregressive(0.9, 100, 2000, draw))["mean"] for _ in range(STUDIES)]
     assert abs(np.mean(found)) < 0.1

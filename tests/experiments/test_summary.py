@@ -8,7 +8,6 @@ import pytest
 
 from x402sim import LiveWorld, World, compare, summarize, sweep
 from x402sim.experiments import steady
-from x402sim.experiments.grid import cells
 from x402sim.report import plots
 
 
@@ -61,11 +60,9 @@ def test_rows_of_one_seed_are_drawn_together() -> None:
 
 def test_two_keys_one_result_and_the_same_numbers_each_time() -> None:
     frame = pd.DataFrame({"a": [1, 1, 2, 2], "b": list("xxyy"), "seed": [0, 1] * 2, "x": range(4)})
-    table = summarize(frame, by=["a", "b"], values="x", quantiles=(0.999,))
-    assert table[["a", "b", "q99.9"]].values.tolist() == [[1, "x", 0.999], [2, "y", 2.999]]
-    pd.testing.assert_frame_equal(
-        table, summarize(frame, by=["a", "b"], values="x", quantiles=(0.999,))
-    )
+    table = summarize(frame, by=["a", "b"], values="x")
+    assert table[["a", "b", "q95"]].values.tolist() == [[1, "x", 0.95], [2, "y", 2.95]]
+    pd.testing.assert_frame_equal(table, summarize(frame, by=["a", "b"], values="x"))
 
 
 def test_what_does_not_exist_is_named() -> None:
@@ -81,7 +78,7 @@ def test_what_does_not_exist_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
+    "name", ["result", "seeds", "rows", "failed", "mean", "low", "high", "std", "q50"]
 )
 def test_a_parameter_cannot_be_named_as_a_column_of_the_summary(name: str) -> None:
     """It would be there twice, and `table.low` a frame: refused where it is written."""
@@ -95,16 +92,6 @@ def test_a_parameter_cannot_be_named_as_a_column_of_the_summary(name: str) -> No
     with pytest.raises(ValueError, match=f"by: '{name}' is a column of the summary"):
         summarize(frame, by=name)
     assert summarize(frame, by=[], values=name)["result"].tolist() == [name], "a result may be"
-
-
-def test_a_parameter_cannot_be_named_as_a_quantile() -> None:
-    frame = pd.DataFrame({"q50": [1, 2], "q10": [1, 2], "seed": [0, 0], "x": [1.0, 2.0]})
-    for name, quantiles in (("q50", (0.5,)), ("q10", (0.1, 0.9))):
-        with pytest.raises(ValueError, match=f"by: '{name}' is a column"):
-            summarize(frame, by=name, quantiles=quantiles)
-    assert summarize(frame, by="q10", values="x")["q10"].tolist() == [1, 2]
-    with pytest.raises(ValueError, match="cannot be named 'q50'"):
-        cells({"q50": [1]})
 
 
 @pytest.mark.parametrize(
@@ -178,7 +165,7 @@ def test_units_of_a_run_s_frames_are_kept_by_sweeps_summaries_and_plots(tmp_path
     assert plots.bands(shares, "block_s", "paid").get_ylabel() == "paid (tokens)"
     assert plots.bands(shares, "block_s", "served").get_ylabel() == "served"
     assert compare(table, of="block_s", against=1.0).attrs["units"]["paid"] == "tokens"
-    assert steady(table, "paid", by="block_s", batches=2).attrs["units"] == {"paid": "tokens"}
+    assert steady(table, "paid", by="block_s").attrs["units"] == {"paid": "tokens"}
 
 
 def test_the_interval_of_a_share_does_not_depend_on_the_other_groups() -> None:

@@ -110,58 +110,21 @@ def test_what_cannot_be_kept_is_an_error(returned: Any, says: str) -> None:
         sweep(wrong, {"n": [1]}, [0], workers=0)
 
 
-def test_an_experiment_that_does_not_fit_is_refused_before_it_is_played() -> None:
-    async def story(n: int, seed: int) -> None:
-        """A story is not an experiment."""
-
-    with pytest.raises(TypeError, match="unknown parameter 'ratte'; did you mean 'rate'"):
-        sweep(studies.wait, {"ratte": [1.0]}, workers=0)
-    with pytest.raises(TypeError, match="plain function"):
-        sweep(story, {"n": [1]}, workers=0)
+def test_an_executor_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="workers: a whole number from 1 on is needed, not 0"):
         sweep(studies.wait, RATES, workers=0, executor=ThreadPoolExecutor(1))
     with pytest.raises(TypeError, match=r"a concurrent.futures.Executor or a distributed.Client"):
         sweep(studies.wait, RATES, executor="somewhere")
 
 
-class Study:
-    """A study with a number of its own."""
-
-    def __init__(self, factor: int) -> None:
-        self.factor = factor
-
-    def method(self, n: int, seed: int) -> int:
-        return self.factor * n + seed
-
-    @classmethod
-    def of_class(cls, n: int, seed: int) -> int:
-        return 3 * n + seed
-
-    @staticmethod
-    def static(n: int, seed: int) -> int:
-        return 3 * n + seed
-
-    def __call__(self, n: int, seed: int) -> int:
-        return self.factor * n + seed
-
-    async def later(self, n: int, seed: int) -> int:
-        return n
-
-    @functools.wraps(method)
-    def wrapped(self, *args: Any, **named: Any) -> int:
-        return self.method(*args, **named)
+async def story(n: int, seed: int) -> None:
+    """A story is not an experiment."""
 
 
 KINDS: dict[str, Any] = {
     "partial": functools.partial(studies.tripled, k=3),
     "partial by place": functools.partial(studies.tripled, 3),
     "partial of a partial": functools.partial(functools.partial(studies.tripled, k=2), k=3),
-    "bound method": Study(3).method,
-    "partial of a method": functools.partial(Study.method, Study(3)),
-    "class method": Study.of_class,
-    "static method": Study.static,
-    "object": Study(3),
-    "wrapped method": Study(3).wrapped,
     "lambda": lambda n, seed: 3 * n + seed,
 }
 
@@ -174,7 +137,7 @@ def another() -> Iterator[Processes]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_experiment_may_be_all_that_is_called(
+def test_an_experiment_is_a_function_or_a_partial_of_one(
     another: Processes, tmp_path: Path, kind: str
 ) -> None:
     """In this process and in another, and resumed from a folder."""
@@ -188,16 +151,25 @@ def test_an_experiment_may_be_all_that_is_called(
         sweep(studies.flawed, {"n": [1]}, range(2), workers=0, out=tmp_path)
 
 
+class Study:
+    """Its method and its object are no experiments."""
+
+    def __call__(self, n: int, seed: int) -> int:
+        return n
+
+
 @pytest.mark.parametrize(
     ("experiment", "says"),
     [
         (Study, "Study: an experiment is a plain function"),
-        (Study(1).later, "Study.later: an experiment is a plain function"),
-        (functools.partial(Study(1).later), "Study.later: an experiment is a plain function"),
+        (Study(), "Study: an experiment is a plain function"),
+        (Study().__call__, "__call__: an experiment is a plain function"),
+        (story, "story: an experiment is a plain function"),
+        (functools.partial(story, 1), "story: an experiment is a plain function"),
         (functools.partial(studies.tripled, m=1), "got an unexpected keyword argument 'm'"),
         (functools.partial(studies.tripled), "missing a required argument: 'k'"),
-        (max, "max: its parameters cannot be told"),
         (5, "int: an experiment is a plain function"),
+        (studies.wait, "unknown parameter 'n'. Possible: rate"),
     ],
 )
 def test_what_cannot_be_an_experiment_is_refused_with_the_reason(
@@ -205,19 +177,6 @@ def test_what_cannot_be_an_experiment_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(TypeError, match=says):
         sweep(experiment, {"n": [1]}, range(2), workers=0)
-
-
-def test_the_line_that_replays_a_partial_plays_it() -> None:
-    def lines(experiment: Any) -> list[str]:
-        frame = sweep(experiment, {"n": [2]}, [3], workers=0, on_error="record", progress=False)
-        return list(frame["replay"])
-
-    with pytest.warns(UserWarning, match="The only point failed"):
-        (line,) = lines(functools.partial(studies.flawed, m=1))
-    assert line == "from tests.experiments.studies import flawed; flawed(m=1, n=2, seed=3)"
-    with pytest.warns(UserWarning, match="The only point failed"):
-        (line,) = lines(functools.partial(studies.Flawed(2).play))
-    assert line == "experiment(n=2, seed=3)  # Flawed.play"
 
 
 # --- whoever plays it, in whatever order -------------------------------------------------
@@ -310,8 +269,6 @@ def test_a_failure_loses_nothing_else_and_is_told_with_the_line_that_replays_it(
     assert text.startswith("2 points failed.")
     assert re.search(r"studies.py:\d+ in flawed: raise KeyError", text)
     assert frame["value"].notna().sum() == 18
-    recorded = sweep(studies.flawed, {"n": [1, 2]}, range(10), workers=0, on_error="record")
-    pd.testing.assert_frame_equal(frame, recorded)
     failed = frame[frame["error"].notna()]
     assert list(zip(failed["n"], failed["seed"], strict=True)) == [(2, 3), (2, 5)]
     assert failed["error"].str.fullmatch(r"KeyError: 'seed \d' \(studies.py:\d+\)").all()
@@ -319,6 +276,9 @@ def test_a_failure_loses_nothing_else_and_is_told_with_the_line_that_replays_it(
     assert line == "from tests.experiments.studies import flawed; flawed(n=2, seed=3)"
     with pytest.raises(KeyError, match="seed 3"):
         exec(line, {})
+    partial = functools.partial(studies.flawed, m=1)
+    (line,) = studies.recorded(partial, {"n": [2]}, [3], workers=0)["replay"]
+    assert line == "from tests.experiments.studies import flawed; flawed(m=1, n=2, seed=3)"
 
 
 def test_a_failed_story_fails_its_point() -> None:
@@ -326,13 +286,12 @@ def test_a_failed_story_fails_its_point() -> None:
         (studies.failing_story, r"KeyError: 'nothing'.*\(studies.py:\d+\)$"),
         (studies.free_money, r"the story 'story' failed: 1 of 1 checks .*\(4.1/receipt\)"),
     ):
-        with pytest.warns(UserWarning, match="All 2 points failed"):
-            frame = sweep(experiment, {"n": [1]}, range(2), workers=0, on_error="record")
+        frame = studies.recorded(experiment, {"n": [1]}, range(2), workers=0)
         assert frame["error"].str.contains(says).all(), frame["error"].iloc[0]
 
 
 def test_a_point_that_kills_its_process_loses_nothing_else() -> None:
-    frame = sweep(studies.deadly, {"n": [1, 2]}, range(8), workers=2, on_error="record")
+    frame = studies.recorded(studies.deadly, {"n": [1, 2]}, range(8), workers=2)
     failed = frame[frame["error"].notna()]
     assert list(zip(failed["n"], failed["seed"], strict=True)) == [(2, 3)]
     assert failed["error"].str.contains("BrokenProcessPool").all()
@@ -399,22 +358,24 @@ def test_a_sweep_resumes_with_what_is_missing(tmp_path: Path) -> None:
 
 def test_what_failed_is_played_again(tmp_path: Path) -> None:
     first, again = (
-        sweep(studies.flawed, {"n": [2]}, range(6), workers=0, out=tmp_path, on_error="record")
+        studies.recorded(studies.flawed, {"n": [2]}, range(6), workers=0, out=tmp_path)
         for _ in range(2)
     )
     pd.testing.assert_frame_equal(first, again)
-    names = [file.name for file in tmp_path.glob("n=2,seed=3,*.parquet")]
-    assert len(names) == 1, "played again, alone"
+    files = [pd.read_parquet(file)["seed"].tolist() for file in tmp_path.glob("points/*.parquet")]
+    assert [3] in files, "played again, alone"
 
 
-def test_a_file_is_named_by_parameters_and_seeds_and_can_be_read_alone(tmp_path: Path) -> None:
-    table = sweep(studies.flawed, {"n": [4], "m": [0]}, [7], workers=0, out=tmp_path)
+def test_a_folder_has_a_table_of_all_points(tmp_path: Path) -> None:
+    for n in 4, 2:
+        table = sweep(studies.flawed, {"n": [n], "m": [0]}, [7], workers=0, out=tmp_path)
     assert list(summarize(table, by="n")["result"]) == ["value"], "m is no result"
-    (file,) = tmp_path.glob("*.parquet")
-    assert file.name.startswith("n=4,m=0,seed=7,")
-    assert pd.read_parquet(file).drop(columns=["error", "trace", "replay"]).to_dict("records") == [
-        {"n": 4, "m": 0, "seed": 7, "value": 1.75}
-    ]
+    rows = pd.read_parquet(tmp_path / "results.parquet").drop(columns=["error", "replay"])
+    assert rows.to_dict("records") == [
+        {"n": 2, "m": 0, "seed": 7, "value": 3.5}, {"n": 4, "m": 0, "seed": 7, "value": 1.75}
+    ]  # fmt: skip
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"bundle.json", "points", "results.parquet", "sources"}
 
 
 def test_results_of_other_parameters_or_another_experiment_are_not_mixed(tmp_path: Path) -> None:
@@ -423,7 +384,7 @@ def test_results_of_other_parameters_or_another_experiment_are_not_mixed(tmp_pat
         sweep(studies.flawed, {"n": [1], "m": [2]}, [0], workers=0, out=tmp_path)
     with pytest.raises(ValueError, match="the experiment was flawed, is deadly"):
         sweep(studies.deadly, {"n": [1]}, [0], workers=0, out=tmp_path)
-    broken = tmp_path / "n=1,broken.parquet"
+    broken = tmp_path / "points" / "broken.parquet"
     broken.write_bytes(b"no table")
     with pytest.raises(ValueError, match=r"broken.parquet: this is not a Parquet file"):
         sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)

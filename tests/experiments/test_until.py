@@ -113,8 +113,7 @@ def test_failed_points_and_labels_that_are_none() -> None:
     def broken(n: int, seed: int) -> float:
         raise KeyError(n)
 
-    with pytest.warns(UserWarning, match="All 10 points failed"):
-        table = sweep(broken, {"n": [1]}, seeds=40, until=FIVE, workers=0, on_error="record")
+    table = studies.recorded(broken, {"n": [1]}, seeds=40, until=FIVE, workers=0)
     assert len(table) == 10, "no more seeds of what only fails"
 
     def named(kind: str | None, seed: int) -> float:

@@ -79,11 +79,6 @@ def private_names(code: str) -> list[str]:
     return modules + hidden
 
 
-@pytest.mark.parametrize("code", ["import numpy", "from x402sim import rng", "run._begin"])
-def test_the_search_finds_private_names(code: str) -> None:
-    assert private_names(code)
-
-
 @each_notebook
 def test_it_is_saved_with_its_outputs_uses_public_names_and_has_every_part(file: Path) -> None:
     import nbformat

@@ -156,16 +156,6 @@ def test_the_trace_of_a_failed_check_is_that_of_any_other_run(monkeypatch) -> No
     assert failed_checks(journal) == wanted != []
 
 
-def test_a_kind_is_looked_for_only_in_blocks_that_have_it(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal, seen = Journal.open(file), list[bytes]()
-    monkeypatch.setattr("x402sim.journal.tag_of", lambda text: seen.append(text))
-    assert len(list(journal.of(Begin))) == len(list(journal.of(End))) == 1
-    assert list(journal.of(Check, since=journal.length - 1)) == []
-    assert len(seen) <= 2 * EVERY + 1
-
-
 # --- the newest payments --------------------------------------------------------------
 
 

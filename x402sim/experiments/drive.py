@@ -107,9 +107,7 @@ def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, byt
                 point = Point(seed, _played(function, values, seed, watched))
             except Exception as error:  # noqa: BLE001 - recorded, and raised when the sweep ends
                 point = _failed(error, seed, file)
-        points.append(
-            replace(point, worlds=watched.worlds, journals=lines_sha256(watched.journals))
-        )
+        points.append(replace(point, journals=lines_sha256(watched.journals)))
     return elapsed(), table_of(points, work)
 
 

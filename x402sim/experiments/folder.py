@@ -1,10 +1,9 @@
-"""The folder of a sweep: one Parquet file per task, and `bundle.json` with what made them."""
+"""The folder of a sweep: all rows in `results.parquet`, `bundle.json` with what made them, and in
+`points/` one Parquet file per task, from which an interrupted sweep resumes."""
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -12,16 +11,13 @@ import msgspec
 from x402sim.experiments.dependencies import Dependencies
 from x402sim.experiments.drive import Task
 from x402sim.experiments.grid import Label, labels_of
-from x402sim.experiments.tables import MOST_WORLDS, Done, decoded, played_in, points_sha256
+from x402sim.experiments.tables import Done, decoded, played_in, points_sha256, whole_frame
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.report.bundle import BUNDLE, Origin, Running, begin, carry, required
 
-_NAME_LENGTH = 120
 _MOST_TOLD = 5
-_BEFORE_BUNDLES = "sweep.json"
-"""The file that version 0.1.0 wrote instead of `bundle.json`."""
-ALL_ROWS, SUMMARY = "results.parquet", "summary.csv"
-"""Files that the command writes beside those of the tasks."""
+POINTS, ALL_ROWS, SUMMARY = "points", "results.parquet", "summary.csv"
+"""The folder of the tasks' files, and the files beside it; the command writes the summary."""
 AGAIN = "give fresh=True (`--fresh`) to start over, or another folder"
 
 
@@ -32,7 +28,6 @@ class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
     that is not its own label; `unread` names what has no digest. `grid` has the labels of each
     parameter. `seeds` has ranges, first and last (none if cells have different seeds). `points` is
     the number of saved points, and `table` the hash of all, empty until the sweep has ended.
-    `worlds` has the options of the played worlds, by cell.
     """
 
     experiment: str
@@ -44,7 +39,6 @@ class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
     seeds: list[tuple[int, int]] = []
     points: int = 0
     table: str = ""
-    worlds: dict[str, list[dict[str, str]]] = {}
 
 
 class Folder:
@@ -55,8 +49,8 @@ class Folder:
     """
 
     def __init__(self, path: Path, parameters: Sequence[str]) -> None:
-        self.path, self._parameters = path, sorted(parameters)
-        path.mkdir(parents=True, exist_ok=True)
+        self.path, self._parameters = path, parameters
+        (path / POINTS).mkdir(parents=True, exist_ok=True)
 
     def claim(
         self,
@@ -85,7 +79,6 @@ class Folder:
             digests,
             carry(calls, self.path, program, files=files, missing=missing),
             [text for each in parts.values() for text in each.unread],
-            worlds=theirs.worlds if theirs else {},
         )
         self._write_manifest(ours)
         if not ours.unread:
@@ -98,8 +91,6 @@ class Folder:
     def _manifest(self) -> OfSweep | None:
         file = self.path / BUNDLE
         if not file.exists():
-            if (self.path / _BEFORE_BUNDLES).exists():
-                self._refuse(["x402sim was 0.1.0"])
             return None
         try:
             found: OfSweep = decode(file.read_bytes(), OfSweep, most=1_000_000)
@@ -137,48 +128,50 @@ class Folder:
         raise ValueError(f"{self.path} has results of another sweep ({changes}): {AGAIN}")
 
     def note(self, tables: Sequence[Done]) -> None:
-        """Write the number of points in the folder, their hash, and the options of worlds."""
+        """Write the rows of all points in the folder, their number and their hash.
+
+        Raises `TypeError` if a result is a number in some points and a text in others.
+        """
         manifest = self._manifest()
         if manifest is None:
             return
         points = played_in(tables)
         manifest.points, manifest.table = len(points), points_sha256(points)
         manifest.grid, manifest.seeds = _grid_of(points)
-        for done in tables:
-            known = manifest.worlds.setdefault(done.cell, [])
-            known += [each for each in done.worlds if each not in known][: MOST_WORLDS - len(known)]
         self._write_manifest(manifest)
+        rows = whole_frame(tables, self._parameters).drop(columns="trace")
+        self.write(ALL_ROWS, rows.to_parquet(index=False))
 
     def clear(self) -> None:
         """Delete the files that sweeps wrote here, and no others."""
-        others = (SUMMARY, BUNDLE, _BEFORE_BUNDLES)
-        for file in (*self.path.glob("*.parquet"), *(self.path / name for name in others)):
-            is_ours = file.suffix != ".parquet" or file.name == ALL_ROWS
-            if not is_ours:
-                with suppress(ValueError):
-                    is_ours = decoded(file.read_bytes()) is not None
-            if is_ours:
-                file.unlink(missing_ok=True)
+        own = (self.path / name for name in (ALL_ROWS, SUMMARY, BUNDLE))
+        for file in (*(self.path / POINTS).glob("*.parquet"), *own):
+            file.unlink(missing_ok=True)
 
     def tables(self) -> Iterator[Done]:
         """Yield the tables of finished tasks; raises `ValueError` for a broken file."""
-        for file in sorted(self.path.glob("*.parquet")):
+        for file in sorted((self.path / POINTS).glob("*.parquet")):
             try:
                 done = decoded(file.read_bytes())
             except ValueError as error:
                 raise ValueError(f"{file}: {error}; delete it") from error
-            if done is not None:
-                found, wanted = sorted(labels_of(done.cell)), self._parameters
-                if found != wanted:
-                    was, is_now = _listed(found), _listed(wanted)
-                    self._refuse([f"the list of parameters was {was}, is {is_now}"])
-                yield done
+            found, wanted = sorted(labels_of(done.cell)), sorted(self._parameters)
+            if found != wanted:
+                was, is_now = (", ".join(names) or "empty" for names in (found, wanted))
+                self._refuse([f"the list of parameters was {was}, is {is_now}"])
+            yield done
+
+    def keep(self, task: Task, parquet: bytes) -> None:
+        """Write the file of a task."""
+        name = hashlib.sha256(f"{task.cell.key} {task.seeds}".encode()).hexdigest()[:16]
+        self.write(f"{POINTS}/{name}.parquet", parquet)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
-        new = self.path / f".{name}.new"
+        file = self.path / name
+        new = file.with_name(f".{file.name}.new")
         new.write_bytes(content)
-        os.replace(new, self.path / name)
+        os.replace(new, file)
 
 
 def _grid_of(
@@ -200,20 +193,6 @@ def _grid_of(
             follows = bool(ranges) and ranges[-1][1] == seed - 1
             ranges.append((ranges.pop()[0] if follows else seed, seed))
     return grid, ranges
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "empty"
-
-
-def file_of(task: Task) -> str:
-    """Return the name of a task's file: its parameters, its seeds, and a hash of both."""
-    cell = ",".join(f"{name}={label}" for name, label in task.cell.labels.items())
-    shown = re.sub(r"[^\w.,=+-]+", "_", cell)[:_NAME_LENGTH]
-    digest = hashlib.sha256(f"{task.cell.key} {task.seeds}".encode()).hexdigest()[:8]
-    first, last = task.seeds[0], task.seeds[-1]
-    seeds = f"seed={first}" if first == last else f"seeds={first}-{last}"
-    return ",".join(part for part in (shown, seeds, digest) if part) + ".parquet"
 
 
 def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:

@@ -1,15 +1,16 @@
 """What a sweep plays: an experiment, and the cells of its grid.
 
-An experiment is a function, a partial, a bound method, or an object with `__call__`. A cell is one
-combination of parameters, with labels for the frame.
+An experiment is a function, or a `functools.partial` of one. A cell is one combination of
+parameters, with labels for the frame.
 """
 
 import inspect
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -20,50 +21,25 @@ from x402sim.text.words import as_given, unknown
 
 def function_of(experiment: Any) -> FunctionType | None:
     """Return the Python function that an experiment calls in the end; None if there is none."""
-    while True:
-        if isinstance(experiment, partial):
-            experiment = experiment.func
-        elif isinstance(experiment, MethodType):
-            experiment = experiment.__func__
-        elif hasattr(experiment, "__wrapped__"):
-            experiment = inspect.unwrap(experiment)
-        elif isinstance(experiment, FunctionType):
-            return experiment
-        elif isinstance(experiment, type):
-            return None
-        else:
-            called = vars_of(type(experiment)).get("__call__")
-            return called if isinstance(called, FunctionType) else None
-
-
-def vars_of(kind: type) -> dict[str, Any]:
-    """Return the attributes of a class, inherited ones included."""
-    return {name: value for each in reversed(kind.__mro__) for name, value in vars(each).items()}
+    while isinstance(experiment, partial):
+        experiment = experiment.func
+    function = inspect.unwrap(experiment) if callable(experiment) else None
+    return function if isinstance(function, FunctionType) else None
 
 
 def name_of(experiment: Any) -> str:
-    """Return the name of an experiment: a function, "Class.method", or a class."""
-    if isinstance(experiment, partial):
-        return name_of(experiment.func)
-    if isinstance(experiment, MethodType):
-        owner = experiment.__self__
-        kind = owner if isinstance(owner, type) else type(owner)
-        return f"{kind.__name__}.{experiment.__func__.__name__}"
+    """Return the name of an experiment: that of its function."""
+    while isinstance(experiment, partial):
+        experiment = experiment.func
     return str(getattr(experiment, "__name__", None) or type(experiment).__name__)
 
 
 def line_of(experiment: Callable[..., Any], given: str) -> str:
-    """Return the Python line that calls an experiment with the arguments `given`, as code.
-
-    No line can make the object of a method: then the line calls `experiment`, the value that the
-    user passed to `sweep`.
-    """
-    if isinstance(experiment, partial) and isinstance(experiment.func, FunctionType):
+    """Return the Python line that calls an experiment with the arguments `given`, as code."""
+    while isinstance(experiment, partial):
         named = [f"{name}={value!r}" for name, value in experiment.keywords.items()]
         given = ", ".join([*map(repr, experiment.args), *named, given])
         experiment = experiment.func
-    if not isinstance(inspect.unwrap(experiment), FunctionType):
-        return f"experiment({given})  # {name_of(experiment)}"
     module = inspect.getmodule(experiment)
     where, name = module.__name__ if module else "__main__", name_of(experiment)
     before = "" if where == "__main__" else f"from {where} import {name}; "
@@ -72,8 +48,8 @@ def line_of(experiment: Callable[..., Any], given: str) -> str:
 
 Label = str | int | float | bool | None
 """How a frame shows a parameter's value."""
-Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]] | Sequence[Mapping[str, Any]]
-"""The values of each parameter, to combine all; or a list of cells."""
+Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]]
+"""The values of each parameter, all combined; of objects, by their labels."""
 RESERVED = ("seed", "error", "trace", "replay")
 """Columns of every sweep."""
 OF_SUMMARIES = (
@@ -81,7 +57,8 @@ OF_SUMMARIES = (
     *("unit", "independent"),
 )
 """Columns of a summary, beside parameters and quantiles."""
-_QUANTILES = ("q05", "q50", "q95")
+QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+"""The quantiles of a summary, by the names of their columns."""
 _SEED_BYTES = 6
 _LABELS = (str, int, float, bool)
 
@@ -105,37 +82,29 @@ def labels_of(key: str) -> dict[str, Label]:
 
 
 def cells(grid: Grid) -> list[Cell]:
-    """Return the cells of a grid: of a mapping, the first parameter varies slowest.
+    """Return the cells of a grid; the first parameter varies slowest.
 
-    Raises `ValueError` for an empty grid, for parameters without a label, and for two cells with
-    the same labels.
+    Raises `ValueError` for an empty grid, for values without a label, and for two cells with the
+    same labels.
     """
-    named: Iterable[Sequence[_Named]]
-    if isinstance(grid, Mapping):
-        named = itertools.product(*(_named(name, values) for name, values in grid.items()))
-    else:
-        named = [[(name, _label(name, v), v) for name, v in cell.items()] for cell in grid]
-    found = [
-        Cell({name: label for name, label, _ in cell}, {name: value for name, _, value in cell})
-        for cell in named
-    ]
-    if not found:
-        raise ValueError("the grid has no cells: a parameter has no values")
-    for name in found[0].labels:
+    for name in grid:
         if name in RESERVED:
             raise ValueError(
                 f"a parameter cannot be named {as_given(name)}: it is a column of every sweep"
             )
-        if name in (*OF_SUMMARIES, *_QUANTILES):
+        if name in (*OF_SUMMARIES, *QUANTILES):
             raise ValueError(
                 f"a parameter cannot be named {as_given(name)}: it is a column of `summarize`"
             )
-    keys = [cell.key for cell in found]
-    for cell in found:
-        if keys.count(cell.key) > 1:
-            raise ValueError(f"two cells of the grid have the same labels: {cell.key}")
-        if cell.labels.keys() != found[0].labels.keys():
-            raise ValueError(f"the cells of a grid have the same parameters; one has {cell.key}")
+    found = [
+        Cell({name: label for name, label, _ in cell}, {name: value for name, _, value in cell})
+        for cell in itertools.product(*(_named(name, values) for name, values in grid.items()))
+    ]
+    if not found:
+        raise ValueError("the grid has no cells: a parameter has no values")
+    key, times = Counter(cell.key for cell in found).most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"two cells of the grid have the same labels: {key}")
     return found
 
 
@@ -176,9 +145,8 @@ def labels_key(labels: Iterable[Any]) -> tuple[Any, ...]:
 
 def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
     """Raise `TypeError` unless the experiment takes every parameter, and `seed`, by name."""
-    name = name_of(experiment)
-    is_async = inspect.iscoroutinefunction(function_of(experiment))
-    if not callable(experiment) or isinstance(experiment, type) or is_async:
+    name, function = name_of(experiment), function_of(experiment)
+    if function is None or inspect.iscoroutinefunction(function):
         raise TypeError(
             f"{name}: an experiment is a plain function that plays a world and returns numbers"
         )
@@ -187,12 +155,7 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
             inspect.signature(experiment.func).bind_partial(*experiment.args, **experiment.keywords)
         except TypeError as error:
             raise TypeError(f"{name}: the arguments of the partial do not fit: {error}") from error
-    try:
-        signature = inspect.signature(experiment)
-    except ValueError as error:
-        raise TypeError(
-            f"{name}: its parameters cannot be told: {error}; write a function"
-        ) from error
+    signature = inspect.signature(experiment)
     try:
         signature.bind(**found[0].values, seed=0)
     except TypeError as error:
@@ -201,7 +164,7 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
         hint = f"; {unknown('parameter', surplus[0], signature.parameters)}" if surplus else ""
         raise TypeError(
             f"{name}{signature} is called with {', '.join(given)}: {error}{hint}"
-        ) from (error)
+        ) from error
 
 
 def seeds_of(cell: Cell, seeds: Sequence[int], *, common: bool) -> list[int]:

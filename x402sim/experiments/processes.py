@@ -13,10 +13,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 
@@ -74,19 +73,6 @@ class Processes(Executor):
             each.close()
 
 
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Block SIGINT in processes started here, until their `main` ignores it."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class _Process:
     """One process, from its executor's side."""
 
@@ -94,10 +80,12 @@ class _Process:
         flags = ["-P", *(f"-W{each}" for each in sys.warnoptions)]
         if sys.flags.optimize:
             flags.append("-" + "O" * sys.flags.optimize)
-        with _without_interrupts():
-            self._child = subprocess.Popen(  # noqa: S603 - this Python and this file
-                [sys.executable, *flags, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+        self._child = subprocess.Popen(  # noqa: S603 - this Python and this file
+            [sys.executable, *flags, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # a terminal sends Ctrl-C to the parent's group: it ends the tasks
+        )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._tasks, self._answers = self._child.stdin, self._child.stdout
@@ -131,12 +119,10 @@ class _Process:
 def main() -> None:
     """Run tasks one after the other until the parent process ends.
 
-    When the parent ends, even killed, the system closes this process's stdin. Ctrl-C is left to the
-    parent. Processes that tasks have started are not ended.
+    When the parent ends, even killed, the system closes this process's stdin. Processes that tasks
+    have started are not ended.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Windows has no process groups
     given, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)

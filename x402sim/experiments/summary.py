@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from x402sim.experiments.grid import OF_SUMMARIES, RESERVED, labels_key
+from x402sim.experiments.grid import OF_SUMMARIES, QUANTILES, RESERVED, labels_key
 from x402sim.report import need_extra
 from x402sim.rng import Rng
 from x402sim.text.words import as_given, unknown
@@ -31,7 +31,6 @@ def summarize(
     by: str | Sequence[str],
     values: str | Sequence[str] | None = None,
     confidence: float = 0.95,
-    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     unit: Unit = "seed",
 ) -> "DataFrame":
     """Return mean, confidence interval and quantiles of a sweep's results, by parameters.
@@ -78,7 +77,7 @@ def summarize(
         raise ValueError(f"unit: {unknown('unit', unit, UNITS)}")
     keys = [by] if isinstance(by, str) else list(by)
     names = checked_results(frame, keys, values, confidence)
-    columns = [*OF_SUMMARIES[:-2], *map(_named, quantiles), *OF_SUMMARIES[-2:]]
+    columns = [*OF_SUMMARIES[:-2], *QUANTILES, *OF_SUMMARIES[-2:]]
     for name in keys:
         if name in columns:
             raise ValueError(
@@ -93,7 +92,7 @@ def summarize(
             # a bootstrap of only zeros would have no width, as if the event could never happen
             is_extreme = name in shares and set(group[name].dropna()) in ({0}, {1})
             either = events[name] or is_extreme
-            facts = _facts(group, name, unit, confidence, quantiles, is_event=either)
+            facts = _facts(group, name, unit, confidence, is_event=either)
             rows.append(dict(zip(keys, given, strict=True)) | {"failed": failed} | facts)
     found = pd.DataFrame(rows, columns=[*keys, *columns])
     played = {frozenset(group["seed"]) for _, group in groups}
@@ -154,12 +153,6 @@ def results_of(frame: "DataFrame", keys: Sequence[str]) -> list[str]:
     return [str(name) for name in names if is_numeric_dtype(frame[name])]
 
 
-def _named(quantile: float) -> str:
-    """Return the name of a quantile's column: q05, q50, q99.9."""
-    percent = f"{100 * quantile:g}"
-    return f"q{percent.zfill(2)}"
-
-
 def is_event(column: Any) -> bool:
     """Tell whether a result is an event (true or false, 0 or 1); all 1 may be a count."""
     from pandas.api.types import is_bool_dtype
@@ -177,7 +170,6 @@ def _facts(
     name: str,
     unit: Unit,
     confidence: float,
-    quantiles: Sequence[float],
     *,
     is_event: bool,
 ) -> dict[str, Any]:
@@ -192,7 +184,7 @@ def _facts(
         "low": low,
         "high": high,
         "std": known[name].std(),
-        **{_named(each): known[name].quantile(each) for each in quantiles},
+        **{column: known[name].quantile(share) for column, share in QUANTILES.items()},
         "unit": unit,
         "independent": independent,
     }
@@ -385,10 +377,8 @@ def steady(
     values: str | Sequence[str] | None = None,
     *,
     by: str | Sequence[str] = (),
-    warmup: float | None = None,
     warmup_s: float | None = None,
     time: str = "t_s",
-    batches: int = BATCHES,
     confidence: float = 0.95,
 ) -> "DataFrame":
     """Return the mean of each result in the steady state of a long run, with its interval.
@@ -397,8 +387,8 @@ def steady(
     batches nearly are. `frame` has a row for each observation, such as `run.orders`, sorted by the
     column `time` if it has one. It may be the table of a sweep whose experiment returns such
     frames: then `by` are its parameters, and each seed is a run. `values` are the columns, by
-    default every number. The warm-up of each run is left out: `warmup` is its share of the rows,
-    `warmup_s` its length in seconds of `time`; without either, MSER-5 finds it.
+    default every number. The warm-up of each run is left out: `warmup_s` is its length in seconds
+    of `time`; without it, MSER-5 finds it.
 
     The table has a row for each group and result, with the columns of `summarize`, so that
     `plots.bands` draws it: `mean`, `low` and `high` are of the steady state, `unit` is "batch", and
@@ -422,8 +412,7 @@ def steady(
     Missing values are left out, such as the waiting of an order that the run's end cut off: end
     the run long after the last arrival, or long before what you study ends.
 
-    Raises `ValueError` for a column that does not exist, for both warm-ups or one that is not in
-    its range, and for fewer than two batches.
+    Raises `ValueError` for a column that does not exist, and for a warm-up below 0.
 
     >>> from x402sim import World
     >>> from x402sim.experiments import steady
@@ -437,7 +426,8 @@ def steady(
     need_extra(("pandas",), "summaries", "report")
     import pandas as pd
 
-    _require_warmup(warmup, warmup_s, batches)
+    if warmup_s is not None and not warmup_s >= 0:
+        raise ValueError(f"warmup_s: seconds from 0 on are needed, not {warmup_s}")
     is_timed = time in frame.columns
     if warmup_s is not None and not is_timed:
         raise ValueError(f"warmup_s: {unknown('column', time, frame.columns)}; give `time`")
@@ -462,29 +452,15 @@ def steady(
                 ordered = run.sort_values(time, kind="stable") if is_timed else run
                 known = ordered[ordered[name].notna()]
                 numbers = known[name].to_numpy(dtype="float64")
-                if warmup_s is not None:
-                    begin = int((known[time] < warmup_s).sum())
-                else:
-                    begin = mser(numbers) if warmup is None else round(warmup * len(numbers))
+                is_given = warmup_s is not None
+                begin = int((known[time] < warmup_s).sum()) if is_given else mser(numbers)
                 runs.append((numbers, begin))
-            facts = _facts_of_runs(runs, batches, confidence)
+            facts = facts_of_runs(runs, BATCHES, confidence)
             head = dict(zip(keys, given, strict=True)) | {"result": name, "failed": failed}
             rows.append(head | facts)
     found = pd.DataFrame(rows, columns=[*keys, *STEADY_COLUMNS])
     found.attrs |= {"confidence": confidence, "unit": "batch", "units": units_of(frame, names)}
     return found
-
-
-def _require_warmup(warmup: float | None, warmup_s: float | None, batches: int) -> None:
-    if warmup is not None and warmup_s is not None:
-        raise ValueError("warmup is a share of the rows, warmup_s seconds: give one of them")
-    if warmup is not None and not 0 <= warmup < 1:
-        got = as_given(warmup)
-        raise ValueError(f"warmup: a share from 0 to below 1 is needed, not {got}; or warmup_s")
-    if warmup_s is not None and not warmup_s >= 0:
-        raise ValueError(f"warmup_s: seconds from 0 on are needed, not {warmup_s}")
-    if batches < 2:
-        raise ValueError(f"batches: two or more are needed for an interval, not {batches}")
 
 
 def mser(numbers: Any) -> int:
@@ -502,10 +478,11 @@ def mser(numbers: Any) -> int:
     return _MSER * int(np.argmin(errors[: count // 2 + 1]))
 
 
-def _facts_of_runs(
+def facts_of_runs(
     runs: Sequence[tuple[Any, int]], batches: int, confidence: float
 ) -> dict[str, Any]:
-    """Return the facts of a row; a run is its values, and where its steady state begins."""
+    """Return the facts of a row of `steady`; a run is its values, and where its steady state
+    begins."""
     import numpy as np
 
     kept = [numbers[begin:] for numbers, begin in runs]

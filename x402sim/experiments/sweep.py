@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeGuard
 
 from x402sim.experiments.grid import (
     Cell,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from x402sim.experiments.folder import Folder
     from x402sim.experiments.tables import Done
 
-OnError = Literal["raise", "record"]
 Replay = Callable[[Cell], str]
 """Returns the line that replays a point of a cell, with "{seed}" in place of the seed."""
 _MOST_SHOWN = 3
@@ -82,17 +81,15 @@ def sweep(
     out: str | Path | None = None,
     fresh: bool = False,
     common_random_numbers: bool = True,
-    on_error: OnError = "raise",
     progress: bool = True,
 ) -> "DataFrame":
     """Play an experiment for every cell of a grid and every seed, in parallel; return all results.
 
-    experiment: a plain function, called as `experiment(rate=0.2, seed=7)`. It gives the seed to its
-    `World` and returns a number (the column `value`), a dict of numbers and texts, or a DataFrame.
-    It may be written in a notebook, and be a `functools.partial`, a bound method, or an object that
-    is called.
+    experiment: a plain function, called as `experiment(rate=0.2, seed=7)`, or a `functools.partial`
+    of one. It gives the seed to its `World` and returns a number (the column `value`), a dict of
+    numbers and texts, or a DataFrame. It may be written in a notebook.
     grid: the values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`, all
-    combined. An object needs a label, as in `policy`. Or a list of cells, each a dict.
+    combined. An object needs a label, as in `policy`.
     seeds: a number, so that 200 is `range(200)`; or the seeds, such as `range(200, 400)`.
     until: `Until(relative=0.05, of="waited_s")` of `x402sim.experiments` plays the seeds in order
     until the interval of each cell's mean is at most ± 5 % of the mean; `seeds` is then the
@@ -101,9 +98,9 @@ def sweep(
     default the sweep starts new processes: `workers`, or one per CPU. 0 plays in this process.
     workers: for your own executor, how many tasks it plays at the same time; by default the number
     of CPUs that this process may use, or of threads in the Dask cluster.
-    out: a folder for one Parquet file per task. After an interruption, the same call resumes, and
-    replays failed points. Later calls may add values and seeds. The frame has the points of this
-    call; `python -m x402sim sweep` writes all points in the folder. The call raises `ValueError`,
+    out: a folder. After an interruption, the same call resumes there, and replays failed points.
+    Later calls may add values and seeds: the frame has the points of this call, `results.parquet`
+    in the folder all points, and its `points/` one file per task. The call raises `ValueError`,
     and names what changed, if results depend on something that has changed: the experiment's code,
     global variables, closures and defaults, functions and classes that it uses, your files that it
     imports, the values behind labels, the versions of Python, x402sim and the libraries. Other
@@ -112,16 +109,14 @@ def sweep(
     fresh: delete the results in `out` first.
     common_random_numbers: play all cells with the same seeds, so that cells differ only by their
     parameters, and differences are precise. False draws other seeds for each cell.
-    on_error: "raise" raises `SweepFailed` when all other points are done; "record" keeps failed
-    points in the frame, with `error`, and `replay`, the line that replays them. A point fails if
-    the experiment raises, or if a run that it plays fails.
     progress: show a bar with the time left, in a terminal and in Jupyter; in a file, a line every
         five seconds.
 
     A row is a point (or one row of its frame), in the order of cells and seeds: parameters, `seed`,
     results. The frame does not depend on executor, workers or order. Raises `TypeError` if the
     experiment does not take these parameters, `ValueError` for a grid or a folder that does not
-    fit, `SweepFailed`, and `ModuleNotFoundError` without the extra `sweep`.
+    fit, `ModuleNotFoundError` without the extra `sweep`, and, when all other points are done,
+    `SweepFailed` if the experiment raised in a point, or a run that it played has failed.
 
     >>> from x402sim import World, sweep
     >>> def transfers(scenario, seed):
@@ -129,8 +124,6 @@ def sweep(
     >>> sweep(transfers, {"scenario": ["replay"]}, seeds=range(2), workers=0)["value"].tolist()
     [2, 2]
     """
-    if on_error not in ("raise", "record"):
-        raise ValueError(f'on_error: "raise" or "record", not {as_given(on_error)}')
     common, where = common_random_numbers, (executor, workers)
     kept = None if out is None else Kept(Path(out), fresh, partial(warnings.warn, stacklevel=2))
     if fresh and kept is None:
@@ -140,7 +133,7 @@ def sweep(
     )
     if until is not None and (text := unreached(frame, until)):
         warnings.warn(text, stacklevel=2)
-    return checked(frame, on_error)
+    return checked(frame)
 
 
 def play(
@@ -161,7 +154,6 @@ def play(
     With `until`, the frame's attribute "wanted more" has the labels of cells that need more seeds.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
-    from x402sim.experiments.folder import file_of
     from x402sim.experiments.tables import frame_of
 
     require_fit(experiment, found)
@@ -187,7 +179,7 @@ def play(
 
     def save(task: "Task", parquet: bytes) -> None:
         if folder is not None:
-            folder.write(file_of(task), parquet)
+            folder.keep(task, parquet)
 
     def so_far(points: int, total: int) -> str:
         again, option = ("command", "--out DIR") if replay is not None else ("call", "out=")
@@ -260,7 +252,6 @@ def play_points(
         nonlocal points, failed
         save(task, parquet)
         table = decoded(parquet)
-        assert table is not None
         tables.append(table)
         points, failed = points + len(table.seeds), failed + len(table.failed)
         bar.update(points, failed)
@@ -395,22 +386,17 @@ def _python(experiment: Callable[..., Any], cell: Cell) -> str:
     return line_of(experiment, f"{given}seed={{seed}}")
 
 
-def checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
-    """Return the frame without columns of errors if none failed; raises `SweepFailed`."""
+def checked(frame: "DataFrame") -> "DataFrame":
+    """Return the frame without columns of errors; raises `SweepFailed` if a point failed."""
     failed = frame[frame["error"].notna()]
     if failed.empty:
         return frame.drop(columns=["error", "trace", "replay"])
-    traces, frame = failed["trace"], frame.drop(columns="trace")
-    if on_error == "record":
-        if len(failed) == len(frame):
-            warnings.warn(f"{failures(frame)} {failed['error'].iloc[0]}", stacklevel=3)
-        return frame
-    lines = [failures(frame), traces.iloc[0], ""]
+    lines = [failures(frame), failed["trace"].iloc[0], ""]
     for error, again in list(zip(failed["error"], failed["replay"], strict=True))[:_MOST_SHOWN]:
         lines += [str(error), f"  {again}"]
     if len(failed) > _MOST_SHOWN:
-        lines.append(f'and {len(failed) - _MOST_SHOWN} more: on_error="record" returns them all')
-    raise SweepFailed(frame, "\n".join(lines))
+        lines.append(f"and {len(failed) - _MOST_SHOWN} more: `frame` of this exception has all")
+    raise SweepFailed(frame.drop(columns="trace"), "\n".join(lines))
 
 
 def failures(frame: "DataFrame") -> str:

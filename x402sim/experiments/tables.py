@@ -25,7 +25,6 @@ from x402sim.journal import OURS
 from x402sim.report.bundle import lines_sha256, row_line
 
 _META, _UNITS = b"x402sim sweep", b"x402sim units"
-MOST_WORLDS = 20
 _SCALARS = str, int, float, bool, Decimal, date, type(None)
 
 
@@ -49,8 +48,6 @@ class Point:
     result: "dict[str, Any] | pa.Table | None"
     error: str | None = None
     trace: str | None = None
-    worlds: Sequence[dict[str, str]] = ()
-    """The options of the worlds that the point played."""
     journals: str = ""
     """The hash of the hashes of the journals of its runs, one a line."""
 
@@ -61,8 +58,6 @@ class Done(msgspec.Struct, omit_defaults=True):
     cell: str
     seeds: tuple[int, ...]
     failed: frozenset[int]
-    worlds: tuple[dict[str, str], ...] = ()
-    """The options of the played worlds without duplicates, at most `MOST_WORLDS`."""
     units: dict[str, str] = {}
     """The units of columns, if the experiment returned frames that name them."""
     journals: tuple[str, ...] = ()
@@ -136,14 +131,10 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     for number, (name, label) in enumerate(work.labels.items()):
         table = table.add_column(number, name, pa.array([label] * table.num_rows))
     failed = frozenset(each.seed for each in points if each.error)
-    worlds: list[dict[str, str]] = []
-    for world in (world for each in points for world in each.worlds):
-        if world not in worlds and len(worlds) < MOST_WORLDS:
-            worlds.append(world)
     seeds, journals = tuple(each.seed for each in points), tuple(each.journals for each in points)
     lines = rows_of(table)
     rows_sha256 = tuple(lines_sha256(lines.get(seed, ())) for seed in seeds)
-    done = Done(work.key, seeds, failed, tuple(worlds), _units_of(points), journals, rows_sha256)
+    done = Done(work.key, seeds, failed, _units_of(points), journals, rows_sha256)
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
@@ -183,18 +174,15 @@ def joined(parts: Sequence[Any]) -> Any:
         raise TypeError(f"a column has values of several types: {error}") from error
 
 
-def decoded(parquet: bytes) -> Done | None:
-    """Return the table in a Parquet file of a sweep; None if another program wrote the file.
-
-    Raises `ValueError` if it is not a Parquet file.
-    """
+def decoded(parquet: bytes) -> Done:
+    """Return the table in a Parquet file of a sweep; raises `ValueError` for any other file."""
     try:
         table = pq.read_table(io.BytesIO(parquet))
     except pa.ArrowInvalid as error:
         raise ValueError(f"this is not a Parquet file: {error}") from error
     raw = (table.schema.metadata or {}).get(_META)
     if raw is None:
-        return None
+        raise ValueError("no sweep wrote it")
     done = msgspec.json.decode(raw, type=Done)
     done.table = table
     return done

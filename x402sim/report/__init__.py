@@ -2,6 +2,10 @@
 
 Users hold a `run.Run`. Frames, plots, `html` and `save` import pandas and matplotlib: import these
 modules late, after `need_extra()`. The other modules work without the extra `report`.
+
+Two parts are apart, and no frame or plot of a run imports them. Reports of judges are `results`,
+`causes`, `conformance`, `verdict` and `plots.judgement`, with the templates of these names. The
+page of payments, which a server shows, too, is `page` and `static`; `run` and `save` write it.
 """
 
 from collections.abc import Sequence

@@ -69,10 +69,7 @@ class Frame:
                 f"{run.name!r} broke off: {why_failed(run)}. `run.partial` has frames up to there, "
                 "and `run.raise_for_failure()` raises the whole failure"
             )
-        made = self._table()(run.journal)
-        for name, value in reversed(run._labels.items()):
-            made.insert(0, name, value)
-        return made
+        return self._table()(run.journal)
 
     def _table(self) -> "Callable[[Journal], DataFrame]":
         need_extra()
@@ -103,8 +100,6 @@ class Run(Summary):
 
     real_s: float | None = None
     ahead_s: float = 0.0
-    _labels: dict[str, Any] = field(default_factory=dict, hash=False)
-    """Columns in front of every frame, constant in all rows; see `label`."""
     _is_partial: bool = False
 
     orders = Frame("One row for each order: asked, charged, served, refunded, and at what cost.")
@@ -158,19 +153,6 @@ class Run(Summary):
         import pandas as pd
 
         return pd.DataFrame(laws(self.journal, self._begin, is_ours="://" not in self.on))
-
-    def label(self, **labels: Any) -> "Run":
-        """Return this run with label columns in front of every frame, to tell runs apart.
-
-        >>> from x402sim import World
-        >>> run = World().play("replay").label(policy="naive", seed=0)
-        >>> list(run.checks.columns)[:3]
-        ['policy', 'seed', 'clause']
-
-        `pd.concat` of labelled frames needs no keys. A frame raises `ValueError` for a label that
-        is one of its columns.
-        """
-        return replace(self, _labels=self._labels | labels)
 
     def save(self, folder: str | Path, *, bundle: bool = False) -> Path:
         """Write journal (and the versions that made it), frames, plots (PNG, SVG, PDF), page.html
@@ -252,11 +234,9 @@ class Run(Summary):
 
 @dataclass
 class Watched:
-    """What a sweep collects of the runs of a point: failed runs, worlds, journals."""
+    """What a sweep collects of the runs of a point: failed runs, and journals."""
 
     failed: list[Run] = field(default_factory=list)
-    worlds: list[dict[str, str]] = field(default_factory=list)
-    """Scenario and options of each world, as Python code, without duplicates."""
     journals: list[str] = field(default_factory=list)
     """The hash of each journal, in the order in which the runs ended."""
 
@@ -286,12 +266,7 @@ def finished(run: Run) -> Run:
     if watched is not None:
         if run.outcome == "failed":
             watched.failed.append(run)
-        begin = next(run.journal.events(Begin))
-        chain = {"chain": begin.chain} if begin.chain else {}
-        world = {"scenario": begin.scenario} | chain | begin.options
         watched.journals.append(run.sha256)
-        if world not in watched.worlds:
-            watched.worlds.append(world)
     return run
 
 

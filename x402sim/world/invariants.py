@@ -175,7 +175,7 @@ class Invariants:
 
     def _quote_price(self, name: events.ServiceName) -> int:
         service = self._parts.services[name].service
-        return to_base(service.settings.quote_price, service.env.network.decimals)
+        return to_base(service.env.settings.quote_price, service.env.network.decimals)
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
         known = self._authorizations.get(authorization, _Authorization())

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.http.exchange import Headers, retry_after_s
-from x402sim.payer import core, standard
+from x402sim.payer import core, signing
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
 from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -356,8 +356,8 @@ class Payer:
                 raise ValueError("spelling, network and receive are for steps=2")
             if required.standard_offer is None:
                 raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-            offer = standard.choose(x402.read_required(required.standard_offer), self.network)
-            return standard.sign(
+            offer = signing.choose(x402.read_required(required.standard_offer), self.network)
+            return signing.sign(
                 offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
             )[1]
         wanted: messages.PaymentRequirements = messages.decode(

@@ -1,10 +1,9 @@
 """The plots of a run, ready for a paper, a notebook or a report.
 
-A plot is a function of a run or a journal (`outcomes`: of several; `bands`: of a sweep's summary;
-`judgement`: of the suite's results) and, optionally, matplotlib axes to draw on. It returns the
-axes. Without axes it makes a new figure, `axes.figure`: save it with `savefig`, or end a notebook
-cell with the plot to show it. Times are virtual seconds since the run began, or minutes, hours or
-days for long runs.
+A plot is a function of a run or a journal (`outcomes`: of several; `bands`: of a sweep's summary)
+and, optionally, matplotlib axes to draw on. It returns the axes. Without axes it makes a new
+figure, `axes.figure`: save it with `savefig`, or end a notebook cell with the plot to show it.
+Times are virtual seconds since the run began, or minutes, hours or days for long runs.
 
 To add a plot, write its function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
 `bands`; `figure` has the style), import it here as itself to export it, and add a row to `PLOTS`:
@@ -32,7 +31,6 @@ from x402sim.report.plots.diagram import sequence as sequence
 from x402sim.report.plots.figure import legend as legend, png as png, style as style
 from x402sim.report.plots.matrix import (
     clauses_of as clauses_of,
-    judgement as judgement,
     outcomes as outcomes,
 )
 from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down

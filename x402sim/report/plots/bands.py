@@ -32,8 +32,8 @@ _FINE = 200
 """Points of the curve of a function."""
 _STUB = 0.2
 """Half the length of a theory's line at an x value that is not a number."""
-Theory = str | Callable[..., Any]
-"""A column of the table, or a function of x, or of x and of the line's value."""
+Theory = Callable[..., Any]
+"""A function of x, or of x and of the line's value."""
 
 
 @styled
@@ -43,7 +43,6 @@ def bands(
     y: str,
     *,
     by: str | None = None,
-    band: tuple[str, str] = ("low", "high"),
     theory: Theory | None = None,
     ax: Axes | None = None,
     labels: Labels | None = None,
@@ -53,17 +52,15 @@ def bands(
     `table` is what `x402sim.summarize` or `x402sim.experiments.steady` returns, `x` a parameter,
     `y` one of its results, and `by` another parameter: one line for each of its values, at most
     five. The band is the confidence interval of the mean, and the legend says what it counts:
-    seeds, rows, batches; with `band=("q05", "q95")` it has nine tenths of the rows, with ("q00",
-    "q100"), of `summarize(..., quantiles=(0, 1))`, all of them. With fewer than seven x values, or
-    x values that are not numbers, error bars replace the band, which would suggest results that
-    nobody has simulated; the bars of several lines stand beside each other, 2.6 points apart.
+    seeds, rows, batches. With fewer than seven x values, or x values that are not numbers, error
+    bars replace the band, which would suggest results that nobody has simulated; the bars of
+    several lines stand beside each other, 2.6 points apart.
 
-    `theory` is a column of the table, `theory="expected"`, or a function: of x, `theory=lambda
-    lost: lost / 2`, which is one black line; or of x and the value of `by`, one line each, such as
-    `theory=lambda block_s, latency_s: 10 * latency_s + block_s / 2`. It is drawn as thin dashed
-    lines without marks, in the colours of the lines; means are then marks without a line, unless
-    the theory is one black line beside bands. A function is also drawn between the points; of whole
-    numbers, only at whole numbers.
+    `theory` is a function: of x, `theory=lambda lost: lost / 2`, which is one black line; or of x
+    and the value of `by`, one line each, such as `theory=lambda block_s, latency_s: 10 * latency_s
+    + block_s / 2`. It is drawn as thin dashed lines without marks, in the colours of the lines;
+    means are then marks without a line, unless the theory is one black line beside bands. It is
+    also drawn between the points; of whole numbers, only at whole numbers.
 
     Points with the same few seeds have correlated errors: a whole curve may be too high. With fewer
     than ten, the legend states their number, "95 % interval of the same 4 seeds"; to tell curves
@@ -76,8 +73,7 @@ def bands(
     does not have, for more lines than can be told apart, and for several means at one place.
     """
     places = [x, *([by] if by else [])]
-    column = [theory] if isinstance(theory, str) else []
-    for name in (*places, "result", "mean", *band, *column):
+    for name in (*places, "result", "mean", "low", "high"):
         if name not in table.columns:
             hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
             raise ValueError(unknown("column", name, table.columns) + hint)
@@ -110,15 +106,15 @@ def bands(
         label = "mean" if by is None else _named(by, value)
         aside_pt = 0.0 if has_band else (number - (len(groups) - 1) / 2) * _APART_PT
         line = _Line(ax, number, label, aside_pt, is_joined=is_joined)
-        line.draw(xs[order], group.iloc[order], band, has_band=has_band)
+        line.draw(xs[order], group.iloc[order], has_band=has_band)
     if theory is not None:
         _draw_theory(ax, theory, groups, x, at if not is_number else None)
     figure.label_axes(ax, titled(x), titled(y, table.attrs.get("units", {}).get(y, "")))
-    shade, meaning = LINES[0][0] if len(groups) == 1 else GREY, _meaning(rows, band)
+    shade, meaning = LINES[0][0] if len(groups) == 1 else GREY, _meaning(rows)
     bar = figure.mark_sample(meaning, "|", shade, shade, size=8)
     bar.set(linewidth=_BAR_PT, markeredgewidth=_BAR_PT)
     sample = figure.area_sample(meaning, shade, _ALPHA) if has_band else bar
-    has_interval = bool(rows[list(band)].notna().all(axis=1).any())  # one seed has none
+    has_interval = bool(rows["low"].notna().any())  # one seed has none
     figure.legend(ax, [
         *([sample] if has_interval else []),
         *([figure.line_sample("theory", BLACK, _THEORY, 0.9)] if theory is not None else []),
@@ -136,10 +132,10 @@ class _Line:
     aside_pt: float
     is_joined: bool
 
-    def draw(self, xs: Any, rows: DataFrame, band: tuple[str, str], *, has_band: bool) -> None:
+    def draw(self, xs: Any, rows: DataFrame, *, has_band: bool) -> None:
         """Draw means, and a band or error bars around them."""
         ax, (colour, dashes), mark = self.ax, LINES[self.number], MARKS[self.number]
-        low, mean, high = (rows[name].to_numpy() for name in (band[0], "mean", band[1]))
+        low, mean, high = (rows[name].to_numpy() for name in ("low", "mean", "high"))
         if has_band:
             ax.fill_between(xs, low, high, color=colour, alpha=_ALPHA, lw=0)
         else:
@@ -163,13 +159,9 @@ def _draw_theory(
     """Draw the theory of each line, or one black line."""
     is_of_x, is_one = _is_of_x(theory), _is_one_line(theory, groups)
     every = np.concatenate([each[x].to_numpy() for _, each in groups])
-    for number, (value, group) in enumerate(groups[:1] if is_of_x else groups):
-        if isinstance(theory, str):
-            points = sorted(zip(group[x], group[theory], strict=True))
-            xs, ys = ([point[n] for point in points] for n in (0, 1))
-        else:
-            xs = list(dict.fromkeys(every)) if ranks is not None else _between(ax, every)
-            ys = [_number(theory(each) if is_of_x else theory(each, value), each) for each in xs]
+    for number, (value, _) in enumerate(groups[:1] if is_of_x else groups):
+        xs = list(dict.fromkeys(every)) if ranks is not None else _between(ax, every)
+        ys = [_number(theory(each) if is_of_x else theory(each, value), each) for each in xs]
         colour = BLACK if is_one else LINES[number][0]
         look: dict[str, Any] = {"color": colour, "ls": _THEORY, "lw": 0.9, "zorder": 2.5}
         if ranks is None:
@@ -191,8 +183,6 @@ def _number(said: Any, x: Any) -> float:
 
 def _is_of_x(theory: Theory) -> bool:
     """Tell whether a theory is a function with one argument, x."""
-    if isinstance(theory, str):
-        return False
     try:
         known = signature(theory).parameters.values()
     except ValueError:  # one of numpy's
@@ -216,11 +206,8 @@ def _between(ax: Axes, known: Any) -> list[Any]:
     return list(fine.tolist())
 
 
-def _meaning(rows: DataFrame, band: tuple[str, str]) -> str:
-    """Return what a band is, for the legend: "95 % interval, by seed", "minimum to maximum"."""
-    if band != ("low", "high"):
-        names = {"q00": "minimum", "q50": "median", "q100": "maximum"}
-        return " to ".join(names.get(each, figure.plain(each)) for each in band)
+def _meaning(rows: DataFrame) -> str:
+    """Return what a band is, for the legend: "95 % interval, by seed"."""
     confidence, unit = rows.attrs.get("confidence"), rows.attrs.get("unit")
     text = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
     seeds = int(rows["seeds"].max()) if "seeds" in rows and unit == "seed" else _FEW_SEEDS

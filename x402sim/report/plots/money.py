@@ -20,21 +20,15 @@ Points = list[tuple[float, int]]
 
 
 @styled
-def balances(
-    source: Source,
-    ax: Axes | None = None,
-    *,
-    with_funding: bool = False,
-    labels: Labels | None = None,
-) -> Axes:
+def balances(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
     """Draw each party's net gain or loss on the chain over time.
 
-    Minted tokens are left out, so that small payments stay visible; `with_funding` includes
-    them. If the parties are too many to tell apart, all but the merchants are one line, and then
-    the merchants are another. `labels` are words for names of parties.
+    Minted tokens are left out, so that small payments stay visible. If the parties are too many to
+    tell apart, all but the merchants are one line, and then the merchants are another. `labels` are
+    words for names of parties.
     """
     reading = reading_of(journal_of(source))
-    held = _held(reading, with_funding)
+    held = _held(reading)
     ax = figure.prepare(ax)
     if not held:
         return figure.empty_axes(ax, "no transfers")
@@ -45,14 +39,12 @@ def balances(
         held = _together(held, sellers, "merchants")
     last_s = reading.length_s
     scale = 10**reading.decimals
-    sign = "" if with_funding else "+"
     texts = [
-        f"{figure.plain(name)[:24]} {sign if line[-1][1] > 0 else ''}"
+        f"{figure.plain(name)[:24]} {'+' if line[-1][1] > 0 else ''}"
         f"{to_decimal(line[-1][1], reading.decimals)}".replace("-", "\N{MINUS SIGN}")
         for name, line in held.items()
     ]
-    what = "balance" if with_funding else "net gain"
-    unit_s = figure.time_axis(ax, last_s, texts, f"{what} ({reading.symbol})")
+    unit_s = figure.time_axis(ax, last_s, texts, f"net gain ({reading.symbol})")
     for (name, line), (colour, dashes) in zip(held.items(), LINES, strict=False):
         xs, ys = zip(*line, (last_s, line[-1][1]), strict=True)
         ax.step(
@@ -65,8 +57,8 @@ def balances(
     return ax
 
 
-def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
-    """Return each party's balance after each transfer, merchants first."""
+def _held(reading: Reading) -> dict[str, Points]:
+    """Return each party's net gain after each transfer, merchants first."""
     lines: dict[str, Points] = {}
     moves = Movements(reading)
     parties = (moves.mapped(name, reading.name) for name in ("sender", "to"))
@@ -78,7 +70,7 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
             if party == MINT:
                 continue
             line = lines.setdefault(party, [(0.0, 0)])
-            if MINT not in (sender, to) or with_funding:
+            if MINT not in (sender, to):
                 line.append((at_s, line[-1][1] + change))
     return dict(sorted(lines.items(), key=lambda item: item[0] not in reading.merchants))
 

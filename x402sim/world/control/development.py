@@ -22,7 +22,6 @@ from x402sim.protocol.rpc_values import (
     read_hash,
     read_number,
     read_object,
-    read_slot,
 )
 from x402sim.world.control.actions import (
     LATEST_S,
@@ -121,11 +120,6 @@ async def _set_code(_: Development, rpc: RpcContext, account: Any, code: Any) ->
     await rpc.chain.put_code(read_address(account), read_bytes(code, "code"))
 
 
-async def _set_storage(_: Development, rpc: RpcContext, account: Any, slot: Any, word: Any) -> bool:
-    await rpc.chain.set_word(read_address(account), read_slot(slot), read_hash(word, "a word"))
-    return True
-
-
 async def _set_nonce(_: Development, rpc: RpcContext, account: Any, nonce: Any) -> None:
     most = 2**63 - 1  # what the ledger's file can hold
     await rpc.chain.set_nonce(read_address(account), read_number(nonce, "a nonce", most=most))
@@ -177,7 +171,6 @@ METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
     "mine": _mine,
     "setBalance": _set_balance,
     "setCode": _set_code,
-    "setStorageAt": _set_storage,
     "setNonce": _set_nonce,
     "reset": _reset,
     "dropTransaction": _drop,
