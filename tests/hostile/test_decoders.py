@@ -275,4 +275,5 @@ def chain() -> Any:
     sender=addresses,
 )
 def test_any_calldata_is_run_or_reverted(chain, data, sender):
-    or_raises(Reverted, lambda: chain.machine.call(Call(sender, chain.token, data), 1_800_000_000))
+    call, machine = Call(sender, chain.token, data), chain.machine
+    or_raises(Reverted, lambda: machine.call(call, 1_800_000_000, machine.state))
