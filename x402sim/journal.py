@@ -776,6 +776,11 @@ class Journal:
         """Return the header, and the kept entries numbered `since` or more, line by line."""
         return HEADER + b"".join(line(entry) + b"\n" for entry in self.since(since))
 
+    @property
+    def is_hashed(self) -> bool:
+        """Whether `sha256()` reads no file: it is in memory, or was written here."""
+        return not isinstance(self._storage, OnDisk) or self._storage.digest() is not None
+
     def sha256(self) -> str:
         """Return the hash of `ndjson()`, header included, in hex, as `sha256sum`."""
         digest = self._storage.digest()

@@ -137,5 +137,3 @@ def test_a_world_takes_the_settings_of_its_service() -> None:
     assert run.outcome == "passed", run.reason
     with pytest.raises(ValueError, match="cronos-testnet: expected at most 6 fraction digits"):
         Environment(**CONNECTED, settings=Settings(quote_price="0.0000001"))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="service: expected Settings, got"):
-        World(service="0.25")  # type: ignore[arg-type]

@@ -584,10 +584,12 @@ def test_a_payment_of_real_money_that_cannot_be_read_is_hidden_after_one_of_play
     meta = {"x402/payment": json.loads(base64.b64decode(header))}
     params = {"_meta": meta, "name": "t", "arguments": {"text": "x" * MAX_BODY}}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    watch = Watch(faults=faults)
-    watch.see(offer(1), exchange(2, method="POST", body=call))
-    assert signature_of(header) not in watch.text
-    assert watch.recorder.fault(exchange(3, method="POST", body=call)) is None
+    whole = json.dumps({**call, "params": params | {"arguments": {}}}).encode()
+    for body in (call, whole.replace(b"/", b"\\/"), whole.replace(b"/", b"\\u002f")):
+        watch = Watch(faults=faults)
+        watch.see(offer(1), exchange(2, method="POST", body=body))
+        assert signature_of(header) not in watch.text
+        assert watch.recorder.fault(exchange(3, method="POST", body=body)) is None
 
 
 def test_what_an_answer_repeats_of_a_payment_is_not_recorded():

@@ -320,7 +320,7 @@ def instead(answer: httpx.Response) -> str:
     """Return what to do about an answer other than 402."""
     status, there = answer.status_code, answer.headers.get("location")
     if there and 300 <= status < 400:
-        return f"the server answered {status} and redirects to {there}: give that URL"
+        return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
     if status == 405:
         allowed = answer.headers.get("allow", "another method")
         do = "give it with --method, and a body with --data if it wants one"

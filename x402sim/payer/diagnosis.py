@@ -632,7 +632,7 @@ def _no_402(response: httpx.Response) -> Finding:
             allowed = shlex.quote(response.headers.get("allow", "POST"))
             do = f"Give another method, --method {allowed}, and --data if it wants a body."
         case _ if there and 300 <= status < 400:
-            do = f"Give the URL that it redirects to: {there}"
+            do = f"Give the URL that it redirects to: {shlex.quote(there)}"
         case _ if response.is_success:
             do = "Give the URL of a protected endpoint; if it is one, it serves without payment."
         case _:

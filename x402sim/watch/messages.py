@@ -161,6 +161,7 @@ _OF_PAYMENTS = frozenset(
     )
 )
 _MARKS = (b'"paymentHeader"', b'"paymentPayload"', b'"paymentRequirements"', b'"x402/payment')
+_ESCAPED = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|/)")
 _FORMS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """zlib's `wbits` for each encoding that can be decompressed in part."""
 
@@ -172,6 +173,13 @@ class Half:
     headers: httpx.Headers
     body: bytes
     is_cut: bool = False
+
+    @property
+    def plain(self) -> bytes:
+        """The body with every character that JSON may escape as itself, to look for its marks."""
+        if b"\\" not in self.body:
+            return self.body
+        return _ESCAPED.sub(lambda it: bytes([int(it[1] or b"2f", 16)]), self.body)
 
     @classmethod
     def of(cls, headers: RawHeaders, kept: Kept) -> "Half":
@@ -233,7 +241,7 @@ class Messages:
     def is_unread(self) -> bool:
         """Whether the request shows a payment that cannot be read whole: it may be real money."""
         marks = (b'"paymentHeader"', b'"paymentPayload"', b'"x402/payment"')
-        shows = self.is_paying or any(mark in self.sent.body for mark in marks)
+        shows = self.is_paying or any(mark in self.sent.plain for mark in marks)
         return shows and self.signed is None
 
     @property
@@ -300,9 +308,9 @@ def messages_of(exchange: Exchange) -> Messages:
         is_payment=exchange.status == 402
         or exchange.to == "facilitator"
         or not _OF_PAYMENTS.isdisjoint(name.lower() for name, _ in headers)
-        or any(mark in sent.body for mark in _MARKS),
+        or any(mark in sent.plain for mark in _MARKS),
     )
-    call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.body else None
+    call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.plain else None
     if call is not None and call.get("method") == "tools/call":
         _translate(found, call)
     if found.is_payment:
@@ -361,7 +369,7 @@ def networks_in(found: Messages) -> set[str]:
     if found.signed is not None:
         named.add(found.signed.network)
     elif found.is_unread:  # other readers may take what ours refuses
-        whole = _unchecked(found.payment or "") + found.sent.body
+        whole = _unchecked(found.payment or "") + found.sent.plain
         named |= {name.decode() for name in _NETWORK.findall(whole)}
     for text in (found.payment, *(found.answered.headers.get(name) for name in RECEIPTS)):
         named |= set(_named(json_in(text) if text else None))
@@ -405,7 +413,7 @@ def findings_of(
     found: Messages, known: Mapping[str, Network], now_s: int, offers: list[Way]
 ) -> list[Finding]:
     """Return the findings of an exchange; `offers` are those of the 402 that it pays."""
-    in_body = any(mark in found.sent.body for mark in (b'"paymentHeader"', b'"paymentPayload"'))
+    in_body = any(mark in found.sent.plain for mark in (b'"paymentHeader"', b'"paymentPayload"'))
     whole = found.sent.body.decode("utf-8", "replace")
     texts = [whole] if in_body else [found.payment] if found.payment else []
     receipts = [name for name in RESPONSE_HEADERS.values() if name in found.answered.headers]
