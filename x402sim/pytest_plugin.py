@@ -214,7 +214,8 @@ def _options(node: pytest.Item) -> tuple[dict[str, Any], list["Fault"]]:
     from x402sim.text.words import unknown
 
     options: dict[str, Any] = {}
-    known = ["faults", *signature(LocalServer).parameters]
+    of_server = [each for each in signature(LocalServer).parameters if each != "options"]
+    known = ["faults", *of_server, *signature(World).parameters]
     for mark in reversed(list(node.iter_markers("x402"))):
         match mark.args:
             case ():

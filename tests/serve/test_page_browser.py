@@ -21,7 +21,6 @@ from tests.serve.hosted import hosted
 from x402sim import BASE_SEPOLIA, PaymentAuth, World
 from x402sim.events import (
     AnswerReceived,
-    PaymentRefused,
     PaymentSettled,
     PaymentUndone,
     RequestSent,
@@ -112,26 +111,6 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     browser.do("click", "#detail details summary")
     browser.sees("#detail details", "paymentRequirements")
     assert server.account(4).transfers == 0
-
-
-def test_a_second_attempt_is_noted_once_and_when_it_came(browser: Browser, server: Server) -> None:
-    """Both the journal and the exchange tell of it."""
-    payer = server.account(2)
-    asked = payer.ask()
-    header = payer.sign(asked["paymentRequirements"])
-    assert payer.pay(asked, header).status_code == 200
-    browser.sees(".badge.paid", "paid")
-    sleep(1.1)
-    began = datetime.now(UTC)
-    assert payer.pay(asked, header).json()["error"] == "Payment already settled"
-    browser.sees(".lane .why", "Payment already settled")
-    browser.do("click", ".lane")
-    browser.sees("#detail .note", "Payment already settled")
-    notes = browser.run(
-        "return page.$$eval('#detail .note', (all) => all.map((it) => it.innerText))"
-    )
-    (note,) = [each for each in notes if "already settled" in each]
-    assert note.split()[0] >= f"{began:%H:%M:%S}"
 
 
 def test_a_payment_out_of_time_says_both_times(browser: Browser, server: Server) -> None:
@@ -280,30 +259,6 @@ def test_every_view_fits_its_window_and_is_accessible(
         wide = browser.run("return page.evaluate(() => document.documentElement.scrollWidth)")
         assert wide <= width
         assert browser.run(AXE) == []
-
-
-def test_of_many_payments_those_in_sight_are_drawn(browser: Browser, tmp_path: Path) -> None:
-    journal = Journal()
-    for n in range(10_000):
-        refused = PaymentRefused(
-            payment_id=f"pay_{n:05}",
-            refusal="Invalid signature",
-            reason=f"Invalid amount: {n}; value: wanted 10000, got {n}",
-            final=True,
-            leaves_earlier=False,
-        )
-        journal.record(1_800_000_000_000 + n, refused)
-    journal.save(tmp_path / "journal.ndjson")
-    with saved_run(browser, tmp_path):
-        browser.sees("#count", "10000 of 10000")
-        browser.press("#lanes", "End")
-        browser.sees("#detail", "wanted 10000, got 0", "5/exact-amount")
-        assert browser.run("return page.$$eval('.lane', (all) => all.length)") < 40
-        browser.do("keyboard.press", "Escape")
-        browser.do("type", "#search", "pay_04321")
-        browser.sees("#count", "1 of 10000")
-        browser.sees(".lane", "got 4321")
-        browser.do("goto", "about:blank")
 
 
 def test_behind_a_control_token_the_page_asks_for_it(browser: Browser) -> None:
@@ -462,62 +417,6 @@ def test_a_reload_changes_nothing(browser: Browser, server: Server) -> None:
         )
 
 
-IN_EACH_ORDER = """
-const { Model, STAGES, status, step } = await import(new URL("ui/model.js", location.href));
-const told = { journal: [], exchanges: [], served: [] }, stopped = new AbortController();
-const answer = await fetch(new URL("ui/events", location.href), { signal: stopped.signal });
-const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-let rest = "";
-while (!told.exchanges.length) {
-  const messages = (rest + (await reader.read()).value).split("\\n\\n");
-  rest = messages.pop();
-  for (const [name, ...lines] of messages.map((each) => each.split("\\n")))
-    told[name.slice(7)]?.push(...lines.map((each) => JSON.parse(each.slice(6))));
-}
-stopped.abort();
-function shown(luck) {
-  const model = new Model(), waiting = structuredClone(told.exchanges);
-  const take = (name, each) => { if (each) model.take(name, each); };
-  for (const event of structuredClone(told.journal)) {
-    take("journal", event);
-    while (waiting.length && Math.max(...waiting[0].seen) <= event.seq && luck()) take("exchanges", waiting.shift());
-  }
-  for (const each of waiting) take("exchanges", each);
-  for (const each of told.served) take("served", each);
-  return model.lanes.filter((lane) => !lane.isGone).map((lane) => [
-    [...lane.keys].sort(), STAGES.map((name) => step(lane, name, model)), status(lane), lane.isOutside,
-    model.eventsOf(lane).map(({ seq, event }) => [seq, event]), lane.error, lane.reason, lane.block,
-  ]).sort();
-}
-let seed = 1;
-const drawn = () => (seed = (seed * 48271) % 2147483647) % 3 > 0;
-return JSON.stringify([shown(() => false), shown(() => true), shown(drawn), shown(drawn)]);
-"""
-"""What the page knows if requests come after the whole journal, at once, or at a drawn moment."""
-
-
-def test_lanes_are_the_same_whatever_comes_first(browser: Browser, server: Server) -> None:
-    for body in ({"account": 2}, {"wrong": "replay"}, {"buys": "session"}, {"buys": "market"}):
-        server.http.post("/_sim/ui/pay", json=body)
-    one_step = PaymentAuth(server.account(5).wallet, max_amount="1.00", version=2)
-    httpx.get(f"{server.ready['service']}/api/perp/market", auth=one_step)
-    server.sim("indexer/run")
-    number = server.sim("snapshot")["snapshot"]
-    server.http.post("/_sim/ui/pay", json={"account": 6})
-    server.sim("revert", snapshot=number)
-    server.http.post("/_sim/ui/pay", json={"account": 6})
-    server.sim("reset")
-    server.account(3).quote(server.account(3).paid())
-    browser.sees("#count", "10 of 10")
-    whole, at_once, *drawn = json.loads(
-        browser.run(f"return page.evaluate(async () => {{{IN_EACH_ORDER}}})")
-    )
-    assert len(whole) == 10
-    for found in (at_once, *drawn):
-        for one, other in zip(whole, found, strict=True):
-            assert one == other
-
-
 OF_A_SESSION = """
 const { Model, left } = await import(new URL("ui/model.js", location.href));
 const model = new Model(), session_id = "s", found = [];
@@ -611,17 +510,6 @@ def test_a_reset_draws_a_line(browser: Browser, server: Server) -> None:
     line = "return page.$$eval('.lane.cut .past', (all) => all.map((it) => it.innerText))"
     (told,) = browser.run(line)
     assert told.startswith("before the reset")
-
-
-def test_what_a_snapshot_takes_back_is_past(browser: Browser, server: Server) -> None:
-    payer = server.account(1)
-    payer.quote(payer.paid())
-    number = server.sim("snapshot")["snapshot"]
-    payer.quote(payer.paid())
-    server.sim("revert", snapshot=number)
-    browser.sees(".lane .past", "undone by a snapshot")
-    past = "return page.$$eval('.lane', (all) => all.map((it) => [it.querySelectorAll('.past').length, it.querySelectorAll('.step.yes').length]))"
-    assert sorted(browser.run(past)) == [[0, 7], [1, 7]]
 
 
 def test_a_served_payment_that_the_chain_undoes_was_served(

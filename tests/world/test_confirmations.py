@@ -66,8 +66,8 @@ async def test_in_one_step_too(world: LiveWorld, alice: Payer) -> None:
 
 def test_a_policy_of_ones_own_reads_confirmations() -> None:
     class AtLeastTwo:
-        def serves(self, proof: Any) -> bool:
-            return proof.is_settled and (proof.confirmations or 0) >= 2
+        async def serves(self, proof: Any) -> bool:
+            return proof.is_settled and (await proof.confirmations() or 0) >= 2
 
     play(dropped, service=serving(AtLeastTwo()))
 

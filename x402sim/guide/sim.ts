@@ -132,7 +132,7 @@ export interface Agent {
   reputation: number;
 }
 
-/** An address, and what it has now. */
+/** An address, and the present balance. */
 export interface Balance {
   address: `0x${string}`;
   /** Base units. */
@@ -174,13 +174,13 @@ export interface SnapshotTaken {
   snapshot: number;
 }
 
-/** The snapshot that the world is at again, and how far its clock is ahead of real time. */
+/** The restored snapshot, and how far the clock is ahead of real time. */
 export interface Reverted {
   reverted: number;
   clockAdvancedSeconds: number;
 }
 
-/** A world that began again, and how far its clock is ahead of real time. */
+/** A fresh world, and how far the clock is ahead of real time. */
 export interface ResetDone {
   reset: boolean;
   clockAdvancedSeconds: number;
@@ -233,7 +233,7 @@ export interface Lag {
   lagSeconds: number;
 }
 
-/** A facilitator and its settings, by the names that `FacilitatorSettings` has. */
+/** A facilitator and the settings, by the names of `FacilitatorSettings`. */
 export interface FacilitatorNow {
   name: string;
   receipt_timeout_s: number;

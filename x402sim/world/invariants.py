@@ -2,7 +2,7 @@
 
 Money is conserved; no session spends more than its deposit; access is granted, and a payment id
 served, only for a transfer that was mined and not undone; a payment id is paid at most once. They
-are checked against the chain and the database; only what was served is read from answers.
+are checked against the chain and the database; only the service itself is read from answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,8 +38,8 @@ class _Mined(msgspec.Struct, frozen=True):
 
 
 class _Authorization(msgspec.Struct, frozen=True):
-    """The payment ids for which an authorization was presented, and the standing transaction that
-    used the authorization to pay."""
+    """The payment ids of an authorization, and the standing transaction that used the authorization
+    to pay."""
 
     ids: tuple[str, ...] = ()
     tx: bytes | None = None
@@ -97,7 +97,7 @@ class Invariants:
         }
 
     def __call__(self, entry: Entry) -> None:
-        """Check the invariants that one event can break."""
+        """Check the invariants that an event can break."""
         event = entry.event
         if event.actor.startswith("chain"):  # a block is complete only after its last event
             self._is_settled = False
@@ -186,7 +186,7 @@ class Invariants:
             self._payments[payment_id] = replace(payment, offered=offered)
 
     def _is_used(self, *authorizations: bytes) -> bool:
-        """Return whether one of the authorizations has paid, in a block that still stands."""
+        """Return whether an authorization has paid, in a block that still stands."""
         known = (self._authorizations.get(each, _Authorization()) for each in authorizations)
         return any(each.tx is not None for each in known)
 

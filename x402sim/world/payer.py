@@ -253,7 +253,7 @@ class Payer:
         self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """Send one request to the service; return its answer, also if the exchange breaks."""
-        if not isinstance(path, str):  # httpx shows the value, which may be a key in a wrong place
+        if not isinstance(path, str):  # httpx would show a key given here
             raise ValueError(f"path: expected a text, got {as_given(path)}")
         named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
         if json is not None:
@@ -349,7 +349,7 @@ class Payer:
         authorization still names this payer. `network` replaces the network that is signed for and
         named in the header. `receive` signs a ReceiveWithAuthorization, which only the payee may
         submit. These two and `spelling` are for two steps only. Raises `PaymentFailed` if
-        `required` is not a 402 that can be paid so.
+        `required` is no 402 to be paid so.
         """
         if steps == 1:
             if (spelling, network, receive) != ("hex", None, False):
@@ -550,7 +550,7 @@ class Order:
 
     @property
     def retry_after_s(self) -> float | None:
-        """The seconds that the last answer asks for in its Retry-After; None if it does not."""
+        """The seconds in the Retry-After of the last answer, or None."""
         return retry_after_s(self.last.header("Retry-After"), self._payer.clock.now())
 
     @property
@@ -609,7 +609,7 @@ class Order:
 
 @dataclass(slots=True)
 class Bought:
-    """The purchases of a payer at one service, for all requests there."""
+    """The purchases of a payer at a service, for all requests there."""
 
     payment_id: str | None = None
     session_id: str | None = None
@@ -618,9 +618,9 @@ class Bought:
 
 
 class Shopper:
-    """One request of a payer at one service, bought as the policy `sessions` decides.
+    """A request of a payer at a service, bought as the policy `sessions` decides.
 
-    Requests of a payer may overlap, so each has its own deadline, last answer and payment id.
+    Requests of a payer may overlap, so each has a deadline, a last answer and a payment id.
     """
 
     def __init__(self, payer: Payer, spending: Spending, bought: Bought) -> None:
@@ -669,7 +669,7 @@ class Shopper:
 
     @property
     def retry_after_s(self) -> float | None:
-        """The seconds that the last answer asks for in its Retry-After; None if it does not."""
+        """The seconds in the Retry-After of the last answer, or None."""
         header = None if self._last is None else self._last.header("Retry-After")
         return retry_after_s(header, self._payer.clock.now())
 

@@ -257,8 +257,8 @@ async def in_process(
 ) -> AsyncIterator[Stage]:
     """Build a world, run the world until the scenario ends, and close all; raises `ChainError`.
 
-    Its clock is the loop's if that is virtual. Payers reach each service at the endpoint that
-    `open_endpoint` opens for its application; by default their requests are function calls.
+    The clock is a virtual loop's. Payers reach each service at the endpoint opened by
+    `open_endpoint` for the application; by default requests are function calls.
     """
     in_flight = InFlight()
 
@@ -474,7 +474,7 @@ def _bounded(limits: Limits) -> BoundedTransport:
 _EXCHANGE = "x402sim-exchange"
 """The header with the exchange number."""
 _ACTING = "x402sim-acting"
-"""The header of requests that an observer's `act` sends, which are not observed."""
+"""The header of requests sent by an observer's `act`: they are not observed."""
 
 
 @asynccontextmanager

@@ -77,7 +77,7 @@ class Deployment:
     """The limits of the answers of service and facilitator; payers give up after 90 s."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.url, str):  # or httpx would show it, which may be a key
+        if not isinstance(self.url, str):  # httpx would show a key given here
             raise ValueError(f"url: expected a text, got {as_given(self.url)}")
         to_base(self.budget, 36, name="budget")  # no network has more decimals
         wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
@@ -204,9 +204,9 @@ class World:
         own: `Settings(facilitator=name)` chooses one, and services use the first by default.
     network
         Its name, such as "base-sepolia", or a `Network` of your own; default "cronos-testnet". Or
-        several: services are on the first, but for those with `Settings(network=name)`. With a URL
-        as stage, the network is the one that the control API of the service reports; `play` raises
-        `ValueError` if you name another. Without a control API, it is the one given here.
+        several: services are on the first, unless `Settings(network=name)` says another. With a URL
+        as stage, the control API of the service reports the network; `play` raises `ValueError` if
+        you name another. Without a control API, the network given here counts.
     without
         Rules to leave out, to test which check notices: ((table, clause), ...), for example
         (("verification", "5/signature-proves"),). Tables: "settlement" and "freshness" (service),
@@ -224,8 +224,8 @@ class World:
         they exist. Payment ids are then drawn without the seed, as they must never repeat.
         Default: in memory.
     mnemonic
-        Phrase of the funded accounts, on m/44'/60'/0'/0/i. Default: they are drawn from the seed,
-        or without a seed those of anvil and Hardhat, but not on an existing node.
+        Phrase of the funded accounts, on m/44'/60'/0'/0/i. Default: accounts drawn from the seed,
+        or without a seed the accounts of anvil and Hardhat, but not on an existing node.
     accounts
         How many accounts are funded, 1 to 100; default 10.
     has_service

@@ -173,7 +173,7 @@ class Sent(Wire, frozen=True):
 
 
 class Balance(Wire, frozen=True):
-    """An address, and what it has now."""
+    """An address, and the present balance."""
 
     address: Address
     balance: Base
@@ -216,14 +216,14 @@ class SnapshotTaken(Wire, frozen=True):
 
 
 class Reverted(Wire, frozen=True):
-    """The snapshot that the world is at again, and how far its clock is ahead of real time."""
+    """The restored snapshot, and how far the clock is ahead of real time."""
 
     reverted: int
     clock_advanced_seconds: float
 
 
 class ResetDone(Wire, frozen=True):
-    """A world that began again, and how far its clock is ahead of real time."""
+    """A fresh world, and how far the clock is ahead of real time."""
 
     reset: bool
     clock_advanced_seconds: float
@@ -242,7 +242,7 @@ class Lag(Wire, frozen=True):
 
 
 class FacilitatorNow(msgspec.Struct, frozen=True):
-    """A facilitator and its settings, by the names that `FacilitatorSettings` has."""
+    """A facilitator and the settings, by the names of `FacilitatorSettings`."""
 
     name: str
     receipt_timeout_s: float

@@ -1,13 +1,13 @@
 """A connection of the server: HTTP/1.1 on httptools, with limits, deadlines and backpressure.
 
 Requests on one connection are answered one after another, each by an `Exchange`. While a request is
-answered, the bytes of the next one stay unparsed, and reading pauses as soon as such bytes have
-come. So a connection holds little, however much its client pipelines.
+answered, later bytes stay unparsed, and reading pauses as soon as any come. So a connection holds
+little, however much the client pipelines.
 
-The head of an answer is written together with the first part of its body. An application that calls
-`is_closed` is about to charge its client. From then on the connection is checked before the head
-and again before the body, nothing is written to a client that has left, and `is_answered` reports
-whether both were written.
+The head of an answer is written together with the first part of the body. An application that calls
+`is_closed` is about to charge the client. From then on the connection is checked before the head
+and again before the body, nothing is written to a client after the hang-up, and `is_answered`
+reports whether both were written.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from x402sim.world.transport.strike import ABORT
 
 
 class Wire:
-    """The transport of one connection, with backpressure for the answers on it."""
+    """The transport of a connection, with backpressure for the answers."""
 
     __slots__ = (
         "_deadline",
@@ -165,7 +165,7 @@ class Wire:
 
 
 def _eof_poll(number: int) -> Any:
-    """Return a function that polls whether the peer of a socket has closed its side."""
+    """Return a poll of whether the peer of a socket has closed."""
     if hasattr(select, "POLLRDHUP"):
         stream = select.poll()
         stream.register(number, select.POLLRDHUP)  # poll reports errors and resets always
@@ -192,7 +192,7 @@ _ERROR = b"Internal Server Error"
 
 
 class Exchange(web.Connection):
-    """A request whose body arrives in parts, and its answer."""
+    """A request with a body in parts, and the answer."""
 
     __slots__ = (
         "_body",
@@ -238,7 +238,7 @@ class Exchange(web.Connection):
         self._body, self._head = b"", b""
         self._form: _Form
         self._left = 0
-        """The bytes of the body that the head has announced and that are not written yet."""
+        """The announced bytes of the body still to write."""
         self._waiter: asyncio.Future[None] | None = None
         self._is_guarded = self._is_read = False
         self.more_body = True
@@ -291,7 +291,7 @@ class Exchange(web.Connection):
     # --- ASGI -----------------------------------------------------------------------------
 
     async def run(self, app: ASGIApp) -> None:
-        """Have an application answer; one that fails to is answered 500, or cut off."""
+        """Have an application answer; after a failure the client gets 500, or is cut off."""
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
@@ -304,7 +304,7 @@ class Exchange(web.Connection):
                 await self._fail()
             elif not (self.is_complete or self.is_gone):
                 self._wire.close()
-            del self.scope  # it refers to this object: such a cycle waits for the garbage collector
+            del self.scope  # a cycle with this object would wait for the garbage collector
 
     async def receive(self) -> Message:
         """Return the next part of the body; after it, "http.disconnect" once the client leaves."""
@@ -325,7 +325,7 @@ class Exchange(web.Connection):
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def send(self, message: Message) -> None:
-        """Write a part of the answer; raises `RuntimeError` for one that no client could read."""
+        """Write a part of the answer; raises `RuntimeError` for a malformed answer."""
         if self._wire.is_paused:
             await self._wire.drained()
         if self.is_gone:
@@ -467,7 +467,7 @@ _STATUSES = {each.value for each in HTTPStatus}
 LINGER_S = 1
 """Seconds for a client that is still sending to read the refusal."""
 MOST_WAITING_BYTES = 64 * 1024
-"""Reading pauses above this many bytes of a body that the application has not taken yet."""
+"""Reading pauses above so many bytes of a body not yet taken by the application."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,7 +475,7 @@ class Deadlines:
     """How long a connection may wait for its client, in seconds."""
 
     head_s: float = HEAD_S
-    """For the head of a request: from its first byte, or from the connection if it is the first."""
+    """For a head: from the first byte; for the first request, from the connection."""
     body_s: float = BODY_S
     """For the body, from the end of the head."""
     idle_s: int = IDLE_S
@@ -485,11 +485,11 @@ class Deadlines:
 
 
 DEADLINES = Deadlines()
-"""The deadlines of every server that states no others."""
+"""The default deadlines of a server."""
 
 
 class Workers:
-    """A pool of tasks, each of which answers one request at a time; `most_idle` wait for more.
+    """A pool of tasks that each answer one request at a time; at most `most_idle` wait.
 
     A new task for each request would make a 402 some 5 % slower (20 alternating rounds).
     """
@@ -529,18 +529,18 @@ class Workers:
 
 @dataclass(slots=True)
 class Shared:
-    """What the connections of one server share."""
+    """The common state of a server's connections."""
 
     workers: Workers
     deadlines: Deadlines | None = DEADLINES
     held_bytes: int = 0
-    """The bytes of requests that connections hold beyond the free ones of each."""
+    """The bytes of requests held by connections, beyond each connection's free bytes."""
     unread_bytes: int = 0
     """The bytes of unread answers, beyond each client's free bytes."""
     turns: Turns = field(default_factory=Turns)
     """The turns in which connections parse many received bytes."""
     websocket_at: Callable[[str], "Callable[..., Any] | None"] = lambda _: None
-    """What makes a connection a WebSocket at a path; None where it cannot be one."""
+    """Returns the maker of a WebSocket at a path; None for a path without WebSockets."""
 
     def count_held(self, size: int, before: int) -> int | None:
         """Count the bytes that a connection holds, in place of the bytes `before`; return the
@@ -574,11 +574,11 @@ class HttpConnection(asyncio.Protocol):
         self._about: dict[str, Any] = {}
         """The keys of every request's scope that describe the connection."""
         self._exchange: Exchange | None = None
-        """The newest request: none begins before the one before it is answered."""
+        """The newest request: the next begins only after the answer."""
         self._rest, self._at = b"", 0
-        """What the client has sent, and how much of it is parsed."""
+        """The received bytes, and the number of parsed bytes."""
         self._tail = b""
-        """The last bytes that were parsed of a head or a chunked body: its end may begin there."""
+        """The last parsed bytes of a head or a chunked body: the end may begin there."""
         self._body_left: int | None = 0
         """The bytes of the body that are to come; None if it is chunked."""
         self._awaited: _Awaited = "head"
@@ -596,7 +596,7 @@ class HttpConnection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._wants_continue = False
         self._upgrade: Callable[[bytes], Any] | None = None
-        """What makes this connection a WebSocket, given the head of the request."""
+        """The maker of a WebSocket of the connection, given the head of the request."""
 
     # --- calls of the transport -------------------------------------------------------
 
@@ -690,9 +690,9 @@ class HttpConnection(asyncio.Protocol):
         self._parse()
 
     def _piece(self) -> bytes:
-        """Take what goes to the end of a head or of a body, and not beyond.
+        """Take the bytes to the end of a head or of a body, and not beyond.
 
-        A parser that was given more would begin the requests behind, however many they are.
+        With more bytes the parser would begin all pipelined requests.
         """
         data, start = self._rest, self._at
         if self._body_left:
@@ -774,10 +774,9 @@ class HttpConnection(asyncio.Protocol):
         raise ValueError(reason)
 
     def on_headers_complete(self) -> None:
-        """Have the request answered, while its body may still be on its way.
+        """Have the request answered, perhaps before the body has come.
 
-        The ASGI scope also describes the connection, and has the function by which a fault breaks
-        it.
+        The ASGI scope also describes the connection, with a function for faults to break it.
         """
         parser, url = self._parser, httptools.parse_url(self._url)
         path, version = url.path.decode("ascii"), parser.get_http_version()
@@ -854,7 +853,7 @@ class HttpConnection(asyncio.Protocol):
     # --- one request after the other ------------------------------------------------------
 
     def _answered(self) -> None:
-        """Begin the next request, or wait for it: one timer a connection, not one a request."""
+        """Begin the next request, or wait: with one timer a connection, none a request."""
         self._state.total_requests += 1
         if self._wire.is_closing:
             return
@@ -863,7 +862,7 @@ class HttpConnection(asyncio.Protocol):
         self._parse()
 
     def _close_when_idle(self) -> None:
-        """Close a connection that has been idle for long enough; otherwise set the timer again."""
+        """Close a connection after enough idle time; otherwise set the timer again."""
         if self._shared.deadlines is None:
             return
         loop = asyncio.get_running_loop()
@@ -943,7 +942,7 @@ class HttpConnection(asyncio.Protocol):
     def _refuse(self, wrong: RequestError, reason: str | None) -> None:
         """Answer an error unless an answer is on its way, and close the connection.
 
-        What the client sends meanwhile is read and ignored, to a limit: otherwise the answer could
+        Meanwhile bytes of the client are read and ignored, to a limit: otherwise the answer could
         be lost.
         """
         self._is_refused, self._idle_since = True, None
@@ -962,7 +961,7 @@ class HttpConnection(asyncio.Protocol):
                 self._wire.close()
                 return
             exchange.leave()  # the application reads no more, and answers nobody
-        elif self._awaited == "body":  # of a request that was answered before it came
+        elif self._awaited == "body":  # of a request with an answer already
             self._wire.close()
             return
         transport.write(_refusal(wrong, reason))

@@ -1,7 +1,7 @@
 """The address and the certificate of a server, and access control by Host and Origin.
 
 Programs of this machine have access; a web page or a browser extension only if `--allow-origin` or
-`--rpc-origin` names its origin, as browsers send it in `Origin`.
+`--rpc-origin` names the `Origin` sent by browsers.
 """
 
 import errno
@@ -102,10 +102,9 @@ def rpc_origin(text: str) -> str:
 
 
 def origin(text: str, *, option: str = "--allow-origin") -> str:
-    """Return a web origin as browsers send it; one slash at its end is dropped.
+    """Return a web origin in the form sent by browsers; a slash at the end is dropped.
 
-    Raises `ValueError`, with the reason, for `null`, `*` and any text that cannot be the `Origin`
-    of one page.
+    Raises `ValueError`, with the reason, for `null`, `*` and any text that is no page's `Origin`.
     """
     if text in _REASONS:
         raise ValueError(f"{option} {as_given(text)} is refused: {_REASONS[text]}")
@@ -148,7 +147,7 @@ class Listen:
     control_token: str | None = None
     """The token of `Authorization: Bearer TOKEN`; None requires none, on loopback only."""
     allow_origins: tuple[str, ...] = ()
-    """The origins of web pages that get full access, such as http://localhost:3000."""
+    """The origins of web pages with full access, such as http://localhost:3000."""
 
     rpc_origins: tuple[str, ...] = ()
     """The origins that may use the chain's JSON-RPC only, such as a wallet's chrome-extension://ID.

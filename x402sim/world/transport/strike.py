@@ -47,8 +47,7 @@ def faulty(
     """Return `app` with faults, which records each answer: method, path and status.
 
     `caller` sends the requests: some faults are for one caller only. `crash` kills the service
-    that the application is for. `on_bug` is called with what the application raises, after it has
-    answered 500.
+    of the application. `on_bug` is called with an exception of the application, after the 500.
     """
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,9 +114,9 @@ class Struck(Protocol):
     method: str
 
     async def work(self, *, is_received: bool = True) -> list[Message]:
-        """Pass it to the victim, as often as this is called, and return the whole answer.
+        """Pass the request to the victim, at each call, and return the whole answer.
 
-        It is empty if the victim is down. `is_received` says whether the client will get it.
+        The answer is empty if the victim is down. `is_received`: the client will get the answer.
         """
 
     def send(self, message: Message) -> Awaitable[None]:
