@@ -1,7 +1,7 @@
-"""Finds the messages of a payment inside those of MCP, A2A and JSON-RPC, and compares copies.
+"""Finds a payment's messages inside messages of MCP, A2A and JSON-RPC, and compares copies.
 
 A tool's result or call, an agent's task or message, and errors of JSON-RPC carry the standard's
-messages as they are: a 402, a payment, receipts. `PLACES` lists where.
+messages unchanged: a 402, a payment, receipts. `PLACES` lists the places.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from x402sim.protocol.messages import BadMessage, decoded
 
 Fields = Mapping[str, Any]
 MOST_COPIES = 20
-"""The most texts and receipts of one message that are looked at."""
+"""The most texts and receipts of one message for a look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message stands: names, and `each` for all entries of a list."""
+    """The place of a message: names, and `each` for all entries of a list."""
 
     path: tuple[str, ...]
     is_text: bool = False
@@ -68,12 +68,12 @@ _STATUSES: Mapping[str, tuple[str, str]] = {
     "payment-completed": ("x402.payment.receipts", ""),
     "payment-failed": ("x402.payment.receipts", ""),
 }
-"""The statuses of A2A: the field that each comes with, and the state of its task."""
+"""The statuses of A2A: the field of each, and the state of the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """A message inside another: where it stands, and itself, which may be any value."""
+    """A message inside another: the place, and the value of any type."""
 
     where: str
     fields: Any
@@ -82,7 +82,7 @@ class Enclosed:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message of another protocol, the messages in it, and what is wrong with itself."""
+    """A message of another protocol, the messages inside, and faults outside."""
 
     protocol: str
     enclosed: tuple[Enclosed, ...]
@@ -91,7 +91,7 @@ class Envelope:
 
 
 def envelope_of(fields: Fields) -> Envelope | None:
-    """Return what a message of MCP, A2A or JSON-RPC holds; None if it is none."""
+    """Return the content of a message of MCP, A2A or JSON-RPC; None for any other."""
     if "x402Version" in fields or "accepts" in fields or "success" in fields:
         return None
     roots = [
@@ -200,7 +200,7 @@ def _elsewhere(found: Enclosed, protocol: str) -> Finding:
     return Finding(found.where, what, rights[protocol == "A2A"], do)
 
 
-# --- what is wrong with the envelope ---------------------------------------------------------
+# --- faults of the envelope ------------------------------------------------------------------
 
 
 def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
@@ -226,7 +226,7 @@ def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
 
 
 def of_copies(copies: Sequence[Enclosed]) -> Iterator[Finding]:
-    """Yield where copies of one message differ from the first of them."""
+    """Yield the differences between copies of a message and the first copy."""
     first, *others = copies
     for other in others:
         paths = list(differences(first.fields, other.fields))
@@ -250,7 +250,7 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
 
 
 def _of_a2a(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
-    """Yield where the status of a payment does not fit what comes with it."""
+    """Yield contradictions between the status of a payment and other fields."""
     task = root.get("status")
     places = (task.get("message") if isinstance(task, dict) else None, root.get("message"), root)
     metadata: Fields = {}
