@@ -178,10 +178,8 @@ def read_header(text: str) -> SignedPayment:
 def present(text: str) -> PresentedPayment:
     """Decode a payment header if possible, and keep its text unchanged."""
     try:
-        version, signed = read_versioned(text)
+        signed = read_header(text)
     except BadMessage:
-        return PresentedPayment(text)
-    if version != 1:
         return PresentedPayment(text)
     return PresentedPayment(text, signed, signed.authorization, signed.authorization.valid_before)
 
