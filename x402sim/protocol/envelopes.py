@@ -103,13 +103,13 @@ def envelope_of(fields: Fields) -> Envelope | None:
             if found:
                 look = _of_mcp if protocol == "MCP" else _of_a2a
                 return Envelope(protocol, found, tuple(look(root, fields, found)))
-    is_mcp = any("_meta" in each for each in (fields, *(root for _, root in roots)))
+    is_mcp = any("_meta" in part for part in (fields, *(root for _, root in roots)))
     if "jsonrpc" not in fields and not is_mcp:
         return None
     if misplaced := tuple(_misplaced(fields)):
-        is_a2a = any("metadata" in each.where for each in misplaced)
+        is_a2a = any("metadata" in part.where for part in misplaced)
         protocol = "A2A" if is_a2a else "MCP"
-        odd = tuple(_elsewhere(each, protocol) for each in misplaced)
+        odd = tuple(_elsewhere(part, protocol) for part in misplaced)
         return Envelope(protocol, misplaced, odd)
     error = fields.get("error")
     facts = (
@@ -204,7 +204,7 @@ def _elsewhere(found: Enclosed, protocol: str) -> Finding:
 
 
 def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
-    copies = [each for each in found if each.is_copy]
+    copies = [part for part in found if part.is_copy]
     if not copies:
         return
     yield from of_copies(copies)
@@ -220,7 +220,7 @@ def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
         got = repr(root["isError"])[:80] if "isError" in root else "nothing"
         do = "Set it: clients look for a 402 in results that are errors."
         yield Finding("isError", got, "true", do)
-    if not any("content[" in each.where for each in copies):
+    if not any("content[" in copy.where for copy in copies):
         do = "Put the same 402 there, too, as JSON in the text: some clients read nothing else."
         yield Finding("content[0].text", "no 402", "the 402 as JSON", do, stops=False)
 

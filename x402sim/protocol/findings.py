@@ -139,7 +139,7 @@ def _shown(fields: Mapping[str, Any], name: str) -> str:
     if name in fields:
         return repr(fields[name])[:120]
     twins = _letters(name), _AMOUNTS.get(name)
-    other = next((each for each in fields if _letters(each) in twins), None)
+    other = next((field for field in fields if _letters(field) in twins), None)
     return _NONE if other is None else f"{_NONE}, but {other!r}"[:120]
 
 
@@ -245,7 +245,7 @@ _TEXTS = ("scheme", "network", "asset", "payTo")
 def _of_network(
     way: Way, network: Network | None, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
-    named = {way.dialect.name_of(each) for each in known.values()}
+    named = {way.dialect.name_of(candidate) for candidate in known.values()}
     if network is None:
         wanted = ", ".join(sorted(named))
         do = "Correct the name, or describe the network in a file: --network-file."
@@ -467,7 +467,7 @@ def _signed_for(
     own = network.domain
     if signer_of(auth, signature, own, RECEIVE_TYPEHASH) == auth.from_:
         return "receiveWithAuthorization, which only the payee can submit"
-    domains = [each.domain for each in known.values()]
+    domains = [candidate.domain for candidate in known.values()]
     try:
         other = domain_signed(auth, canonical(signature), own, domains)
         if other is None:
@@ -514,8 +514,8 @@ _OF_CHANNELS = {"channelId", "channelState", "chargedCumulativeAmount", "voucher
 
 
 def _names_in(fields: Fields) -> set[str]:
-    inner = (each for each in fields.values() if isinstance(each, dict))
-    return {*fields, *(name for each in inner for name in each)}
+    inner = (value for value in fields.values() if isinstance(value, dict))
+    return {*fields, *(name for part in inner for name in part)}
 
 
 def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
@@ -656,7 +656,7 @@ def of_error_in(fields: Fields) -> Iterator[Finding]:
 
 def known_word_in(fields: Fields) -> str:
     """Return the least certain known word in a message; "" without a known word."""
-    found = [each for each in _WORD.findall(_text_of(fields)) if each in WORDS]
+    found = [word for word in _WORD.findall(_text_of(fields)) if word in WORDS]
     return max(found, key=lambda each: list(Meaning).index(WORDS[each]), default="")
 
 
@@ -705,7 +705,7 @@ def of_cronos_settled(fields: Fields, known: Mapping[str, Network]) -> Iterator[
 
 def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
     """Yield the faults of the answer of supported."""
-    kinds = [each for each in fields.get("kinds") or () if isinstance(each, dict)]
+    kinds = [kind for kind in fields.get("kinds") or () if isinstance(kind, dict)]
     if not kinds:
         do = "List what is settled: shops refuse to start without."
         yield Finding("kinds", "an empty list", "at least one kind", do)
@@ -716,7 +716,7 @@ def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findi
             wanted = "a name of CAIP-2, such as 'eip155:84532'" if version == 2 else "a plain name"
             do = f"Clients and shops look for it as version {version} writes it."
             yield Finding(f"network of kind {number}", repr(name)[:80], wanted, do)
-    if any(each.get("x402Version") == 2 for each in kinds):
+    if any(kind.get("x402Version") == 2 for kind in kinds):
         for name, kind in (("extensions", list), ("signers", dict)):
             if not isinstance(fields.get(name), kind):
                 wanted = f"{'a list' if kind is list else 'an object'}, which may be empty"
@@ -728,8 +728,8 @@ def of_declaration(fields: Fields, version: Version | None) -> Iterator[Finding]
     """Yield why an index does not list a resource with the extension bazaar."""
     listed = fields.get("accepts")
     offers = listed if isinstance(listed, list) else []
-    parts = (fields, *(each for each in offers if isinstance(each, dict)))
-    whys = (why_not_listed(each.get("extensions"), version) for each in parts)
+    parts = (fields, *(offer for offer in offers if isinstance(offer, dict)))
+    whys = (why_not_listed(part.get("extensions"), version) for part in parts)
     if why := next(filter(None, whys), ""):
         do = "Declare it so if it shall be listed; it can be paid all the same."
         wanted = _DECLARED[version or 1]
@@ -747,7 +747,7 @@ def listed_in(fields: Fields) -> list[Any] | None:
     items, found = fields.get("items"), fields.get("resources")
     if isinstance(items, list):
         return items
-    is_search = isinstance(found, list) and not any(isinstance(each, str) for each in found)
+    is_search = isinstance(found, list) and not any(isinstance(entry, str) for entry in found)
     return found if is_search else None
 
 

@@ -175,7 +175,7 @@ def _receipt(value: Any, version: x402.Version | None = None) -> dict[str, str]:
         return {}
     text = x402.to_base64(value)
     versions = x402.VERSIONS if version is None else (version,)
-    return {x402.RESPONSE_HEADERS[each]: text for each in versions}
+    return {x402.RESPONSE_HEADERS[number]: text for number in versions}
 
 
 def result_of(

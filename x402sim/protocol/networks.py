@@ -114,8 +114,8 @@ def networks_of(given: Network | str | Sequence[Network | str]) -> list[Network]
     Raises `ValueError` for an unknown name, and for anything else.
     """
     several: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
-    found = [network_named(each) if isinstance(each, str) else each for each in several]
-    if not found or not all(isinstance(each, Network) for each in found):
+    found = [network_named(entry) if isinstance(entry, str) else entry for entry in several]
+    if not found or not all(isinstance(network, Network) for network in found):
         raise ValueError(
             f"network: expected a network, its name, or a list of them, got {as_given(given)}"
         )
@@ -159,7 +159,7 @@ def choose_network(name: str | None, file: Path | None) -> Network:
         return network_named(name, known)
     if file is None:
         return TESTNET
-    own = [network for each, network in known.items() if each not in NETWORKS]
+    own = [network for key, network in known.items() if key not in NETWORKS]
     if len(own) > 1:
         raise ValueError(f"{file} has several networks: choose one with --network")
     return own[0]
@@ -177,7 +177,7 @@ _CAIP2 = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,64}")
 """CAIP-2 allows 32 characters after the colon; some chains take more."""
 _EIP155 = re.compile(r"eip155:[1-9][0-9]{0,19}")
 V1_IDS: Mapping[str, int] = {
-    **{each.name: each.chain_id for each in NETWORKS.values()},
+    **{network.name: network.chain_id for network in NETWORKS.values()},
     **_BUILT_IN["v1_ids"],
 }
 """The chain ids of version 1's names, including the public libraries' names."""

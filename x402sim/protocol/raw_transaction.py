@@ -118,7 +118,7 @@ def _typed(raw: bytes, given: list[rlp.Item]) -> SignedTransaction:
     if kind == ACCESS_LIST:
         fields.insert(1, fields[1])  # the price is both fees
     signed = fields.pop(8) if kind == SET_CODE else []
-    delegations = tuple(_delegation(_fields(each, 6)) for each in _list(signed))
+    delegations = tuple(_delegation(_fields(item, 6)) for item in _list(signed))
     if kind == SET_CODE and not delegations:
         raise ValueError("set code tx must have at least one authorization tuple")
     if kind == SET_CODE and not fields[4]:

@@ -276,7 +276,7 @@ def _is_ours(case: Verification) -> bool:
 
 def _names_domain(case: Verification, terms: StandardTerms) -> bool:
     named = (terms.domain.get(name) for name in ("name", "version"))
-    return not _is_ours(case) or all(isinstance(each, str) for each in named)
+    return not _is_ours(case) or all(isinstance(text, str) for text in named)
 
 
 STANDARD: Rules[Verification, InvalidReason] = (

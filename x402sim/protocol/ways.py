@@ -86,7 +86,7 @@ class Way:
         is_chain = family == "eip155" and number.isdecimal() and len(number) < MOST_DIGITS
         chain_id = int(number) if is_chain else 0
         texts = (name, self.fields.get("asset"), extra.get("name"), extra.get("version"))
-        if not all(isinstance(each, str) for each in texts):
+        if not all(isinstance(text, str) for text in texts):
             return None
         try:
             asset = parse_address(self.fields["asset"])
@@ -97,7 +97,9 @@ class Way:
 
 def network_called(name: Any, known: Mapping[str, Network]) -> Network | None:
     """Return the network with this name of version 1 ("base-sepolia") or 2 ("eip155:84532")."""
-    return next((each for each in known.values() if name in (each.name, each.caip2)), None)
+    return next(
+        (network for network in known.values() if name in (network.name, network.caip2)), None
+    )
 
 
 def object_in(body: bytes) -> dict[str, Any] | None:
@@ -232,7 +234,7 @@ def challenged(challenge: str) -> Foreign:
     """Return which payment the value of WWW-Authenticate requires."""
     challenge = challenge[:MOST]
     unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)  # words in quotes look like schemes
-    schemes = [each[1] for each in _SCHEME.finditer(unquoted)]
+    schemes = [match[1] for match in _SCHEME.finditer(unquoted)]
     for scheme in schemes:
         if (name := _PROTOCOLS.get(scheme.lower())) is not None:
             facts = {"challenge": scheme, **_parameters(challenge)}
