@@ -98,7 +98,7 @@ def _names(lines: list[bytes]) -> set[str | None]:
     first = _TAG.match(lines[0])
     if first:  # other lines are as long up to the name, except for a number with one more digit
         begin, end = first.start(1) - len(_BEFORE), first.start(1) + _ENOUGH
-        found = {_named(each) for each in {text[begin:end] for text in lines}}
+        found = {_named(part) for part in {text[begin:end] for text in lines}}
         if None not in found:
             return set().union(*filter(None, found))
     return set(map(tag_of, lines))
@@ -109,7 +109,7 @@ def _named(part: bytes) -> frozenset[str] | None:
     """Return the possible names in a part of a line, from `_BEFORE` on; None for another part."""
     before, name = part[: len(_BEFORE)], part[len(_BEFORE) :].partition(b'"')[0].decode("latin-1")
     is_whole = len(name) < _ENOUGH
-    found = (each for each in _kinds() if (each == name if is_whole else each.startswith(name)))
+    found = (kind for kind in _kinds() if (kind == name if is_whole else kind.startswith(name)))
     return (frozenset(found) or None) if before == _BEFORE else None
 
 
@@ -221,7 +221,7 @@ class Batch:
         self._texts, self._length = texts, len(entries)
         self.last = entries[-1].seq if entries else -1
         """The number of the last entry."""
-        events = [each.event for each in entries]
+        events = [entry.event for entry in entries]
         groups: dict[type[Any], list[int]] = {}
         for place, event in enumerate(events):
             groups.setdefault(type(event), []).append(place)
@@ -229,8 +229,8 @@ class Batch:
         self._places: dict[str, Sequence[int]] = {}
         """The places of each name's entries in the batch."""
         for kind, places in groups.items():
-            name, numbered = name_of(kind), [entries[each] for each in places]
-            named = [events[each] for each in places]
+            name, numbered = name_of(kind), [entries[place] for place in places]
+            named = [events[place] for place in places]
             self.columns[name] = {
                 field: _column(
                     each, map(attrgetter(field), numbered if field in NUMBERS else named), texts
@@ -349,7 +349,7 @@ def _defined(field: FieldInfo) -> tuple[str, Any] | tuple[str, Any, Any]:
 
 
 def _is_text(kind: Any) -> bool:
-    is_one_of = bool(get_args(kind)) and all(isinstance(each, str) for each in get_args(kind))
+    is_one_of = bool(get_args(kind)) and all(isinstance(value, str) for value in get_args(kind))
     return is_one_of or kind in (str, str | None)
 
 
@@ -357,7 +357,10 @@ def _is_text(kind: Any) -> bool:
 def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
     """Return a maker of events from field values: by position where possible."""
     kind = _kinds()[name]
-    if all(each.kind is not Parameter.KEYWORD_ONLY for each in signature(kind).parameters.values()):
+    if all(
+        parameter.kind is not Parameter.KEYWORD_ONLY
+        for parameter in signature(kind).parameters.values()
+    ):
         return lambda rows: starmap(kind, rows)
     names = kind.__struct_fields__
     return lambda rows: (kind(**dict(zip(names, row, strict=True))) for row in rows)
@@ -401,7 +404,7 @@ class InMemory:
         """Yield the entries numbered `since` or more with one of these event names."""
         later = [batch for batch in self._batches if batch.last >= since]
         parts = chain.from_iterable(batch.of(names) for batch in later)
-        newest = (each for each in self._newest if each.event.__struct_config__.tag in names)
+        newest = (entry for entry in self._newest if entry.event.__struct_config__.tag in names)
         return dropwhile(lambda entry: entry.seq < since, chain(parts, newest))
 
     def columns(
@@ -517,7 +520,7 @@ class OnDisk:
         """Return these columns, and `texts` with the new texts of this file."""
         texts, found = Texts() if texts is None else texts, list[ByName]()
         names = {None, *(name for name, _ in wanted)}
-        blocks = sorted({each for name in names for each in self._blocks.get(name, ())})
+        blocks = sorted({block for name in names for block in self._blocks.get(name, ())})
         for first, text in self._read(blocks):
             rows = self._rows(first, text, wanted)
             if rows is None:
@@ -718,13 +721,13 @@ class Journal:
         """
         ours = list(self)
         first_ms = ours[0].at_ms if ours else 0
-        added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
+        added = [Entry(entry.seq, max(entry.at_ms, first_ms), entry.event) for entry in others]
         entries = sorted([*ours, *added], key=lambda entry: entry.at_ms)
         self.close()
         self._storage = _storage(self.limit, self.file)
         self._next, self.made = 0, (0, {})
-        for each in entries:
-            self._storage.append(Entry(self._next, each.at_ms, each.event))
+        for entry in entries:
+            self._storage.append(Entry(self._next, entry.at_ms, entry.event))
             self._next += 1
 
     def __iter__(self) -> Iterator[Entry]:
@@ -778,7 +781,7 @@ class Journal:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether `sha256()` reads no file: it is in memory, or was written here."""
+        """Whether `sha256()` reads no file: for a journal in memory, or written here."""
         return not isinstance(self._storage, OnDisk) or self._storage.digest() is not None
 
     def sha256(self) -> str:

@@ -1,4 +1,4 @@
-"""The processes of one world: which of them is killed, when, on which files, and how to reach it."""
+"""The processes of one world: the killed process, the moment of a kill, the files and the URLs."""
 
 import json
 import os

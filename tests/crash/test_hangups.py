@@ -108,7 +108,7 @@ BROKEN = (OSError, HTTPException)
 
 @dataclass(slots=True)
 class Order:
-    """One payment in one step, and what its client saw."""
+    """One payment in one step, in the client's view."""
 
     version: Version
     nonce: str

@@ -1,7 +1,7 @@
 """Clients that hang up at a moment of their choice, while nothing has arrived: who is charged?
 
-A payment in one step that was charged must be good for one answer, and a session debited for nothing
-but answers that were read. `slow_commits` widens the moment in which the service has spent and not
+A charged payment in one step must be good for one answer, and a session debited only for answers
+read by the client. `slow_commits` widens the moment in which the service has spent and not
 answered.
 """
 
@@ -14,12 +14,10 @@ import sys
 import time
 from dataclasses import dataclass
 from http.client import HTTPResponse
-from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import pytest
 
-from tests.campaign import at_length
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server
 from x402sim import Wallet
 from x402sim.payer.core import proofs
@@ -31,42 +29,19 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 Way = Literal["one step", "upfront", "session"]
-How = Literal["fin", "reset", "either"]
+How = Literal["fin", "reset"]
 
 
 @pytest.mark.parametrize(
     ("way", "how"), [("one step", "fin"), ("upfront", "reset"), ("session", "fin")]
 )
 def test_who_leaves_while_the_commit_takes_long_has_paid_for_nothing(way: Way, how: How) -> None:
-    """Half of them and more paid when nobody looked again. On a machine that runs the other tests
-    beside it, even loopback is late now and then: an end that is not there yet cannot be seen."""
+    """Half of them and more paid when nobody looked again before head and body left together. On a
+    machine that runs the other tests beside it, even loopback is late now and then: an end that is not
+    there yet cannot be seen. Nor can what is written while a client closes its socket be taken back."""
     left = leave(way, how, 30, commit_s=0.015)
     assert left.undone > 5
     assert left.lost * 6 <= left.hung_up
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("is_on_disk", [False, True], ids=["in memory", "on disk"])
-@pytest.mark.parametrize("commit_s", [0.015, 0])
-@pytest.mark.parametrize("way", get_args(Way))
-def test_many_clients_that_leave(
-    way: Way, commit_s: float, is_on_disk: bool, tmp_path: Path
-) -> None:
-    """Half of them end their connection, the others reset it.
-
-    A client that has looked at its socket takes some microseconds to close it, and what is
-    written meanwhile no server can take back. Without a delay these clients aim at them, half of
-    them within 30 % of their answer's time.
-
-    Before the service looked again, 30 % of the payments were lost here, and 60 to 90 % of the
-    debits; with one look, before head and body left together, 20 % of those of sessions in memory.
-    """
-    file = tmp_path / "kept.db" if is_on_disk else None
-    left = leave(way, "either", at_length(80, 2000), commit_s=commit_s, file=file)
-    print(f"{way}, commits take {commit_s} s more, {file and 'on disk'}: {left}")
-    assert left.undone > 5 or not commit_s
-    assert left.lost <= left.hung_up // at_length(10, 100 if commit_s else 30)
 
 
 # --- the clients ----------------------------------------------------------------------
@@ -84,19 +59,13 @@ class Left:
     answered: int = 0
     """Clients whose answer came before they could hang up."""
 
-    def __str__(self) -> str:
-        return f"{self.lost} of {self.hung_up} lost, {self.undone} undone, {self.answered} answered"
 
-
-def leave(
-    way: Way, how: How, wanted: int, *, commit_s: float = 0, file: Path | None = None, seed: int = 1
-) -> Left:
+def leave(way: Way, how: How, wanted: int, *, commit_s: float) -> Left:
     """Hang up so many times; then ask again for everything that was paid for."""
-    options = ["--quiet", *(["--db", str(file)] if file else [])]
-    options += ["--payment-flow", "upfront"] if way == "upfront" else []
+    options = ["--quiet", *(["--payment-flow", "upfront"] if way == "upfront" else [])]
     program = (sys.executable, "-m", "tests.crash.slow_commits", str(commit_s))
     with Server(*options, program=program) as server:
-        left = _Leaving(server, way, how, random.Random(seed))
+        left = _Leaving(server, way, how, random.Random(1))
         left.play(wanted)
         server.stop()
     return left.found
@@ -149,8 +118,7 @@ class _Leaving:
         sent = head.encode() + self._body
         with socket.create_connection(self._server.address) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            how = self._luck.choice(("fin", "reset")) if self._how == "either" else self._how
-            if how == "reset":
+            if self._how == "reset":
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             poll, began = select.poll(), time.perf_counter()
             poll.register(connection, select.POLLIN)

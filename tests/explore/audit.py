@@ -2,7 +2,7 @@
 
 Written apart from the service's code: it reads the chain's logs, the journal, what came to the
 doors of the services, and asks over HTTP; never reads a database. Each law is an equality for one
-order, and what excuses a service is one event about it.
+order, and a service is excused by an event about the order.
 
 The ledger says what stands in the end; the journal says when an authorization was visible in a
 block, when it was presented, and which service sent it to the facilitator; a door says what a
@@ -112,8 +112,8 @@ class Times:
         return bool(before) and before[-1]
 
     def was_unused_during(self, nonce: str, exchange: int, *, is_kept: bool) -> bool:
-        """Tell whether an authorization was unused at any moment of an exchange, or, if the answer
-        says that it is kept, at any later one, such as after a reorganisation."""
+        """Tell whether an authorization was unused at any moment of an exchange, or, for a kept
+        authorization, at any later moment, such as after a reorganisation."""
         since = self.sent_ms[exchange]
         until = 1 << 60 if is_kept else self.ended_ms.get(exchange, 1 << 60)
         if not self.is_used_at(nonce, since):
@@ -128,7 +128,7 @@ class Times:
 
 @dataclass(slots=True, kw_only=True)
 class Sight:
-    """One request as it came to the door of a service, and what the service answered.
+    """One request at the door of a service, and the service's answer.
 
     `status` is None without an answer; `is_cut`: a crash came before the answer was done.
     """
@@ -208,7 +208,7 @@ LATE_S = 1_300.0
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What a service answers at the end for one of its payment ids."""
+    """A service's final answers about a payment id."""
 
     key: Key
     access: bool
@@ -297,8 +297,8 @@ _NOT_ACCEPTED = (
     "ask for a new payment id",
     RequestError.IDENTIFIER_TAKEN.meaning,
 )
-"""The reasons of a service that has not accepted a header: its node is silent, or it is the second,
-or one of too many, for one payment id, or another payment has its name."""
+"""A service's reasons against a header: the node is silent, the header is the second or one of too many
+for a payment id, or another payment has the name."""
 _UNSOLD = ("HEAD", "OPTIONS")
 _ANOTHER_ID = "it pays for another payment id"
 _SETTLED = Refusal.ALREADY_SETTLED.text
@@ -306,7 +306,7 @@ _SETTLED = Refusal.ALREADY_SETTLED.text
 
 @dataclass
 class Audit:
-    """The evidence of one run, and what follows from it."""
+    """The evidence of one run, and the conclusions."""
 
     scene: Scene
     ledger: Ledger
@@ -387,7 +387,7 @@ class Audit:
                 yield from self._not_served(nonce, use, fitting)
 
     def _is_served(self, each: Presented) -> bool:
-        """Tell whether an order was served, and this authorization is what paid for it."""
+        """Tell whether an order was served for this authorization."""
         granted = self.granted[each.key]
         if self._served_by_header(each):
             return True
@@ -406,9 +406,9 @@ class Audit:
         return 0 if each.in_two_steps else len(served)
 
     def _has_receipt(self, each: Presented) -> bool:
-        """Tell whether its payer was told that this authorization has paid, and no other one.
+        """Tell whether the payer was told that this authorization, and no other, has paid.
 
-        What is served for its payment id, which another one has paid, says nothing of it.
+        Content served for a payment id paid by another authorization proves nothing.
         """
         is_served_otherwise = each.order.way == "X-PAYMENT and id" and self._has_rivals(each)
         return each.has_receipt and not (
@@ -461,8 +461,8 @@ class Audit:
         ) and any(sight.nonce == nonce and sight.status == 200 for sight in self.door.seen)
 
     def _pays_another(self, each: Presented) -> bool:
-        """Tell whether a service said that a header pays for another payment id, or has paid, and
-        has seen it for one, of which it has not said that this is over."""
+        """Tell whether a service called a header payment for another payment id, and has seen the
+        header for a payment id not called over."""
         reasons = [answer.reason for answer in each.answers]
         return any(said == _ANOTHER_ID or _SETTLED in said for said in reasons) and any(
             other.signed == each.signed and other.key != each.key
@@ -484,7 +484,8 @@ class Audit:
     def _was_known(self, nonce: str, each: Presented) -> bool:
         """Tell whether a service knew of an authorization before it was used on the chain.
 
-        It had it settled, gave a receipt, or said that it may still be paid while it was unused.
+        The service had the authorization settled, gave a receipt, or called the unused
+        authorization perhaps paid.
         """
         return self._has_charged(each) or any(
             answer.body.get("final") is False
@@ -501,7 +502,7 @@ class Audit:
     def _was_refused_before(self, nonce: str, each: Presented) -> bool:
         """Tell whether a final refusal came before the authorization was used on the chain.
 
-        One because it pays for another payment id says nothing of what becomes of that.
+        A refusal for the sake of another payment id tells nothing of the other's outcome.
         """
         used_ms, pays_another = self.times.first_used_ms(nonce), self._pays_another(each)
         return any(
@@ -691,7 +692,7 @@ class Audit:
                 yield Violation(Law.SESSION_SERVES, f"{key} has {left_base} left and was refused")
 
     def _refunds(self) -> Iterator[Violation]:
-        """Compare what each server wallet owes each payer with each transfer that it sent."""
+        """Compare each server wallet's debts to each payer with the transfers."""
         owed, undone, sent = (defaultdict[Place, Counter[int]](Counter) for _ in range(3))
         held: Counter[str] = Counter()
         wallets, paid_by, raced = set[str](), set[str](), set[Place]()
@@ -726,7 +727,7 @@ class Audit:
                 yield from refunds_are_the_rest(place, mine, theirs)
 
     def _signed(self) -> Iterator[Violation]:
-        """Compare what left the payers with what they have signed."""
+        """Compare the payers' payments with the signatures."""
         book = self.scene.book
         nonces = [each.nonce for headers in book.signed.values() for each in headers]
         used = {use.tx_hash for nonce in nonces for use in self.ledger.uses.get(nonce, ())}

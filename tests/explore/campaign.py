@@ -3,10 +3,10 @@
 Each world has payers in two steps and in one, who hang up and send again, smart wallets, sessions,
 one to three services of one merchant or of several, latencies, faults, crashes, wrong clocks and
 reorganisations. At its end each order is judged: the ledger is compared with what the services
-answered. A world that fails is shrunk by Hypothesis, and printed as Python and as the JSON that plays it again.
+answered. Hypothesis shrinks a failing world, printed as Python and as JSON to play again.
 
-The same seed gives the same worlds: they are drawn in batches, each from a seed of its own, and so do not
-depend on the number of processes. Exit code 1: a world failed.
+The same seed gives the same worlds: batches have seeds of their own, and do not depend on the
+number of processes. Exit code 1: a world failed.
 """
 
 import argparse
@@ -35,7 +35,7 @@ BATCH = 10
 
 
 class Broken(AssertionError):
-    """A world broke a law: a class for each, so that a world is shrunk without changing its law."""
+    """A world broke a law: a class for each law, so Hypothesis shrinks a world within a law."""
 
 
 _BROKEN = {law: type(law.name, (Broken,), {}) for law in Law}
@@ -107,7 +107,7 @@ def run_all(first: int, runs: int, *, adversary: bool) -> Iterator[Found]:
 
 
 def end_with_parent() -> None:
-    """Let this process end once its parent has, however that was: killed, a parent tells nobody."""
+    """Let this process end after the parent, even if the parent was killed and tells nobody."""
     parent = multiprocessing.parent_process()
 
     def wait() -> None:

@@ -1,8 +1,8 @@
-"""A random world as data, its options and the steps of everybody in it, and the strategy that draws one.
+"""A random world as data (options, and everybody's steps), and the strategy to draw worlds.
 
 A case is JSON-able and prints as Python code that makes it again. Times are seconds since the
-world began; `at_s` is when a step begins, and steps run at the same time if they take long. A world that is
-drawn is a small one, in which much goes wrong at the same time. What comes first in a choice is what
+world began; `at_s` is when a step begins, and steps run at the same time if they take long. A drawn
+world is small, and much goes wrong at the same time. What comes first in a choice is what
 Hypothesis shrinks to.
 """
 
@@ -26,7 +26,7 @@ Service = Literal["service", "service 2", "service 3"]
 Way = Literal["two steps", "X-PAYMENT", "X-PAYMENT and id", "PAYMENT-SIGNATURE"]
 """How a header is presented: at /api/pay, or in the request itself, in version 1 or 2.
 
-A payer that names the 402's payment id beside its payment can ask for what it paid for later.
+With the 402's payment id beside the payment, a payer can ask for the content later.
 """
 Wallet = Literal["key", "smart", "delegated"]
 """A payer's account: a key's, a contract (EIP-1271), or a key's with code (EIP-7702)."""
@@ -78,7 +78,7 @@ class Buy(_Purchase, frozen=True, kw_only=True):
 
     way: Way = "two steps"
     name: int | None = None
-    """What its payer calls it in version 2 (payment-identifier); two purchases may have one name."""
+    """The payer's name in version 2 (payment-identifier); two purchases may have one name."""
 
 
 class Deposit(_Purchase, frozen=True, kw_only=True):
@@ -218,7 +218,7 @@ def one_of(*values: Any) -> SearchStrategy[Any]:
 
 
 def often(weights: Mapping[Any, int]) -> SearchStrategy[Any]:
-    """Draw one of these, by their weights."""
+    """Draw a value by weight."""
     return st.sampled_from([value for value, weight in weights.items() for _ in range(weight)])
 
 
@@ -299,7 +299,7 @@ def _purchase(draw: DrawFn, town: _Town, number: int, span_s: float) -> Purchase
 
 @st.composite
 def _happening(draw: DrawFn, town: _Town, purchases: list[Purchase]) -> list[Step]:
-    """Draw what happens to a purchase or around it, and the reorganisation that may follow."""
+    """Draw a happening to a purchase or around, and perhaps a reorganisation afterwards."""
     about = draw(st.sampled_from(purchases))
     offset_s = draw(one_of(*_OFFSETS_S)) * draw(one_of(1.0, 1.0, 1.0, 0.8, 0.5, 0.2))
     if isinstance(about, Deposit) and draw(often({False: 6, True: 4})):

@@ -1,4 +1,4 @@
-"""Plays one case in virtual time, ends its faults, lets time pass, and audits it."""
+"""Plays a case in virtual time, ends the faults, lets time pass, and audits the world."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ _SERVICES = get_args(Service)
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A case that was played: what it broke, what its payments came to, and its journal."""
+    """A played case: the broken laws, the outcomes of payments, and the journal."""
 
     case: Case
     violations: list[Violation]
@@ -57,7 +57,7 @@ def play(case: Case, change: Change = all_of()) -> Played:  # noqa: B008 - it ha
 
 
 class _Run:
-    """One run of one case, and all that it finds."""
+    """One run of one case, with all findings."""
 
     def __init__(self, case: Case, change: Change) -> None:
         self._case, self._change = case, change
@@ -193,7 +193,7 @@ async def _scene(live: LiveWorld, parts: RunningWorld, case: Case) -> Scene:
 
 
 async def _delegate(parts: RunningWorld, payer: Payer) -> None:
-    """Give an account the code of a smart wallet that it owns itself (EIP-7702)."""
+    """Give an account the code of a smart wallet owned by the account (EIP-7702)."""
     chain, account, code = parts.chain.controls, payer.wallet.address_bytes, contract.wallet_code()
     at = contract.wallet_address(account)
     await chain.set_code(at, code, {})

@@ -1,7 +1,7 @@
-"""Does each step of a case in the world, and keeps what the payers know.
+"""Does each step of a case in the world, and keeps the payers' knowledge.
 
-The audit starts from that: every header they signed, where it was presented, and what was answered are the
-claims that the chain and the services must bear out.
+The audit starts from that knowledge: the chain and the services must bear out every signed header, every
+place of presentation, and every answer.
 """
 
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ Key = tuple[Service, str]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """An authorization, its signature, and who signed it."""
+    """An authorization, the signature, and the signer."""
 
     authorization: Authorization
     signature: bytes
@@ -104,7 +104,7 @@ class Order:
 
     @property
     def is_named(self) -> bool:
-        """Whether its payer can ask for what it paid for by the 402's payment id."""
+        """Whether the payer can ask for the bought content by the 402's payment id."""
         return self.way != "X-PAYMENT"
 
     @cached_property
@@ -171,7 +171,7 @@ class Presented:
 
     @property
     def has_receipt(self) -> bool:
-        """Whether its payer was told, and could read, that it is paid."""
+        """Whether the payer got a readable receipt."""
         return any(each.status == 200 and each.body for each in self.answers)
 
     def is_final(self, answer: Answer) -> bool:
@@ -194,7 +194,7 @@ class Book:
     asked: list[tuple[Key, Answer]] = field(default_factory=list)
     """The answers to payment ids that were shown."""
     sessions: dict[Key, Key] = field(default_factory=dict)
-    """The payment id of each session that was spent, by its service and its own id."""
+    """The payment id of each spent session, by service and session id."""
     submitted: set[str] = field(default_factory=set)
     """The authorizations that third parties submitted, by nonce."""
 
@@ -238,7 +238,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A case that is being played: its world, its payers and what they know."""
+    """A case in play: the world, the payers and their knowledge."""
 
     world: LiveWorld
     parts: RunningWorld

@@ -183,7 +183,7 @@ async def raises(_: Any, *args: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A defect, the law that sees it, and a small world that shows it."""
+    """A defect, the broken law, and a small world to show the defect."""
 
     law: Law
     change: Change
@@ -512,7 +512,7 @@ def test_random_worlds_find_the_defect(name: str) -> None:
 @pytest.mark.parametrize("wallet", get_args(Wallet))
 @pytest.mark.parametrize("way", get_args(Way))
 def test_a_lost_answer_costs_no_payer_its_money(wallet: Wallet, way: Way) -> None:
-    """Also not one whose account is a contract, which alone can say what it has signed."""
+    """Nor a payer with a contract's account, and only the contract can judge the signature."""
     second = Again(at_s=1.0, of=0, what="second header")
     case = Case(wallets=(wallet,), steps=(LOST, Buy(number=0, way=way), second))
     assert not play(case).violations

@@ -1,4 +1,4 @@
-"""402s of other protocols: what their challenges say, whoever writes them."""
+"""402s of other protocols, and their challenges by any writer."""
 
 import time
 

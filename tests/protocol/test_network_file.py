@@ -1,4 +1,4 @@
-"""A file of networks: what it may say, what it is refused for, and the commands that read it."""
+"""A file of networks: contents, refusals, and commands."""
 
 from pathlib import Path
 

@@ -324,6 +324,18 @@ async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig)
 
 
 @pytest.mark.clause("3/refund-once")
+@scene
+async def test_a_refund_that_may_have_been_sent_is_sent_again_with_that_amount(
+    rig: ServiceRig,
+) -> None:
+    await rig.open_session("0.05", duration=60)
+    rig.now[0] += 60
+    rig.service.store.sessions.expire(rig.clock.now_ms(), 9)
+    rig.service.store.execute("UPDATE refunds SET sent = 40000")
+    assert (await sessions.expire(rig.service), rig.earned) == (1, 10_000)
+
+
+@pytest.mark.clause("3/refund-once")
 @pytest.mark.parametrize("is_recorded_meanwhile", [False, True])
 @scene
 async def test_a_refund_that_another_transaction_has_paid_names_that(

@@ -617,20 +617,6 @@ async def test_a_served_payment_under_a_second_name_is_refused_and_reserves_noth
 
 
 @scene
-async def test_a_second_name_takes_no_answer_from_the_first(rig: ServiceRig) -> None:
-    """It comes while the answer is being written."""
-    plain = sign(rig, 2, await rig.ask())
-    content = await spent(rig, name(plain), On())
-    late = await rig.ask(**name(plain, OTHER_NAME))
-    assert late.status_code == 402
-    assert "under the payment-identifier 'pay_0123456789abcdef'" in late.json()["reason"]
-    assert content.background is not None
-    await content.background()
-    assert (await rig.ask(**name(plain))).status_code == 200
-    assert (await rig.ask(**await named(rig, OTHER_NAME))).status_code == 200
-
-
-@scene
 async def test_a_payment_whose_name_another_takes_meanwhile_is_still_good(rig: ServiceRig) -> None:
     """Settled without a name, it is sent with one that another payment gets at this moment."""
     set_up(rig, payment_flow="upfront")

@@ -1,4 +1,4 @@
-"""The database: which files it opens, and what it enforces."""
+"""The database: the files, and the enforced constraints."""
 
 import os
 import resource

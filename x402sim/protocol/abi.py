@@ -25,7 +25,7 @@ NAMES: dict[bytes, str] = {}
 
 
 def _changing(signature: str) -> bytes:
-    """Return the selector of a function that changes state, and note its name."""
+    """Return the selector of a state-changing function, and note the name."""
     found = selector(signature)
     NAMES[found] = signature.partition("(")[0]
     return found
@@ -86,7 +86,7 @@ AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
 
 VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
-"""What a contract answers to isValidSignature if a signature is its own (EIP-1271)."""
+"""A contract's answer to isValidSignature for an own signature (EIP-1271)."""
 _ERROR = selector("Error(string)")
 
 
@@ -160,10 +160,10 @@ def permit(permitted: Permit, signature: bytes, *, packed: bool = False) -> byte
 
 
 def _signed(functions: tuple[bytes, bytes], signature: bytes, *arguments: int | bytes) -> bytes:
-    """Return calldata that ends with a signature.
+    """Return calldata with a signature at the end.
 
-    One of 65 bytes goes as (v, r, s), any other through the overload that takes `bytes`, where the
-    token itself refuses it.
+    A signature of 65 bytes goes as (v, r, s), any other through the overload with `bytes`, for the
+    token to refuse.
     """
     in_three, packed = functions
     if len(signature) == 65 and in_three != packed:

@@ -1,7 +1,7 @@
-"""What to do about a payment that is refused: one text for each thing that can be wrong in it.
+"""Advice about a refused payment: one text for each fault.
 
-`pay --wrong`, the page and the pages of runs tell it. `advice_for` finds it by what was answered:
-an error or a reason of the service, or a word of a facilitator, in any dialect.
+`pay --wrong`, the page and the pages of runs give the advice. `advice_for` finds the text by the
+answer: an error or a reason of the service, or a word of a facilitator, in any dialect.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ ADVICE = {
     "replay": "Sign an authorization with a new random nonce for each payment. To get again what "
     "was paid for, show its payment id.",
 }
-"""By what is wrong: the names of the mistakes that `pay --wrong` makes."""
+"""By fault: the names of the mistakes of `pay --wrong`."""
 UNCLEAR = Meaning.UNCLEAR
 _INVALID = {
     InvalidReason.NETWORK: "network",

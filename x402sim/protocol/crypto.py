@@ -1,7 +1,7 @@
-"""Keccak, secp256k1 and addresses, as wrappers of the libraries that compute them.
+"""Keccak, secp256k1 and addresses, as wrappers of libraries.
 
-`recover` refuses the same signatures as Circle's ECRecover, with its texts: a signature of the
-wrong length, a high `s`, a `v` other than 27 or 28, and one from which no key can be recovered.
+`recover` refuses the same signatures as Circle's ECRecover, with the same texts: a signature of the
+wrong length, with a high `s`, with a `v` other than 27 or 28, or without a recoverable key.
 """
 
 import re
@@ -24,17 +24,17 @@ ZERO_ADDRESS = Address(bytes(20))
 HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 ORDER = 2 * HALF_ORDER + 1
 UNDEPLOYED = bytes.fromhex("6492" * 16)
-"""How a signature ends that is wrapped with the call that would deploy its wallet (EIP-6492)."""
+"""The end of a signature wrapped with the call to deploy the wallet (EIP-6492)."""
 LONGEST_SHOWN = 50
-"""A longer text that is no hex is not shown in an error: an address has 42 characters, a key 64."""
+"""Errors do not show longer texts in place of hex: an address has 42 characters, a key 64."""
 
 
 class BadSignature(Exception):
-    """A signature that the token's ECRecover library refuses; its text is the revert reason."""
+    """A signature refused by the token's ECRecover library; the text is the revert reason."""
 
 
 class PrivateKey:
-    """A private key of secp256k1: 32 bytes. Its text shows none of them."""
+    """A private key of secp256k1: 32 bytes, none of them in the text."""
 
     __slots__ = ("secret",)
 
@@ -61,7 +61,7 @@ def sign(digest: bytes, key: PrivateKey) -> bytes:
 
 @lru_cache(maxsize=4096)
 def recover(digest: bytes, signature: bytes) -> Address:
-    """Return the address that signed `digest`. Cached; recovery dominates the cost.
+    """Return the signer's address. Cached; recovery dominates the cost.
 
     In one process the facilitator and the token each recover the same signature twice.
     Raises `BadSignature` with the revert reason of FiatToken v2.2's ECRecover.
@@ -81,10 +81,10 @@ def recover(digest: bytes, signature: bytes) -> Address:
 
 
 def canonical(signature: bytes) -> bytes:
-    """Return the form of a signature that the token accepts, if it has one.
+    """Return the token's form of a signature, if any.
 
-    Whoever sees another form can write this one: 64 bytes (EIP-2098), `v` 0 or 1, or the upper
-    half of `s`.
+    Every observer of another form can write this form: of 64 bytes (EIP-2098), `v` 0 or 1, or the
+    upper half of `s`.
     """
     if len(signature) == 64:
         s = int.from_bytes(signature[32:])
@@ -101,7 +101,7 @@ def canonical(signature: bytes) -> bytes:
 
 def unwrapped(signature: bytes) -> bytes:
     """Return the signature in a wrapper of EIP-6492: abi.encode(factory, call, signature) before
-    `UNDEPLOYED`. What is no wrapper is returned as it is.
+    `UNDEPLOYED`. Anything but a wrapper is returned unchanged.
     """
     if not signature.endswith(UNDEPLOYED):
         return signature
@@ -113,8 +113,8 @@ def unwrapped(signature: bytes) -> bytes:
 
 
 def low_v(signature: bytes) -> int | None:
-    """Return the `v` of a 65-byte signature that is 0 or 1, as hardware and cloud signers write
-    it; None for any other. The token takes 27 or 28.
+    """Return the `v` of a 65-byte signature with `v` 0 or 1, as by hardware and cloud signers;
+    None for any other. The token takes 27 or 28.
     """
     return signature[64] if len(signature) == 65 and signature[64] in (0, 1) else None
 
@@ -132,7 +132,7 @@ def from_hex(text: str, size: int) -> bytes:
 
 
 def _shown(text: str) -> str:
-    """Return what a text is that should be hex; it may be a private key in the wrong place."""
+    """Return a description of a text in place of hex; perhaps a private key in the wrong place."""
     shown = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
     return shown + " without 0x in front" * bool(re.fullmatch("[0-9a-fA-F]*", text))
 
@@ -140,7 +140,7 @@ def _shown(text: str) -> str:
 def parse_key(key: str | bytes) -> bytes:
     """Return the 32 bytes of a private key, given them or 0x and 64 hex digits.
 
-    Raises `ValueError` for what is no key of secp256k1, without showing any of it.
+    Raises `ValueError` for anything but a key of secp256k1, without showing the value.
     """
     raw = key if isinstance(key, bytes) else b""
     if isinstance(key, str):

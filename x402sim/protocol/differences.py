@@ -1,7 +1,7 @@
-"""Where a payment differs from its requirements: the words of a refusal, with both values.
+"""Differences between a payment and the requirements: the words of a refusal, with both values.
 
-A signature names no domain. If it is not the payer's in the token's domain, it is tried in the
-domains that wallets sign by mistake, so that the wrong field can be named.
+A signature names no domain. A signature not by the payer in the token's domain is tried in the
+domains of usual mistakes by wallets, to name the wrong field.
 Clauses: 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
@@ -23,7 +23,7 @@ from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS
 from x402sim.protocol.rules import GRACE_S, InvalidReason, StandardTerms, Verification, differing
 
 MOST_SHOWN = 80
-"""The characters of a value that are shown."""
+"""The most characters shown of a value."""
 _KNOWN = tuple(network.domain for network in NETWORKS.values())
 _MISTAKES: dict[str, set[Any]] = {
     "name": {"USDC", "USD Coin", *(domain.name for domain in _KNOWN)},
@@ -31,14 +31,14 @@ _MISTAKES: dict[str, set[Any]] = {
     "chain_id": {1, 8453, *TEST_CHAIN_IDS, *(domain.chain_id for domain in _KNOWN)},
     "verifying_contract": {domain.verifying_contract for domain in _KNOWN},
 }
-"""The values of each field that are signed by mistake."""
+"""The values of each field signed by mistake."""
 
 OTHER_DOMAIN = "signed in another domain"
-"""How the reason begins of a signature that is right in another EIP-712 domain."""
+"""The beginning of the reason for a signature right in another EIP-712 domain."""
 
 
 def difference(why: InvalidReason, case: Verification) -> str:
-    """Return what was wanted and what came, as "value: wanted 10000, got 5000"."""
+    """Return the wanted and the given value, as "value: wanted 10000, got 5000"."""
     wanted, ours, auth = case.requirements, case.supported, case.payment.authorization
     terms = case.terms or StandardTerms(may_exceed=False, domain={}, now_s=0)
     match why:
@@ -75,10 +75,7 @@ SERVER_CLOCK = "the server's clock says"
 
 
 def times(end: str, at_s: int, now_s: int, clock: str = SERVER_CLOCK) -> str:
-    """Return an end of a window and the time compared with it, in Unix seconds.
-
-    `clock` says whose time.
-    """
+    """Return an end of a window and the compared time, in Unix seconds, by a `clock`."""
     return f"{end} is {at_s}, {clock} {now_s}"
 
 
@@ -117,7 +114,7 @@ def _odd(name: str, wanted: str, *got: str) -> str:
 
 
 def _signature(case: Verification) -> str:
-    """Return whose signature it is instead of the payer's, or where its domain is wrong."""
+    """Return the signer instead of the payer, or the wrong field of the domain."""
     payment, ours = case.payment, case.supported.domain
     auth = payment.authorization
     try:
@@ -136,9 +133,9 @@ def _signature(case: Verification) -> str:
 def domain_signed(
     auth: Authorization, signature: bytes, ours: Domain, known: Iterable[Domain] = _KNOWN
 ) -> Domain | None:
-    """Return the domain, of those signed by mistake, in which the payer has signed instead.
+    """Return the domain signed by the payer instead, among usual mistakes, or None.
 
-    None if it is none of them; raises `BadSignature` if nobody can be recovered.
+    Raises `BadSignature` if nobody can be recovered.
     """
     for domain in _mistaken(ours, known):
         if recover(transfer_digest(auth, domain), signature) == auth.from_:
@@ -149,8 +146,8 @@ def domain_signed(
 def partial_domain_signed(auth: Authorization, signature: bytes, ours: Domain) -> str | None:
     """Return the fields of EIP712Domain that the payer's wallet left out, in words.
 
-    A browser wallet signs the fields that `types.EIP712Domain` declares, which may be none. None if
-    no such domain was signed; raises `BadSignature` if nobody can be recovered.
+    A browser wallet signs the fields declared in `types.EIP712Domain`, perhaps none. Returns None
+    without a match; raises `BadSignature` if nobody can be recovered.
     """
     for count in range(len(DOMAIN_FIELDS)):
         for names in combinations(DOMAIN_FIELDS, count):

@@ -1,7 +1,7 @@
-"""Finds the messages of a payment inside those of MCP, A2A and JSON-RPC, and compares copies.
+"""Finds a payment's messages inside messages of MCP, A2A and JSON-RPC, and compares copies.
 
 A tool's result or call, an agent's task or message, and errors of JSON-RPC carry the standard's
-messages as they are: a 402, a payment, receipts. `PLACES` lists where.
+messages unchanged: a 402, a payment, receipts. `PLACES` lists the places.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from x402sim.protocol.messages import BadMessage, decoded
 
 Fields = Mapping[str, Any]
 MOST_COPIES = 20
-"""The most texts and receipts of one message that are looked at."""
+"""The most texts and receipts of one message for a look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message stands: names, and `each` for all entries of a list."""
+    """The place of a message: names, and `each` for all entries of a list."""
 
     path: tuple[str, ...]
     is_text: bool = False
@@ -68,12 +68,12 @@ _STATUSES: Mapping[str, tuple[str, str]] = {
     "payment-completed": ("x402.payment.receipts", ""),
     "payment-failed": ("x402.payment.receipts", ""),
 }
-"""The statuses of A2A: the field that each comes with, and the state of its task."""
+"""The statuses of A2A: the field of each, and the state of the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """A message inside another: where it stands, and itself, which may be any value."""
+    """A message inside another: the place, and the value of any type."""
 
     where: str
     fields: Any
@@ -82,7 +82,7 @@ class Enclosed:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message of another protocol, the messages in it, and what is wrong with itself."""
+    """A message of another protocol, the messages inside, and faults outside."""
 
     protocol: str
     enclosed: tuple[Enclosed, ...]
@@ -91,7 +91,7 @@ class Envelope:
 
 
 def envelope_of(fields: Fields) -> Envelope | None:
-    """Return what a message of MCP, A2A or JSON-RPC holds; None if it is none."""
+    """Return the content of a message of MCP, A2A or JSON-RPC; None for any other."""
     if "x402Version" in fields or "accepts" in fields or "success" in fields:
         return None
     roots = [
@@ -103,13 +103,13 @@ def envelope_of(fields: Fields) -> Envelope | None:
             if found:
                 look = _of_mcp if protocol == "MCP" else _of_a2a
                 return Envelope(protocol, found, tuple(look(root, fields, found)))
-    is_mcp = any("_meta" in each for each in (fields, *(root for _, root in roots)))
+    is_mcp = any("_meta" in part for part in (fields, *(root for _, root in roots)))
     if "jsonrpc" not in fields and not is_mcp:
         return None
     if misplaced := tuple(_misplaced(fields)):
-        is_a2a = any("metadata" in each.where for each in misplaced)
+        is_a2a = any("metadata" in part.where for part in misplaced)
         protocol = "A2A" if is_a2a else "MCP"
-        odd = tuple(_elsewhere(each, protocol) for each in misplaced)
+        odd = tuple(_elsewhere(part, protocol) for part in misplaced)
         return Envelope(protocol, misplaced, odd)
     error = fields.get("error")
     facts = (
@@ -200,11 +200,11 @@ def _elsewhere(found: Enclosed, protocol: str) -> Finding:
     return Finding(found.where, what, rights[protocol == "A2A"], do)
 
 
-# --- what is wrong with the envelope ---------------------------------------------------------
+# --- faults of the envelope ------------------------------------------------------------------
 
 
 def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
-    copies = [each for each in found if each.is_copy]
+    copies = [part for part in found if part.is_copy]
     if not copies:
         return
     yield from of_copies(copies)
@@ -220,13 +220,13 @@ def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
         got = repr(root["isError"])[:80] if "isError" in root else "nothing"
         do = "Set it: clients look for a 402 in results that are errors."
         yield Finding("isError", got, "true", do)
-    if not any("content[" in each.where for each in copies):
+    if not any("content[" in copy.where for copy in copies):
         do = "Put the same 402 there, too, as JSON in the text: some clients read nothing else."
         yield Finding("content[0].text", "no 402", "the 402 as JSON", do, stops=False)
 
 
 def of_copies(copies: Sequence[Enclosed]) -> Iterator[Finding]:
-    """Yield where copies of one message differ from the first of them."""
+    """Yield the differences between copies of a message and the first copy."""
     first, *others = copies
     for other in others:
         paths = list(differences(first.fields, other.fields))
@@ -250,7 +250,7 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
 
 
 def _of_a2a(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
-    """Yield where the status of a payment does not fit what comes with it."""
+    """Yield contradictions between the status of a payment and other fields."""
     task = root.get("status")
     places = (task.get("message") if isinstance(task, dict) else None, root.get("message"), root)
     metadata: Fields = {}

@@ -1,7 +1,7 @@
-"""Explains a message of a payment: its parts, their fields, and what is wrong in each.
+"""Explains a message of a payment: the parts, the fields, and the faults of each part.
 
-`recognize.TABLE` says what a message is and who checks it; here is what its parts are. Their fields
-are texts, or values of `protocol.values`, in the order of the message.
+`recognize.TABLE` tells the kind of a message and the check; here are the parts. Fields are texts,
+or values of `protocol.values`, in the order of the message.
 """
 
 import json
@@ -39,13 +39,13 @@ from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEA
 
 _SHORTENED = ("signature", "paymentHeader")
 _PARTS = ("paymentRequirements", "accepts", "items", "resources", "paymentPayload")
-"""Fields that are parts of their own."""
+"""Fields shown as separate parts."""
 
 
 def network_of(
     found: Recognized, signed: SignedPayment, known: Mapping[str, Network]
 ) -> Network | None:
-    """Return the network that a payment is signed for: in version 2, as the payment says."""
+    """Return the network of a signed payment: in version 2, as the payment says."""
     network = network_called(signed.network, known)
     if found.dialect is Dialect.V2:
         return Way(Dialect.V2, found.fields["accepted"]).own_network() or network
@@ -57,7 +57,7 @@ def network_of(
 def facts_of(
     found: Recognized, known: Mapping[str, Network], now_s: int
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a message, those of a payment with their meaning."""
+    """Yield the fields of a message, for a payment with meanings."""
     if (signed := found.signed) is None:
         for name, value in found.fields.items():
             if name not in _PARTS or not isinstance(value, dict | list):
@@ -90,7 +90,7 @@ def facts_of(
 
 
 def _value(name: str, value: Any, now_s: int) -> Any:
-    """Return a field's value, shortened if it is a signature, with its date if it is a time."""
+    """Return a field's value: a signature shortened, a time with the date."""
     if name in ("timestamp", "expiresAt") and type(value) is int:
         return point(value, now_s, is_ms=True)
     if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
@@ -99,7 +99,7 @@ def _value(name: str, value: Any, now_s: int) -> Any:
 
 
 def way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a way to pay with their meaning."""
+    """Yield the fields of a way to pay with meanings."""
     network = way.network(known)
     for name, value in way.fields.items():
         if name == "network":
@@ -135,7 +135,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A message, or a part of one: what it is, its fields, and what is wrong in it.
+    """A message, or a part of a message: the title, the fields, and the faults.
 
     Fields are texts, or values of `protocol.values`.
     """
@@ -158,7 +158,7 @@ _OTHER = Finding(
 def explain(
     found: Recognized, known: Mapping[str, Network], now_s: int, place: str = ""
 ) -> Iterator[Decoded]:
-    """Yield the parts of a message: itself, the ways to pay in it, and the messages in it."""
+    """Yield the parts of a message: the message itself, then ways to pay and messages inside."""
     if found.envelope is not None:
         first, *others = _of_envelope(found.envelope, found.encoding, known, now_s)
         odd = list(found.odd)
@@ -203,7 +203,7 @@ def explain(
 
 
 def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
-    """Yield what is wrong with a message itself, but for its parts."""
+    """Yield the faults of a message itself, without the parts."""
     other = None
     if found.kind is MessageType.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
@@ -236,7 +236,7 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
 
 
 def _of_header(found: Recognized) -> Iterator[Finding]:
-    """Yield what is wrong with the header that a message is in, and with its encoding."""
+    """Yield the faults of a message's header and encoding."""
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
     if "paymentHeader" in found.fields:
         inner = found.fields["paymentHeader"]
@@ -303,7 +303,7 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
 
 
 def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
-    """Yield where a payment differs from the requirements that stand beside it."""
+    """Yield the differences between a payment and the requirements beside it."""
     if inner.kind is not MessageType.PAYMENT:
         do = "Send the payment that the client sent, decoded."
         yield Finding("paymentPayload", f"a {inner.kind.value}", "a payment", do)
@@ -370,7 +370,7 @@ def _of_envelope(
 
 
 def _read(fields: Any) -> Recognized:
-    """Return the message that a value is, or that is in a text; raises `BadMessage`."""
+    """Return the message in an object or a text; raises `BadMessage`."""
     if isinstance(fields, dict):
         return recognized(fields)
     if isinstance(fields, str):
@@ -396,7 +396,7 @@ def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterat
 def _of_payment(
     found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a signed payment."""
+    """Yield the faults of a signed payment."""
     auth, accepted = signed.authorization, found.fields.get("accepted")
     if isinstance(accepted, dict):
         way = Way(Dialect.V2, accepted)

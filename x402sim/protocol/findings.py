@@ -1,8 +1,8 @@
-"""Reports what is wrong with a way to pay, a payment or an answer: found, wanted, and what to do.
+"""Reports the faults of a way to pay, a payment or an answer: found, wanted, and the remedy.
 
-Of each kind of answer (a receipt, or what a facilitator answers) there is one function, which
-`recognize.TABLE` names. An answer that nothing was paid is well formed and yet no reason to
-deliver, so that is a finding, too.
+Each kind of answer (a receipt, or a facilitator's answer) has one function, named in
+`recognize.TABLE`. The answer "not paid" is well formed and yet no reason to deliver, so "not paid"
+is a finding, too.
 """
 
 import re
@@ -71,10 +71,10 @@ _NONE = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong; `stops` tells whether it keeps a payment from being made.
+    """One fault; `stops` tells whether the fault prevents a payment.
 
-    What is `skipped` is not wrong: it is for other payers (another chain, scheme or token), and
-    is not looked at here.
+    `skipped` is no fault, but an offer for other payers (another chain, scheme or token), without a
+    look here.
     """
 
     about: str
@@ -84,11 +84,11 @@ class Finding:
     stops: bool = True
     skipped: bool = False
     offers: tuple[int, ...] = ()
-    """The offers of a 402 that it is about, from 1; empty if there is one, or if it is of none."""
+    """The offers of a 402 with the fault, from 1; empty for a single offer, or outside offers."""
 
     @property
     def mark(self) -> str:
-        """What it is, in a word."""
+        """The kind of finding, in a word."""
         return "not looked at" if self.skipped else "wrong" if self.stops else "note"
 
 
@@ -98,7 +98,7 @@ IN_THE_BODY = Finding(
     "it",
     "Send the same object as base64 in that header: clients of version 2 read no body.",
 )
-"""A 402 of version 2 that lacks its header."""
+"""A 402 of version 2 without the header."""
 
 
 def _skip(about: str, sent: Any, wanted: str, whose: str) -> Finding:
@@ -110,7 +110,7 @@ def _skip(about: str, sent: Any, wanted: str, whose: str) -> Finding:
 
 
 def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> Iterator[Finding]:
-    """Yield what is wrong with a way to pay; `url` is what was requested."""
+    """Yield the faults of a way to pay; `url` is the requested URL."""
     fields, network = way.fields, way.network(known)
     if (other := _of_others(way, network)) is not None:
         yield other
@@ -139,7 +139,7 @@ def _shown(fields: Mapping[str, Any], name: str) -> str:
     if name in fields:
         return repr(fields[name])[:120]
     twins = _letters(name), _AMOUNTS.get(name)
-    other = next((each for each in fields if _letters(each) in twins), None)
+    other = next((field for field in fields if _letters(field) in twins), None)
     return _NONE if other is None else f"{_NONE}, but {other!r}"[:120]
 
 
@@ -152,7 +152,7 @@ _AMOUNTS = {"amount": "maxamountrequired", "maxAmountRequired": "amount"}
 
 
 def _of_others(way: Way, network: Network | None) -> Finding | None:
-    """Return why a way to pay is for other payers; None if it is looked at here."""
+    """Return the reason if a way to pay is for other payers, else None."""
     from difflib import get_close_matches  # takes long to import; most commands need it never
 
     fields, method = way.fields, way.extra.get("assetTransferMethod")
@@ -185,7 +185,7 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
 
 
 def of_other_payment(fields: Mapping[str, Any], dialect: Dialect) -> Finding | None:
-    """Return why a payment of the standard is for others to read; None if it is read here."""
+    """Return the reason if a payment of the standard is for other readers, else None."""
     accepted, payload = fields.get("accepted"), fields.get("payload")
     way = Way(dialect, accepted if isinstance(accepted, dict) else fields)
     if (other := _of_others(way, None)) is not None:
@@ -217,7 +217,7 @@ _METHODS = ("permit2", "erc7710")
 
 
 def _is_other_token(way: Way, network: Network) -> bool:
-    """Tell whether a way names another token by both its address and its domain."""
+    """Tell whether a way names another token by both address and domain."""
     try:
         asset = parse_address(way.fields.get("asset", ""))
     except (ValueError, TypeError):
@@ -228,7 +228,7 @@ def _is_other_token(way: Way, network: Network) -> bool:
 
 
 def _of_types(way: Way) -> Iterator[Finding]:
-    """Yield what is wrong with a way to pay of any scheme and chain: the types of its fields."""
+    """Yield the faults of a way to pay of any scheme and chain: the types of fields."""
     for name in (*_TEXTS, way.amount_name):
         if not isinstance(way.fields.get(name), str) or not way.fields[name]:
             do = f"Write {name} as a JSON string: every scheme and chain has it."
@@ -245,7 +245,7 @@ _TEXTS = ("scheme", "network", "asset", "payTo")
 def _of_network(
     way: Way, network: Network | None, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
-    named = {way.dialect.name_of(each) for each in known.values()}
+    named = {way.dialect.name_of(candidate) for candidate in known.values()}
     if network is None:
         wanted = ", ".join(sorted(named))
         do = "Correct the name, or describe the network in a file: --network-file."
@@ -260,7 +260,7 @@ def _of_network(
 
 
 def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
-    """Yield what is wrong with the token, and with its EIP-712 domain, which the payer signs."""
+    """Yield the faults of the token, and of the token's EIP-712 domain, signed by the payer."""
     if bad := list(_of_address(way.fields, "asset")):
         yield from bad
     elif network is not None and parse_address(way.fields["asset"]) != network.asset:
@@ -302,9 +302,9 @@ def _of_address(fields: Mapping[str, Any], name: str) -> Iterator[Finding]:
 
 
 MUCH = 1000
-"""Tokens from which an amount that divides by whole tokens seems to be multiplied twice."""
+"""From so many tokens, an amount of whole tokens seems to be multiplied twice."""
 LITTLE = 100
-"""Base units below which an amount seems to be written in tokens: 0.0001 of one with 6 decimals."""
+"""Below so many base units, an amount seems to be in tokens: 0.0001 with 6 decimals."""
 
 
 def _of_amount(way: Way, network: Network | None) -> Iterator[Finding]:
@@ -325,7 +325,7 @@ def _of_amount(way: Way, network: Network | None) -> Iterator[Finding]:
 
 
 def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
-    """Yield that an amount looks as if it were not in base units, or multiplied twice."""
+    """Yield a doubt about an amount: in tokens instead of base units, or multiplied twice."""
     unit, symbol = 10**network.decimals, network.token_symbol
     if network.decimals < 2:
         return
@@ -342,7 +342,7 @@ def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
 
 
 def _of_resource(way: Way, url: str) -> Iterator[Finding]:
-    """Yield what is wrong with what a payment is for: it must be what was requested."""
+    """Yield the faults of the named resource: the requested URL is wanted."""
     requested, named = urlsplit(url), way.resource
     if way.dialect is Dialect.TWO_STEPS and not way.is_paywall:
         if named != requested.path:
@@ -369,7 +369,7 @@ def _of_resource(way: Way, url: str) -> Iterator[Finding]:
 
 
 def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
-    """Yield what is wrong with the window of an authorization at a time."""
+    """Yield the faults of an authorization's window at a time."""
     until, since = moment(auth.valid_before, now_s), moment(auth.valid_after, now_s)
     if is_milliseconds(auth.valid_after):
         do = "Sign Unix seconds: these seem to be milliseconds."
@@ -391,7 +391,7 @@ def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
 
 
 def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
-    """Yield where an authorization differs from the requirements it is sent with."""
+    """Yield the differences between an authorization and the requirements."""
     do = "Sign exactly what the 402 requires."
     if str(auth.value) != str(way.amount):
         yield Finding("value", str(auth.value), f"{way.amount}, as {way.amount_name} says", do)
@@ -403,7 +403,7 @@ def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
 def signer_of(
     auth: Authorization, signature: bytes, domain: Domain, typehash: bytes = TRANSFER_TYPEHASH
 ) -> Address | None:
-    """Return who has signed an authorization for a token; None if nobody can be recovered."""
+    """Return the signer of an authorization for a token, or None."""
     try:
         return recover(transfer_digest(auth, domain, typehash), canonical(signature))
     except BadSignature:
@@ -411,7 +411,7 @@ def signer_of(
 
 
 def of_wallet(signature: bytes) -> str:
-    """Return the kind of a contract's signature, in words; "" if an account's may look the same."""
+    """Return the kind of a contract's signature, in words; "" for the form of an account's."""
     if signature.endswith(UNDEPLOYED):
         return "a wrapper of ERC-6492: of a contract wallet that may not be deployed"
     if len(signature) > 65:
@@ -422,7 +422,7 @@ def of_wallet(signature: bytes) -> str:
 def of_signature(
     auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a signature, and for what else it was made, if that can be found."""
+    """Yield the faults of a signature, and the domain of a signature made for another token."""
     if (by := of_wallet(signature)) != "":
         digest = to_hex(transfer_digest(auth, network.domain))
         do = (
@@ -463,11 +463,11 @@ def of_signature(
 def _signed_for(
     auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
 ) -> str | None:
-    """Return what `from` has signed instead, of what payers confuse; None if it is none of it."""
+    """Return the message signed by `from` instead, among usual mistakes, or None."""
     own = network.domain
     if signer_of(auth, signature, own, RECEIVE_TYPEHASH) == auth.from_:
         return "receiveWithAuthorization, which only the payee can submit"
-    domains = [each.domain for each in known.values()]
+    domains = [candidate.domain for candidate in known.values()]
     try:
         other = domain_signed(auth, canonical(signature), own, domains)
         if other is None:
@@ -487,18 +487,18 @@ _ASK = (
 
 
 def is_paid(fields: Fields) -> bool:
-    """Tell whether a receipt, of any dialect, says that a payment was made, and names its hash."""
+    """Tell whether a receipt, of any dialect, reports a payment with a hash."""
     transaction = fields.get("transaction", fields.get("txHash"))
     return fields.get("success") is True and is_hash(transaction, fields.get("network"))
 
 
 def is_pending(fields: Fields) -> bool:
-    """Tell whether a receipt of the standard says that its transaction is not mined yet."""
+    """Tell whether a receipt of the standard reports a transaction not mined yet."""
     return fields.get("success") is False and fields.get("errorReason") == PENDING
 
 
 def _moves_nothing(fields: Fields) -> str:
-    """Return why a success needs no transaction, by the scheme's text; "" without such a reason."""
+    """Return why a success needs no transaction, by the scheme's text; "" without a reason."""
     if str(fields.get("amount")) == "0":
         return "the amount is 0, as `upto` settles what was not used"
     scheme = fields.get("scheme")
@@ -514,8 +514,8 @@ _OF_CHANNELS = {"channelId", "channelState", "chargedCumulativeAmount", "voucher
 
 
 def _names_in(fields: Fields) -> set[str]:
-    inner = (each for each in fields.values() if isinstance(each, dict))
-    return {*fields, *(name for each in inner for name in each)}
+    inner = (value for value in fields.values() if isinstance(value, dict))
+    return {*fields, *(name for part in inner for name in part)}
 
 
 def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
@@ -527,7 +527,7 @@ def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
 
 
 def _of_payer(fields: Fields, network: Any) -> Iterator[Finding]:
-    """Yield that `payer` is no address, on an EVM network."""
+    """Yield a wrong address in `payer`, on an EVM network."""
     if fields.get("payer") in (None, "") or family_of(network) is Family.OTHER:
         return
     try:
@@ -546,7 +546,7 @@ def _of_chain(fields: Fields, known: Mapping[str, Network], *, stops: bool) -> I
 
 
 def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield what is wrong with a receipt of the standard, which is the answer of settle, too."""
+    """Yield the faults of a receipt of the standard, or of the equal answer of settle."""
     success, network = fields.get("success"), fields.get("network")
     reason = fields.get("errorReason")
     if type(success) is not bool:
@@ -580,7 +580,7 @@ def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Find
 
 
 def _of_refusal(name: str, fields: Fields, reason: str, do: str) -> Iterator[Finding]:
-    """Yield that an answer refuses, and that it does not say why if it does not."""
+    """Yield a refusal, and a missing reason."""
     why = fields.get(reason)
     if isinstance(why, str) and why:
         yield Finding(name, f"false: {why[:100]}", "true", do)
@@ -597,7 +597,7 @@ _NOT_JUDGED = (
 
 
 def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield what is wrong with the answer of verify."""
+    """Yield the faults of the answer of verify."""
     valid, reason = fields.get("isValid"), fields.get("invalidReason")
     if type(valid) is not bool:
         return
@@ -630,7 +630,7 @@ def of_error(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
     """Yield the meaning of an error for the payment sent with the request.
 
     Services pass on a facilitator's answer as an object or inside a text: known words and a hash
-    count anywhere, and of several words the word that leaves most open.
+    count anywhere, and of several words the least certain word.
     """
     error, final = fields.get("error"), fields.get("final")
     seen = message_in(fields) or "an error without words"
@@ -655,8 +655,8 @@ def of_error_in(fields: Fields) -> Iterator[Finding]:
 
 
 def known_word_in(fields: Fields) -> str:
-    """Return the known word in a message that leaves most open; "" without a known word."""
-    found = [each for each in _WORD.findall(_text_of(fields)) if each in WORDS]
+    """Return the least certain known word in a message; "" without a known word."""
+    found = [word for word in _WORD.findall(_text_of(fields)) if word in WORDS]
     return max(found, key=lambda each: list(Meaning).index(WORDS[each]), default="")
 
 
@@ -669,14 +669,14 @@ def _text_of(fields: Fields) -> str:
 
 
 def of_error_word(fields: Fields) -> Iterator[Finding]:
-    """Yield that a 402 refuses a payment, if the error is a word of the standard."""
+    """Yield the refusal in a 402 with a word of the standard."""
     error = fields.get("error")
     if isinstance(error, str) and error in WORDS:
         yield Finding("error", error, "an offer that refuses nothing", meaning_of(error).do)
 
 
 def of_receipt(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield what is wrong with a receipt of our two steps (4.1)."""
+    """Yield the faults of a receipt of our two steps (4.1)."""
     if fields.get("success") is not True:
         do = "It is not paid: an error has `error`, and no receipt."
         yield Finding("success", _shown(fields, "success"), "true", do)
@@ -689,7 +689,7 @@ def of_receipt(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding
 
 
 def of_cronos_settled(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield what is wrong with the answer of settle of Cronos' facilitator."""
+    """Yield the faults of the answer of settle of Cronos' facilitator."""
     match fields.get("event"):
         case "payment.settled":
             yield from _of_hash(fields, "txHash", fields.get("network"))
@@ -704,8 +704,8 @@ def of_cronos_settled(fields: Fields, known: Mapping[str, Network]) -> Iterator[
 
 
 def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield what is wrong with the answer of supported."""
-    kinds = [each for each in fields.get("kinds") or () if isinstance(each, dict)]
+    """Yield the faults of the answer of supported."""
+    kinds = [kind for kind in fields.get("kinds") or () if isinstance(kind, dict)]
     if not kinds:
         do = "List what is settled: shops refuse to start without."
         yield Finding("kinds", "an empty list", "at least one kind", do)
@@ -716,7 +716,7 @@ def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findi
             wanted = "a name of CAIP-2, such as 'eip155:84532'" if version == 2 else "a plain name"
             do = f"Clients and shops look for it as version {version} writes it."
             yield Finding(f"network of kind {number}", repr(name)[:80], wanted, do)
-    if any(each.get("x402Version") == 2 for each in kinds):
+    if any(kind.get("x402Version") == 2 for kind in kinds):
         for name, kind in (("extensions", list), ("signers", dict)):
             if not isinstance(fields.get(name), kind):
                 wanted = f"{'a list' if kind is list else 'an object'}, which may be empty"
@@ -728,8 +728,8 @@ def of_declaration(fields: Fields, version: Version | None) -> Iterator[Finding]
     """Yield why an index does not list a resource with the extension bazaar."""
     listed = fields.get("accepts")
     offers = listed if isinstance(listed, list) else []
-    parts = (fields, *(each for each in offers if isinstance(each, dict)))
-    whys = (why_not_listed(each.get("extensions"), version) for each in parts)
+    parts = (fields, *(offer for offer in offers if isinstance(offer, dict)))
+    whys = (why_not_listed(part.get("extensions"), version) for part in parts)
     if why := next(filter(None, whys), ""):
         do = "Declare it so if it shall be listed; it can be paid all the same."
         wanted = _DECLARED[version or 1]
@@ -743,16 +743,16 @@ _DECLARED: Mapping[Version, str] = {
 
 
 def listed_in(fields: Fields) -> list[Any] | None:
-    """Return the resources in an answer of discovery, or of its search; None if it is none."""
+    """Return the resources in an answer of discovery or search; None for another answer."""
     items, found = fields.get("items"), fields.get("resources")
     if isinstance(items, list):
         return items
-    is_search = isinstance(found, list) and not any(isinstance(each, str) for each in found)
+    is_search = isinstance(found, list) and not any(isinstance(entry, str) for entry in found)
     return found if is_search else None
 
 
 def of_listing(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield what is wrong with a list of discovery, but for the ways to pay in it."""
+    """Yield the faults of a list of discovery, without those of ways to pay."""
     for number, each in enumerate(listed_in(fields) or (), 1):
         if not isinstance(each, dict):
             yield Finding(f"item {number}", repr(each)[:80], "an object", "List resources.")

@@ -1,8 +1,8 @@
 """The payment header (2.3): one object, two spellings.
 
-`hex` is the specification's: 0x and the hex of the UTF-8 JSON. `base64`, of the same JSON, is that
-of the public Cronos client libraries. A service decodes a header with `present`, because it passes
-the text on even if it cannot be decoded.
+`hex` is the specification's: 0x and the hex of the UTF-8 JSON. `base64`, of the same JSON, is the
+public Cronos client libraries' spelling. A service decodes a header with `present`, to pass on even
+an unreadable text.
 Clauses: 2.3/hex-header, 2.3/contents.
 """
 
@@ -24,7 +24,7 @@ Spelling = Literal["hex", "base64"]
 
 
 class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
-    """The decoded content of a payment header: a signed authorization, its scheme and token."""
+    """The decoded content of a payment header: a signed authorization, scheme and token."""
 
     scheme: str
     network: str
@@ -34,10 +34,10 @@ class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PresentedPayment(msgspec.Struct, frozen=True):
-    """A payment header's text, and its content if it can be decoded.
+    """A payment header's text, and the content of a readable header.
 
-    `valid_before` is the end of its window, in Unix seconds. The text goes to the facilitator
-    unchanged in either case, as the facilitator judges it.
+    `valid_before` is the end of the window, in Unix seconds. The text goes to the facilitator
+    unchanged in either case, for the facilitator to judge.
     """
 
     text: str
@@ -77,7 +77,7 @@ def spelled(header: PaymentHeader, spelling: Spelling) -> str:
 
 
 def spelling_of(text: str) -> Spelling:
-    """Return the spelling in which a payment header must be, if it is one."""
+    """Return the spelling of a text as a payment header."""
     return "hex" if text[:2] in ("0x", "0X") else "base64"
 
 
@@ -140,8 +140,8 @@ def _signature(text: str) -> bytes:
 
 
 def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:
-    """Return the authorization in the fields of a payload, whose numbers are numbers or decimal
-    strings, and its signature; raises `BadMessage`.
+    """Return the authorization in the fields of a payload (with numbers or decimal strings), and
+    the signature; raises `BadMessage`.
     """
     try:
         auth = Authorization(
@@ -159,9 +159,9 @@ def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:
 
 @lru_cache(maxsize=64)
 def read_versioned(text: str) -> tuple[int, SignedPayment]:
-    """Return the version of a header, which may be any, and its content; raises `BadMessage`.
+    """Return the version of a header, of any value, and the content; raises `BadMessage`.
 
-    Cached: in one process a header is read by the service, by its facilitator, and on each link.
+    Cached: in one process a header is read by the service, by the facilitator, and on each link.
     """
     header = decode_header(text)
     return header.x402_version, signed_in(header)
@@ -178,10 +178,8 @@ def read_header(text: str) -> SignedPayment:
 def present(text: str) -> PresentedPayment:
     """Decode a payment header if possible, and keep its text unchanged."""
     try:
-        version, signed = read_versioned(text)
+        signed = read_header(text)
     except BadMessage:
-        return PresentedPayment(text)
-    if version != 1:
         return PresentedPayment(text)
     return PresentedPayment(text, signed, signed.authorization, signed.authorization.valid_before)
 

@@ -1,11 +1,11 @@
-"""Paid tools of MCP: a call and its result as a request and an answer of HTTP, and back.
+"""Paid tools of MCP: a call and a result as a request and an answer of HTTP, and back.
 
-x402 version 2 says for MCP what it says for HTTP, in other places: a tool's result with `isError`
-holds the offer, `_meta["x402/payment"]` of a call the payment, and `_meta` of a result what became
-of it. Here these are translated, so that whoever pays, sells or judges over HTTP does so for tools,
-too: a call is POST of its name and arguments with the header `Mcp-Name`; the payment is in its
-header, and 402, PAYMENT-REQUIRED and PAYMENT-RESPONSE answer. The draft `org.x402/payment` is read,
-and never advertised. Streams of events, by which MCP may answer, are read here, too.
+x402 version 2 has the same messages for MCP as for HTTP, in other places: a tool's result with
+`isError` holds the offer, `_meta["x402/payment"]` of a call the payment, and `_meta` of a result
+the outcome. This file translates, so payers, sellers and judges over HTTP work with tools, too: a
+call is POST of name and arguments with the header `Mcp-Name`; the payment is in the usual header,
+and 402, PAYMENT-REQUIRED and PAYMENT-RESPONSE answer. The draft `org.x402/payment` is read, and
+never advertised. MCP's streams of events are read here, too.
 """
 
 import json
@@ -32,10 +32,10 @@ REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 ACCEPTED = "application/json, text/event-stream"
 EVENTS = "text/event-stream"
 RESOURCE = "mcp://tool/"
-"""What the URL of a tool as a resource begins with; its name follows."""
+"""The beginning of a tool's URL as a resource, before the name."""
 INVALID_PARAMS, NO_METHOD = -32602, -32601
 _CLIENT_ERRORS = (-32600, NO_METHOD, INVALID_PARAMS)
-"""The errors of JSON-RPC that say that a request was wrong."""
+"""The errors of JSON-RPC for a wrong request."""
 _ERROR = "x402/error"
 
 
@@ -78,7 +78,7 @@ def hello(name: str, version: str) -> dict[str, Any]:
 def params_of(call: Call, headers: Mapping[str, str]) -> dict[str, Any]:
     """Return the parameters of tools/call, with the payment of a request's headers.
 
-    `headers` must find names in any case. A payment that is no JSON stays the text that it is.
+    `headers` must find names in any case. A payment other than JSON stays a text.
     """
     params: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
     for version in reversed(x402.VERSIONS):
@@ -103,8 +103,8 @@ def payment_in(params: Mapping[str, Any]) -> dict[str, str]:
 def answered(response: Mapping[str, Any]) -> Answered:
     """Return a response of JSON-RPC to tools/call as HTTP would answer.
 
-    402 has the offer; another result that is an error is 500, as is an error of JSON-RPC, or 400 if
-    it says that the request was wrong. What is neither result nor error is 502.
+    402 has the offer; another failed result is 500, as is an error of JSON-RPC, or 400 for a wrong
+    request. Anything but a result or an error is 502.
     """
     result, error = response.get("result"), response.get("error")
     if isinstance(error, dict):
@@ -124,10 +124,10 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def required_in(result: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the offer in a tool's result; None without one, and if it is no error.
+    """Return the offer in a tool's failed result, or None.
 
-    It is in `structuredContent`, or as JSON in the first text, perhaps as `x402/error`. The draft
-    has it in `paymentRequired`.
+    The offer is in `structuredContent`, or as JSON in the first text, perhaps as `x402/error`. The
+    draft has `paymentRequired`.
     """
     if result.get("resultType") == "payment_required":
         return _required(result.get("paymentRequired"))
@@ -159,7 +159,7 @@ def _meta(result: Mapping[str, Any]) -> Mapping[str, Any]:
 def _asks(
     required: dict[str, Any], beside: Mapping[str, Any], result: Mapping[str, Any]
 ) -> Answered:
-    """Return the 402 of an offer, with what became of a payment, if the result says it."""
+    """Return the 402 of an offer, with the outcome of a payment, if told."""
     nested = required.get(RESPONSE, beside.get(RESPONSE))
     version = x402.version_in(required.get("x402Version")) or 2
     headers = _JSON | _receipt(_meta(result).get(RESPONSE, nested), version)
@@ -170,12 +170,12 @@ def _asks(
 
 
 def _receipt(value: Any, version: x402.Version | None = None) -> dict[str, str]:
-    """Return the header of a receipt; for both versions if it is not known which was paid in."""
+    """Return the header of a receipt; for both versions if the version is unknown."""
     if value is None:
         return {}
     text = x402.to_base64(value)
     versions = x402.VERSIONS if version is None else (version,)
-    return {x402.RESPONSE_HEADERS[each]: text for each in versions}
+    return {x402.RESPONSE_HEADERS[number]: text for number in versions}
 
 
 def result_of(
@@ -210,7 +210,7 @@ def _texts(value: Any) -> dict[str, Any]:
 class Incoming:
     """The body of an answer while it arrives: JSON as a whole, or a stream of events.
 
-    `response` is the response of JSON-RPC to the request `number`, as soon as it is there.
+    `response` is the response of JSON-RPC to the request `number`, once arrived.
     """
 
     content_type: str
@@ -240,7 +240,7 @@ class Incoming:
         return self.response is not None
 
     def end(self) -> None:
-        """Read a body that is there as a whole."""
+        """Read a whole body."""
         if not self.is_events:
             self._take(bytes(self.body))
 

@@ -31,8 +31,8 @@ def parse_base(text: str) -> int:
 def to_base(text: str, decimals: int, *, fraction_digits: int | None = None, name: str = "") -> int:
     """Return a decimal string such as "1.25" in base units, exactly.
 
-    With `fraction_digits` it must have exactly that many. Raises `ValueError`, or `TypeError` for
-    what is no text; their texts begin with `name`, if it is given.
+    With `fraction_digits` the fraction has exactly as many digits. Raises `ValueError`, or
+    `TypeError` for a value other than a text; errors begin with `name`, if given.
     """
     begin = f"{name}: " * bool(name)
     if not isinstance(text, str):

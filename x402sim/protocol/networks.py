@@ -1,13 +1,13 @@
-"""The networks of section 2.8: chain id, token contract and its EIP-712 domain.
+"""The networks of section 2.8: chain id, token contract and the token's EIP-712 domain.
 
-Those that the public clients know are built in; any other is a row in a file of the user's. A
-`Network` is handed on: its name is looked up where an option or a file is read, and nowhere else.
+The public clients' networks are built in; any other is a row in a user's file. A `Network` is
+handed on: names are looked up only where an option or a file is read.
 Clauses: 2.8/networks.
 
 A user's file of networks is TOML, one table `[[network]]` for each: name, chain_id, asset,
 token_name, token_symbol, token_version and decimals, and, if it is not 1, base_fee_gwei. The name
-is the network's name in x402 version 1. Names and hashes of other chains are recognized, so that
-nobody calls them wrong.
+is the network's name in x402 version 1. Names and hashes of other chains are recognized, and not
+called wrong.
 """
 
 import re
@@ -29,7 +29,7 @@ from x402sim.text.words import as_given, unknown
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One selectable network: its name on the wire, its chain and its stablecoin token."""
+    """One selectable network: the name on the wire, the chain and the stablecoin token."""
 
     name: str
     chain_id: int
@@ -39,7 +39,7 @@ class Network:
     token_version: str
     decimals: int = 6
     base_fee_gwei: float = field(default=1.0, compare=False)
-    """What a unit of gas costs on its chain, also if that is simulated and its world sets none."""
+    """The price of a unit of gas on the chain, or on a simulated chain without an own price."""
     domain: Domain = field(init=False, repr=False, compare=False)
     """The token's EIP-712 domain."""
 
@@ -62,7 +62,7 @@ class Network:
 
     @property
     def is_test(self) -> bool:
-        """Whether its chain id is that of a known test network, whose money is worth nothing."""
+        """Whether the chain is a known test network, with worthless money."""
         return self.chain_id in TEST_CHAIN_IDS
 
 
@@ -101,7 +101,7 @@ TEST_CHAIN_IDS = frozenset({338, 84532, 43113, 11155111, 1337, 31337})
 
 
 def network_named(name: str, networks: Mapping[str, Network] = NETWORKS) -> Network:
-    """Return the network of that name (2.8/networks); raises `ValueError` naming those known."""
+    """Return the network of a name (2.8/networks); raises `ValueError` with the known names."""
     try:
         return networks[name]
     except KeyError:
@@ -109,13 +109,13 @@ def network_named(name: str, networks: Mapping[str, Network] = NETWORKS) -> Netw
 
 
 def networks_of(given: Network | str | Sequence[Network | str]) -> list[Network]:
-    """Return one network or several, which may be names of `NETWORKS`.
+    """Return networks, given as such or as names in `NETWORKS`.
 
     Raises `ValueError` for an unknown name, and for anything else.
     """
     several: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
-    found = [network_named(each) if isinstance(each, str) else each for each in several]
-    if not found or not all(isinstance(each, Network) for each in found):
+    found = [network_named(entry) if isinstance(entry, str) else entry for entry in several]
+    if not found or not all(isinstance(network, Network) for network in found):
         raise ValueError(
             f"network: expected a network, its name, or a list of them, got {as_given(given)}"
         )
@@ -129,7 +129,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def known_networks(file: Path | None) -> Mapping[str, Network]:
-    """Return the built-in networks and those of a file, or `ValueError` that says what is wrong."""
+    """Return the built-in networks and a file's networks; raises `ValueError` for a bad file."""
     if file is None:
         return NETWORKS
     found = dict(NETWORKS)
@@ -149,9 +149,9 @@ def known_networks(file: Path | None) -> Mapping[str, Network]:
 
 
 def choose_network(name: str | None, file: Path | None) -> Network:
-    """Return the network of that name, which may stand in a file.
+    """Return the network of a name, perhaps from a file.
 
-    Without a name it is the file's only network, or the Cronos testnet without a file. Raises
+    Without a name: the file's only network, or the Cronos testnet without a file. Raises
     `ValueError`.
     """
     known = known_networks(file)
@@ -159,7 +159,7 @@ def choose_network(name: str | None, file: Path | None) -> Network:
         return network_named(name, known)
     if file is None:
         return TESTNET
-    own = [network for each, network in known.items() if each not in NETWORKS]
+    own = [network for key, network in known.items() if key not in NETWORKS]
     if len(own) > 1:
         raise ValueError(f"{file} has several networks: choose one with --network")
     return own[0]
@@ -177,10 +177,10 @@ _CAIP2 = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,64}")
 """CAIP-2 allows 32 characters after the colon; some chains take more."""
 _EIP155 = re.compile(r"eip155:[1-9][0-9]{0,19}")
 V1_IDS: Mapping[str, int] = {
-    **{each.name: each.chain_id for each in NETWORKS.values()},
+    **{network.name: network.chain_id for network in NETWORKS.values()},
     **_BUILT_IN["v1_ids"],
 }
-"""The chain ids of the names of version 1, those of the public libraries among them."""
+"""The chain ids of version 1's names, including the public libraries' names."""
 _OTHERS = re.compile(
     r"(algorand|aptos|avm|bitcoin|cardano|concordium|cosmos|hedera|hypercore|icp|keeta|lightning|"
     r"near|polkadot|solana|stacks|starknet|stellar|sui|svm|ton|tron|xrpl)(-[a-z0-9-]+)?"
@@ -211,7 +211,7 @@ def chain_id_of(name: Any) -> int | None:
 
 
 def hash_wanted(network: Any) -> str:
-    """Return what the hash of a transaction is on a network, in words; "" if it is not known."""
+    """Return the form of a transaction's hash on a network, in words; "" for an unknown form."""
     if isinstance(network, str) and network.partition(":")[0].partition("-")[0] == "solana":
         return "a signature of Solana: 86 to 88 characters of base58"
     return "" if family_of(network) is Family.OTHER else "0x and 64 hex digits"
@@ -220,8 +220,8 @@ def hash_wanted(network: Any) -> str:
 def is_hash(text: Any, network: Any) -> bool:
     """Tell whether a text can be the hash of a transaction of a network.
 
-    If the form of its hashes is not known here, any text can, unless it is empty. A hash of zeros
-    is none: programs write it where they have no hash.
+    With an unknown form of hashes, any text but the empty text can. Zeros are no hash: programs
+    write zeros for a missing hash.
     """
     if not isinstance(text, str) or not text:
         return False

@@ -1,6 +1,6 @@
-"""Writes the 402 that can be paid in two steps (2.2) or, as the standard says, in one.
+"""Writes a 402, to be paid in two steps (2.2) or, by the standard, in one.
 
-The body is that of section 2.2 with the fields of version 1 beside it; version 2 is in a header.
+The body has section 2.2 beside the fields of version 1; version 2 is in a header.
 """
 
 import base64
@@ -30,7 +30,7 @@ PAYMENT_ID = "paymentId"
 
 
 class OfferBody(PaymentRequired, frozen=True, omit_defaults=True):
-    """The body of a 402; `reason` states what was wrong with the payment in the request."""
+    """The body of a 402; `reason` states the fault of the payment in the request."""
 
     x402_version: int
     accepts: list[RequirementsV1]
@@ -56,9 +56,9 @@ def offers(
 ) -> Offers:
     """Return a 402 for the whole URL of a resource; `error` is the standard's word for a refusal.
 
-    Without one the text is that of section 2.2, as it is in the body unless the payment that is
-    refused is of `version` 1, whose clients read it there (decision 2.2/refused-error). The payment
-    id stands in `extra`, too: a payer of version 2 sends it back with what was accepted.
+    Without a word the text is section 2.2's, as in the body unless the refused payment is of
+    `version` 1: clients of version 1 read the body (decision 2.2/refused-error). The payment id
+    stands in `extra`, too: a payer of version 2 sends the accepted `extra` back.
     """
     wanted, extra = required.payment_requirements, flow_extra(flow)
     extra[PAYMENT_ID] = required.payment_id
@@ -84,9 +84,9 @@ def offers(
 
 
 _ID = "\ue000"
-"""Stands for the payment id where the rest is encoded; no URL can hold it."""
+"""Stands for the payment id in the encoded rest; no URL can hold this character."""
 _LONG_URL = 2000
-"""The characters of a URL, whose host anybody may choose, above which nothing of a 402 is kept."""
+"""Above so many characters of a URL, with a host of anybody's choice, no 402 is cached."""
 
 
 def written(
@@ -99,10 +99,10 @@ def written(
     flow: PaymentFlow | None,
     version: Version | None = None,
 ) -> tuple[bytes, str]:
-    """Return the body and the header of `offers` as they are sent.
+    """Return the body and the header of `offers` as sent.
 
-    Unless they report an error, all 402s of a resource differ in the payment id only: the rest is
-    encoded once.
+    Without an error, all 402s of a resource differ in the payment id only: the rest is encoded
+    once.
     """
     if error or reason or len(url) > _LONG_URL:
         made = offers(
@@ -118,6 +118,6 @@ def written(
 def _common(
     rest: PaymentRequired, network: Network, url: str, flow: PaymentFlow | None
 ) -> tuple[list[bytes], list[bytes]]:
-    """Return what is around each payment id in the body, and in the JSON of the header."""
+    """Return the parts around each payment id in the body, and in the JSON of the header."""
     made, mark = offers(rest, network, url=url, flow=flow), _ID.encode()
     return encode(made.body).split(mark), base64.b64decode(made.header).split(mark)

@@ -1,8 +1,8 @@
 """Reads signed transactions and recovers their senders: types 0 (with EIP-155), 1 (EIP-2930),
 2 (EIP-1559) and 4 (EIP-7702).
 
-Errors are those of geth, so that libraries recognise them. eth-account reads them less strictly,
-and takes half a second to import, which every world would wait for.
+Errors are as geth's, for libraries to recognise. eth-account reads less strictly, and takes half a
+second to import, a wait for every world.
 """
 
 import msgspec
@@ -18,13 +18,13 @@ and a tip, and the same with delegations of accounts.
 _LEGACY_FIELDS = 9
 _FIELDS = {ACCESS_LIST: 11, DYNAMIC_FEE: 12, SET_CODE: 13}
 _DELEGATION = b"\x05"
-"""What an account signs before the fields of its delegation (EIP-7702)."""
+"""The signed byte before the fields of an account's delegation (EIP-7702)."""
 _MAX_UINT64 = 2**64 - 1
 AccessList = tuple[tuple[Address, tuple[bytes, ...]], ...]
 
 
 class BadTransaction(ValueError):
-    """Bytes that are no signed transaction, or of another type; the text is what geth answers."""
+    """Bytes without a signed transaction of a known type; the text is geth's answer."""
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +40,14 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     r: int
     s: int
     authority: Address | None
-    """Who has signed; None if the signature shows nobody, which is no error."""
+    """The signer; None, without an error, if the signature shows nobody."""
 
 
 class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A signed transaction, its sender and its hash; fees are wei per unit of gas.
+    """A signed transaction, with sender and hash; fees are wei per unit of gas.
 
-    `to` is None if it creates a contract. A transaction of type 0 or 1 bids one price: it is both
-    fees.
+    `to` is None for the creation of a contract. A transaction of type 0 or 1 bids one price, stored
+    as both fees.
     """
 
     type: int
@@ -70,7 +70,7 @@ class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     delegations: tuple[Delegation, ...] = ()
 
     def price_wei(self, base_fee_wei: int) -> int:
-        """Return what it pays for a unit of gas in a block with this base fee."""
+        """Return the price of a unit of gas in a block with this base fee."""
         return min(self.max_fee_wei, base_fee_wei + self.max_tip_wei)
 
 
@@ -118,7 +118,7 @@ def _typed(raw: bytes, given: list[rlp.Item]) -> SignedTransaction:
     if kind == ACCESS_LIST:
         fields.insert(1, fields[1])  # the price is both fees
     signed = fields.pop(8) if kind == SET_CODE else []
-    delegations = tuple(_delegation(_fields(each, 6)) for each in _list(signed))
+    delegations = tuple(_delegation(_fields(item, 6)) for item in _list(signed))
     if kind == SET_CODE and not delegations:
         raise ValueError("set code tx must have at least one authorization tuple")
     if kind == SET_CODE and not fields[4]:
@@ -152,7 +152,7 @@ def _signed(
     parity: int,
     delegations: tuple[Delegation, ...] = (),
 ) -> SignedTransaction:
-    """Return a transaction of any type, whose fields are those of type 2 after the chain id."""
+    """Return a transaction of any type, from the fields of type 2 after the chain id."""
     v, r, s = map(_uint, fields[8:])
     return SignedTransaction(
         type=kind,

@@ -1,10 +1,9 @@
-"""Tells which message of a payment a text is: a header, a body or a receipt, of any dialect.
+"""Tells the kind of a payment's message: a header, a body or a receipt, of any dialect.
 
-The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it, or a
-whole HTTP answer. `TABLE` lists all messages: by what each is known, who reads it, what is checked;
-`explain` says what is in it and what is wrong. Ways to pay and signatures, which several messages
-hold, are checked in `findings`. Messages of MCP, A2A and JSON-RPC hold some of these: `envelopes`.
-Other 402s are in `ways`.
+The text may be JSON, base64 or 0x-hex of JSON, with the header's name in front, or a whole HTTP
+answer. `TABLE` lists all messages: the marks, the reader and the check; `explain` tells content and
+faults. Ways to pay and signatures are checked in `findings`, messages inside MCP, A2A and JSON-RPC
+in `envelopes`, other 402s in `ways`.
 """
 
 import re
@@ -39,7 +38,7 @@ from x402sim.text.words import as_given
 
 
 class MessageType(Enum):
-    """What a message is; the value says it to people."""
+    """The kind of a message; the value is for people."""
 
     PAYMENT = "payment"
     SETTLEMENT = "body of POST /api/pay"
@@ -68,17 +67,17 @@ Check = Callable[[Fields, Mapping[str, Network]], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of message: by which fields it is known, who reads it strictly, what is checked."""
+    """One kind of message: the marks, the strict reader, and the check."""
 
     kind: MessageType
     dialect: Dialect | None
     marks: Callable[[Fields], bool]
     shape: Any = None
-    """The type that reads it."""
+    """The type of the message."""
     check: Check | None = None
-    """Yields what is wrong beyond the shape; ways to pay and signatures are checked besides."""
+    """Yields faults beyond the shape; ways to pay and signatures are checked besides."""
     of: str = ""
-    """Whose it is, if it is of no dialect, or of both versions."""
+    """The owner, for a message without a dialect, or of both versions."""
 
 
 def _has(*names: str) -> Callable[[Fields], bool]:
@@ -94,7 +93,7 @@ def _is_payment(fields: Fields) -> bool:
 
 
 def _is_flat(fields: Fields) -> bool:
-    """Tell whether a payload holds the authorization itself, as Cronos' does."""
+    """Tell whether a payload holds the authorization itself, as Cronos' payload does."""
     payload = fields.get("payload")
     flat = {"from", "to", "value", "validAfter", "validBefore", "nonce"}
     return (
@@ -172,15 +171,15 @@ TABLE: tuple[Row, ...] = (
     *(Row(T.REQUIREMENTS, dialect, partial(_is_way, dialect)) for dialect in Dialect),
     Row(T.ERROR, None, _is_error, check=findings.of_error, of="HTTP"),
 )
-"""Every kind of message that is read by itself, in the order in which they are distinguished."""
+"""Every kind of message read by itself, in the order of the tests."""
 
 
 _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
-"""The name of a header before its value, as `curl -v` prints it."""
+"""The name of a header before the value, as in `curl -v`."""
 _HEAD = re.compile(
     r"(?:HTTP/[0-9.]+ (?P<status>[0-9]{3})|[A-Z]{3,7} \S+ HTTP/[0-9.]+).*?\r?\n\r?\n", re.S
 )
-"""The head of an HTTP answer, as `curl -i` prints it, or of a request."""
+"""The head of an HTTP answer, as in `curl -i`, or of a request."""
 _IN_HEAD = re.compile(
     r"^((?:x-)?payment(?:-required|-response|-signature|-receipt)?"
     r"|authorization(?=:\s*payment\s)):([^\r\n]*)",
@@ -189,7 +188,7 @@ _IN_HEAD = re.compile(
 _CHALLENGE = re.compile(r"^www-authenticate:([^\r\n]*)", re.I | re.M)
 _STREAM = re.compile(r"(?:event|data|id|retry):")
 _EVENT = re.compile(r"^data:[ \t]*(\{.*\})\s*$", re.M)
-"""The data of a server-sent event, in which MCP answers over HTTP."""
+"""The data of a server-sent event, an answer of MCP over HTTP."""
 _WHOLE = "copy the value of the header, or the body, from its first character to its last"
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
@@ -200,17 +199,17 @@ _FOREIGN = Row(MessageType.FOREIGN, None, lambda _: True, of="HTTP")
 
 @dataclass(frozen=True, slots=True)
 class Recognized:
-    """A message: what it is, whose, how it was written, and its JSON."""
+    """A message: the row of the table, the encoding, and the JSON."""
 
     row: Row
     encoding: str
     fields: dict[str, Any]
     name: str = ""
-    """The name that stood before it, if one did."""
+    """The name in front of the message, if any."""
     shape: str = ""
-    """What a program would say that reads the message strictly; "" if it reads it."""
+    """The error of a strict reader; "" without an error."""
     signed: SignedPayment | None = None
-    """What a payment has signed, if it can be read."""
+    """The signed content of a readable payment."""
     envelope: Envelope | None = None
     foreign: Foreign | None = None
     odd: tuple[Finding, ...] = ()
@@ -218,24 +217,24 @@ class Recognized:
 
     @property
     def kind(self) -> MessageType:
-        """What it is."""
+        """The kind."""
         return self.row.kind
 
     @property
     def dialect(self) -> Dialect | None:
-        """Whose it is; None if versions share it, or if it is of none."""
+        """The dialect; None for a message shared by versions, or without a dialect."""
         return self.row.dialect
 
     @property
     def of(self) -> str:
-        """Whose it is, for people."""
+        """The owner, for people."""
         if self.envelope is not None:
             return self.envelope.protocol
         return self.row.of or (self.row.dialect.value if self.row.dialect else "")
 
     @property
     def header(self) -> str:
-        """The header that such a message is sent in; "" if it is a body."""
+        """The header for the message; "" for a body."""
         version = self.dialect.version if self.dialect else None
         if self.kind is MessageType.PAYMENT:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
@@ -246,11 +245,11 @@ class Recognized:
 
 
 def messages_in(text: str) -> list[str]:
-    """Return the messages in a text, which is one, or a whole HTTP answer or request.
+    """Return the messages in a text: a message, or a whole HTTP answer or request.
 
-    Those of an answer are its body, if it offers payments, and its headers of payments; of one
-    without either, its body. Of a stream of events, it is the last one's data. A 402 of another
-    protocol is a message as a whole.
+    An answer gives the body, if the body offers payments, and the headers of payments; without
+    either, the body. A stream of events gives the last event's data. A 402 of another protocol is a
+    message as a whole.
     """
     text = _unmarked(text)
     head = _HEAD.match(text.lstrip())
@@ -265,7 +264,7 @@ def messages_in(text: str) -> list[str]:
 
 
 def _unmarked(text: str) -> str:
-    """Return what `curl -v` prints without its marks: the answer, or else the request."""
+    """Return the output of `curl -v` without marks: the answer, or else the request."""
     for mark, start in (("<", r"^< HTTP/"), (">", r"^> [A-Z]{3,7} \S+ HTTP/")):
         if re.search(start, text, re.M):
             lines = (line for line in text.split("\n") if not line.startswith(_OTHERS[mark]))
@@ -274,17 +273,17 @@ def _unmarked(text: str) -> str:
 
 
 _OTHERS = {"<": ("> ", ">\r", "* ", "{ [", "} ["), ">": ("< ", "<\r", "* ", "{ [", "} [")}
-"""How the lines begin that are of neither the head nor the body."""
+"""The beginnings of lines outside head and body."""
 
 
 def _last_event(body: str) -> str:
-    """Return the data of the last event, if a body is a stream of events; else the body."""
+    """Return the data of the last event of a stream; any other body unchanged."""
     events = _EVENT.findall(body) if _STREAM.match(body.lstrip()) else []
     return events[-1] if events else body
 
 
 def _foreign_answer(text: str) -> Foreign | None:
-    """Return what a whole HTTP answer is, if it is a 402 without a payment that we know."""
+    """Return the protocol of a whole 402 without a known payment, else None."""
     head = _HEAD.match(text.lstrip())
     if head is None or head["status"] != "402" or _IN_HEAD.search(head[0]):
         return None
@@ -296,7 +295,7 @@ def _foreign_answer(text: str) -> Foreign | None:
 
 
 def recognize(text: str) -> Recognized:
-    """Return which message a text is; raises `BadMessage` that says how far it could be read."""
+    """Return the message in a text; raises `BadMessage` with the readable part."""
     if (other := _foreign_answer(text)) is not None:
         return Recognized(_FOREIGN, "text", {}, foreign=other)
     value, odd = text.strip(), list[Finding]()
@@ -401,7 +400,7 @@ _NAMES = {
         *("payment_requirements", "is_valid", "invalid_reason", "error_reason", "error_message"),
     )
 }
-"""The names of two words in messages, by their letters; `payment_id` and `tx_hash` are ours."""
+"""The two-word names in messages, by letters; `payment_id` and `tx_hash` are ours."""
 _DEEPEST = 8
 
 

@@ -1,13 +1,12 @@
-"""The errors that the service answers, and the meaning of each.
+"""The errors in the service's answers, and the meaning of each.
 
 `Refusal` holds the refusals of a settlement: the five texts of section 7 and our own.
-`RequestError` holds every other error. One row an error: the service, its documentation,
-the payer and the reports read it here. A new error is a new row, and the place that raises
-it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/facilitator.py`, for the
-service's own a `raise SettlementRefused` in `service/payments.py`, or a row of `protocol/rules.py`
-if requirements that were changed are the reason. A payment in one step is answered with the
-standard's word for it, or nearest to it: a line in `code_of` of `service/one_step.py`, which mypy
-asks for.
+`RequestError` holds every other error. Each error is a row, read by the service, the documentation,
+the payer and the reports. A new error is a new row, and a place to raise the error: for a
+facilitator's error a line in `_REFUSALS` of `service/upstream/facilitator.py`, for the service's
+own a `raise SettlementRefused` in `service/payments.py`, or, for changed requirements, a row of
+`protocol/rules.py`. A payment in one step is answered with the standard's nearest word: a line in
+`code_of` of `service/one_step.py`, demanded by mypy.
 Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 7/authorization-expired, 7/payment-already-settled.
 """
@@ -20,29 +19,29 @@ from typing import Self
 from x402sim.spec.decisions import Decisions
 
 Status = int | Callable[[Decisions], int]
-"""An HTTP status, or the decision that chooses it."""
+"""An HTTP status, or the decision about the status."""
 
 
 class ChainFinding(Enum):
-    """What the chain says of a payment."""
+    """The chain's report on a payment."""
 
     PAID = auto()
     NEVER = auto()
-    """It is not paid, and can never be."""
+    """Not paid, and never to be."""
     NOT_YET = auto()
-    """It is not paid, and may still be."""
+    """Not paid yet, perhaps later."""
     UNKNOWN = auto()
     """The chain cannot be queried, or its answer is incomplete."""
 
 
 class Finality(Enum):
-    """Whether a refusal ends its attempt: it has charged nothing, and never will."""
+    """Whether a refusal ends the attempt: nothing was charged, and never will be."""
 
     FINAL = auto()
     OPEN = auto()
     """It may still be paid."""
     STATED = auto()
-    """Either: each answer states it in `final`."""
+    """Either: each answer has `final`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +57,9 @@ class ErrorRow:
     leaves_earlier: bool = False
     """Whether earlier attempts with the same payment id keep their outcome."""
     may_have_been_sent: bool = True
-    """Whether a facilitator that refuses with this error may have sent the transaction.
+    """Whether a facilitator may have sent the transaction despite this error.
 
-    If not, the header may still be usable: then the answer says that it is not final.
+    If not, the header may still be usable, and the answer is not final.
     """
     example: str | None = None
     """An example of `reason`, for the documentation."""
@@ -83,7 +82,7 @@ class _Error(Enum):
 
     @classmethod
     def named(cls, text: str) -> Self | None:
-        """Return the error with this text on the wire, or None if it is not one of ours."""
+        """Return the error with this text on the wire, or None for a foreign text."""
         return next((error for error in cls if error.text == text), None)
 
 
@@ -224,10 +223,10 @@ class SettlementRefused(Exception):
 
 
 class Unpaid(Exception):
-    """A request without a proof of payment that is accepted.
+    """A request without an accepted proof of payment.
 
-    `code` is the standard's word for what is wrong with its payment, if it has one. The answer is
-    402, unless that may still be settled (`retryable`): then no other payment must be requested.
+    `code` is the standard's word for the fault of the request's payment, if any. The answer is 402,
+    unless the payment may still be settled (`retryable`): then no other must be requested.
     """
 
     def __init__(
@@ -244,12 +243,12 @@ class Unpaid(Exception):
 
     @property
     def summary(self) -> str | None:
-        """What the body of the 402 says about it; None if there was no payment."""
+        """The reason in the body of the 402; None without a payment."""
         return f"{self.code}: {self.reason}" if self.code else None
 
 
 def _short_session_status(decisions: Decisions) -> int:
-    """Return the status of a session that cannot pay; mypy does not check a lambda there."""
+    """Return the status for a session unable to pay; mypy does not check a lambda there."""
     return decisions.short_session_status
 
 
@@ -352,7 +351,7 @@ def status_of(error: Refusal | RequestError, decisions: Decisions) -> int:
 
 
 def is_final(error: str, stated: bool | None = None) -> bool:
-    """Tell whether a refused attempt is over: it has charged nothing and never will.
+    """Tell whether a refused attempt is over: nothing was charged, and never will be.
 
     `stated` is the `final` of the answer. Without it, the table decides by the error text; an
     unknown text is not final.

@@ -23,7 +23,7 @@ def encode(item: Item) -> bytes:
 
 
 def decode(data: bytes) -> Item:
-    """Return the one item that `data` holds; raises `ValueError` in the words of geth."""
+    """Return the only item in `data`; raises `ValueError` in the words of geth."""
     item, end = _read(data, 0, len(data), MAX_DEPTH)
     if end != len(data):
         raise ValueError("rlp: input contains more than one value")
@@ -62,7 +62,7 @@ def _read(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
 
 
 def _bounds(data: bytes, at: int, end: int) -> tuple[int, int, bool]:
-    """Return where an item's content begins, its size, and whether it is a list."""
+    """Return the start and the size of an item's content, and whether the item is a list."""
     if at >= end:
         raise ValueError("rlp: unexpected end of input")
     first = data[at]

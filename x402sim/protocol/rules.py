@@ -1,10 +1,11 @@
-"""Rules are tables: each row has a condition and a refusal, and the first row that fails decides.
+"""Rules are tables: each row has a condition and a refusal, and the first failing row decides.
 
-`SETTLEMENT` says when presented requirements are those the service issued (it is checked only if
-they differ), `FRESHNESS` when they may still be paid, and `AUTHORIZES` when a transfer pays them,
-whoever submits it. `VERIFICATION` says when a payment is valid for a facilitator, and `STANDARD`
-what the x402 standard demands as well. The token's own tables are in `chain.ledger.token_rules`.
-`without` leaves a row out, to make a defective service; the tests must detect each one.
+`SETTLEMENT` compares presented requirements with the issued ones (checked only in case of a
+difference), `FRESHNESS` looks at their age, and `AUTHORIZES` tells whether a transfer pays for the
+requirements, whoever submits the transfer. `VERIFICATION` is a facilitator's check of a payment,
+and `STANDARD` adds the demands of the x402 standard. The token's own tables are in
+`chain.ledger.token_rules`. `without` leaves a row out, to make a defective service; the tests must
+detect each missing row.
 Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
@@ -26,14 +27,14 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.x402 import SCHEME
 
 GRACE_S = 6
-"""Seconds that an authorization must still be valid, to be settled in time; others use it, too."""
+"""The least seconds of validity for a settlement in time; other facilitators have the same."""
 Case = TypeVar("Case")
 Verdict = TypeVar("Verdict")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Case, Verdict]):
-    """One row: its clause, its condition, and the refusal and reason if the condition fails."""
+    """One row: clause and condition, and the refusal and reason for a failing condition."""
 
     clause: str
     holds: Callable[[Case], bool]
@@ -75,7 +76,7 @@ class Presented(msgspec.Struct, frozen=True):
 def _same(
     clause: str, field: str, normal: Callable[[str], object] | None = None
 ) -> Rule[Presented, Refusal]:
-    """Return the row that compares one field with the issued one, both in a `normal` form."""
+    """Return the row for a field: sent and issued are equal in a `normal` form."""
     at = PaymentRequirements.__struct_fields__.index(field)
     name, get = PaymentRequirements.__struct_encode_fields__[at], attrgetter(field)
     read = get if normal is None else lambda of: normal(get(of))
@@ -105,9 +106,9 @@ SETTLEMENT: Rules[Presented, Refusal] = (
         lambda case: f"description: issued {case.issued.description!r}, or leave it out",
     ),
 )
-"""The rows that compare sent requirements with issued ones, field by field.
+"""The rows compare sent requirements with issued requirements, field by field.
 
-Equal ones break no row, so a service compares only those that are not equal.
+Equal requirements break no row, so a service compares unequal ones only.
 """
 
 FRESHNESS: Rules[Presented, Refusal] = (
@@ -128,7 +129,7 @@ FRESHNESS: Rules[Presented, Refusal] = (
 
 
 class InvalidReason(Enum):
-    """Why a payment is invalid for its requirements; each dialect has its own text."""
+    """The reasons against a payment; each dialect has other texts."""
 
     HEADER = "the payment header cannot be read"
     SCHEME = "another scheme"
@@ -146,10 +147,10 @@ class InvalidReason(Enum):
 
 
 class StandardTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the x402 standard demands beyond the Cronos facilitator.
+    """The x402 standard's demands beyond the Cronos facilitator's.
 
     `may_exceed`: more than the required amount pays, too (version 1). `domain` is the EIP-712
-    domain that the requirements name; `now_s` the facilitator's time.
+    domain in the requirements; `now_s` the facilitator's time.
     """
 
     may_exceed: bool
@@ -158,7 +159,7 @@ class StandardTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """A signed payment, and the requirements that it must satisfy."""
+    """A signed payment, and the requirements to satisfy."""
 
     payment: SignedPayment
     requirements: RequiredPayment
@@ -166,7 +167,7 @@ class Verification(msgspec.Struct, frozen=True):
     terms: StandardTerms | None = None
     """Further demands, in the dialects of the x402 standard."""
     wallet: bool | None = None
-    """Whether the payer's contract calls the signature its own (EIP-1271); None without one."""
+    """Whether the payer's contract accepts the signature (EIP-1271); None without a contract."""
 
     def pays_enough(self) -> bool:
         """Compare the amount with the required one (5/exact-amount)."""
@@ -176,13 +177,13 @@ class Verification(msgspec.Struct, frozen=True):
         return wanted == str(value)
 
     def is_signed_by_payer(self) -> bool:
-        """Recover the signer and compare it with `from`; of a contract, what it says of the
-        signature counts, as at Circle's token (5/signature-proves).
+        """Compare the signer with `from`; a contract's own verdict counts, as at Circle's token
+        (5/signature-proves).
         """
         return self._is_signer(self.payment.signature) if self.wallet is None else self.wallet
 
     def gives_consent(self) -> bool:
-        """Tell whether the payer has signed this, or the form of it that the token accepts."""
+        """Tell whether the payer has signed, in this form or in the token's form."""
         signature = self.payment.signature
         return self._is_signer(signature) or self._is_signer(canonical(signature))
 
@@ -196,7 +197,7 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 def differing(wanted: str, *got: str) -> str:
-    """Return the value that differs from the wanted one, by more than its case if there is one."""
+    """Return the value unlike the wanted value, rather in more than the case."""
     odd = [value for value in got if value != wanted]
     return next((value for value in odd if value.lower() != wanted.lower()), odd[0])
 
@@ -254,7 +255,7 @@ VERIFICATION: Rules[Verification, InvalidReason] = (
 def _demand(
     clause: str, refusal: InvalidReason, holds: Callable[[Verification, StandardTerms], bool]
 ) -> Rule[Verification, InvalidReason]:
-    """Return a row of the standard, which holds where a dialect has no such terms."""
+    """Return a row of the standard, which holds in a dialect without such terms."""
     return Rule(clause, lambda case: case.terms is None or holds(case, case.terms), refusal)
 
 
@@ -275,7 +276,7 @@ def _is_ours(case: Verification) -> bool:
 
 def _names_domain(case: Verification, terms: StandardTerms) -> bool:
     named = (terms.domain.get(name) for name in ("name", "version"))
-    return not _is_ours(case) or all(isinstance(each, str) for each in named)
+    return not _is_ours(case) or all(isinstance(text, str) for text in named)
 
 
 STANDARD: Rules[Verification, InvalidReason] = (
@@ -306,5 +307,5 @@ STANDARD: Rules[Verification, InvalidReason] = (
         lambda case, _: case.wallet is not None or not case.payment.signature.endswith(UNDEPLOYED),
     ),
 )
-"""What the x402 standard's facilitators demand as well, before `VERIFICATION`; none of it binds
-the Cronos facilitator, which leaves the window to the token."""
+"""Further demands of the x402 standard's facilitators, before `VERIFICATION`; the Cronos
+facilitator has none, and leaves the window to the token."""

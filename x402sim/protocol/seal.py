@@ -1,7 +1,7 @@
-"""Self-authenticating ids: a service reads its own without storing them.
+"""Self-authenticating ids: a service reads own ids without storing ids.
 
-A sealed text is a MAC + the enciphered content; the MAC is also the cipher's IV. So it is opaque,
-nobody can guess or change one, and equal contents give equal texts.
+A sealed text is a MAC + the enciphered content; the MAC is also the cipher's IV. So a text is
+opaque, nobody can guess or change a text, and equal contents give equal texts.
 Clauses: 2.2/payment-id.
 """
 
@@ -18,9 +18,9 @@ _SPELLING = re.compile("[A-Za-z0-9_-]{60}")
 
 
 class Seal:
-    """A secret key of at most 64 bytes, and the context that a sealed text is valid in.
+    """A secret key of at most 64 bytes, and the context of valid texts.
 
-    Both hashes are keyed BLAKE2b. They have read what is the same for all texts.
+    Both hashes are keyed BLAKE2b, and have read the part common to all texts.
     """
 
     def __init__(self, key: bytes, context: bytes) -> None:

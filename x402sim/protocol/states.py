@@ -1,7 +1,7 @@
-"""The states of payments and sessions, the events that move them, and what the service does then.
+"""The states of payments and sessions, the events, and the service's actions.
 
-Each machine is a table, a row for each state and event. What is in no row changes nothing. The
-store takes what each update of a state expects, and what it writes, from the rows of `PAYMENT`.
+Each machine is a table, with a row for each state and event. Without a row, nothing changes. The
+store takes the expected and the written state of each update from the rows of `PAYMENT`.
 The guide prints both tables. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-refund.
 """
 
@@ -13,25 +13,25 @@ SessionState = Literal["active", "expired", "refunding", "refunded"]
 
 
 class PaymentState(StrEnum):
-    """The state of one attempt to pay a payment id, as the database stores it.
+    """The stored state of an attempt to pay a payment id.
 
-    Payers see its `status`: the first three are "pending".
+    Payers see a `status`: the first three states are "pending".
     """
 
     NEW = "new"
-    """There is no record of it."""
+    """Without a record."""
     NOT_SUBMITTED = "not submitted"
     """Claimed, and no facilitator has it: another header may be presented for the payment id."""
     IN_FLIGHT = "in flight"
-    """Claimed, and a request sends it now, for the first time. If its process dies, nobody knows
-    what was sent, and this stays: the next request takes it for `MAYBE_SUBMITTED`."""
+    """Claimed, and being sent for the first time. If the process dies, nobody knows the outcome,
+    and the state stays: the next request assumes `MAYBE_SUBMITTED`."""
     MAYBE_SUBMITTED = "maybe submitted"
-    """Claimed, and a facilitator got it: it may be paid until the chain says that it cannot."""
+    """Claimed, and a facilitator got the authorization: perhaps paid, until the chain says no."""
     SETTLED = "settled"
-    """Paid: it grants access. The only state that does."""
+    """Paid: the only state with access."""
     FAILED = "failed"
-    """It grants nothing: it can never be paid, unless a reorganisation of the chain makes its
-    transfer after all, or it was paid although another attempt had paid for its payment id."""
+    """Without access: never to be paid, unless a reorganisation of the chain makes the transfer
+    after all; or paid although another attempt had paid for the payment id."""
 
 
 class PaymentEvent(StrEnum):
@@ -56,7 +56,7 @@ class PaymentEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One row: in the state `before`, `event` leads to `after`, and the service `does` this."""
+    """One row: in the state `before`, `event` leads to `after`; the service `does` something."""
 
     before: str
     event: str
@@ -129,14 +129,14 @@ SESSION: tuple[Move, ...] = (
     Move("refunded", "a debit without an answer is undone", "expired", "owes another refund"),
     Move("refunded", "the chain has undone the refund", "refunding", "pays it back again"),
 )
-"""The moves of a session. Only an active one whose deposit is settled can pay.
+"""The moves of a session. Only an active session with a settled deposit can pay.
 
-A refund that may have been sent is never sent with another amount, because the chain may have it
-already: it would settle the first, and the difference would be lost. Whoever has the session sees
-"refunding" as "expired".
+A refund, once perhaps sent, is never sent with another amount: the chain may have the first
+transfer already, would settle the first, and the difference would be lost. The session's holder
+sees "refunding" as "expired".
 """
 
 
 def moves(event: PaymentEvent) -> dict[str, str]:
-    """Return where an event moves a payment, by the states in which it does something."""
+    """Return the states after an event, by the states before."""
     return {move.before: move.after for move in PAYMENT if move.event == event}

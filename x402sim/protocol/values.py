@@ -13,7 +13,7 @@ from x402sim.text.words import distance, moment
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A value as people read it, and its `data` as JSON holds it."""
+    """A value for people, and the `data` for JSON."""
 
     text: str
     data: Any
@@ -46,7 +46,7 @@ class Amount:
 
 
 def answer(status: int, says: str = "") -> Fact:
-    """Return what a server answered: its status, and what it says of an error."""
+    """Return a server's answer: the status, and the words of an error."""
     data = {"status": status} | ({"says": says} if says else {})
     return Fact(f"{status} {says}".strip(), data)
 
@@ -74,7 +74,7 @@ def shortened(value: str) -> Fact:
 
 
 def meant(value: Any, meaning: str, joint: str = " = ") -> Fact:
-    """Return a value and what it stands for: an address and its token, a chain id and its name."""
+    """Return a value and the meaning: an address and the token, a chain id and the name."""
     shown = "" if value is None else str(value)
     return Fact(f"{shown}{joint if shown else ''}{meaning}" if meaning else shown, value)
 
@@ -91,14 +91,14 @@ def data_of(value: Any) -> Any:
 
 
 def amount_of(way: Way, known: Mapping[str, Network]) -> Any:
-    """Return what a way to pay requires; as it is, if its token is not known."""
+    """Return the amount of a way to pay; unchanged for an unknown token."""
     network = way.network(known)
     asset = str(way.fields.get("asset")).lower()
     return amount_in(way.amount, network if network and asset == to_hex(network.asset) else None)
 
 
 def amount_in(amount: Any, network: Network | None) -> Any:
-    """Return base units with their token; the amount as it is, if it or the network is unknown."""
+    """Return base units with the token; the plain amount for an unknown network."""
     try:
         base = parse_base(amount) if isinstance(amount, str) else None
     except ValueError:

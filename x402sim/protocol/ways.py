@@ -1,7 +1,7 @@
-"""Reads what a 402 offers without refusing anything: each way to pay, its fields as they were sent.
+"""Reads the offers of a 402 without refusing anything: each way to pay, with the fields as sent.
 
-A payer refuses what it cannot read. Who explains an offer wants to see it all the same. A 402 that
-offers no payment we know is `Foreign`: another protocol, or just a bill.
+A payer refuses an unreadable offer; an explanation shows every offer. A 402 without a known payment
+is `Foreign`: another protocol, or just a bill.
 """
 
 import base64
@@ -34,13 +34,13 @@ class Dialect(Enum):
         return None if self is Dialect.TWO_STEPS else 1 if self is Dialect.V1 else 2
 
     def name_of(self, network: Network) -> str:
-        """Return what it calls a network."""
+        """Return the dialect's name of a network."""
         return network_name(self.version or 1, network)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to pay: the fields of its requirements, not checked, and what it is for."""
+    """One way to pay: the requirements' fields, not checked, and the resource."""
 
     dialect: Dialect
     fields: Mapping[str, Any]
@@ -73,20 +73,20 @@ class Way:
         return extra if isinstance(extra, dict) else {}
 
     def network(self, known: Mapping[str, Network]) -> Network | None:
-        """Return the known network that it names, by whichever of its two names."""
+        """Return the known network, by either of two names."""
         return network_called(self.fields.get("network"), known)
 
     def own_network(self) -> Network | None:
-        """Return the network that it describes itself, with the token's domain in `extra`.
+        """Return the network described by the requirements, with the token's domain in `extra`.
 
-        None if anything of that is missing. The symbol and the decimals are guesses.
+        None for an incomplete description. The symbol and the decimals are guesses.
         """
         name, extra = self.fields.get("network"), self.extra
         family, _, number = str(name).partition(":")
         is_chain = family == "eip155" and number.isdecimal() and len(number) < MOST_DIGITS
         chain_id = int(number) if is_chain else 0
         texts = (name, self.fields.get("asset"), extra.get("name"), extra.get("version"))
-        if not all(isinstance(each, str) for each in texts):
+        if not all(isinstance(text, str) for text in texts):
             return None
         try:
             asset = parse_address(self.fields["asset"])
@@ -97,17 +97,19 @@ class Way:
 
 def network_called(name: Any, known: Mapping[str, Network]) -> Network | None:
     """Return the network with this name of version 1 ("base-sepolia") or 2 ("eip155:84532")."""
-    return next((each for each in known.values() if name in (each.name, each.caip2)), None)
+    return next(
+        (network for network in known.values() if name in (network.name, network.caip2)), None
+    )
 
 
 def object_in(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that a body is; None if it is something else."""
+    """Return the JSON object in a body; None for another body."""
     fields: dict[str, Any] | None = decoded(body, dict[str, Any])
     return fields
 
 
 def ways_in(headers: Mapping[str, str], body: bytes) -> list[Way]:
-    """Return all ways to pay that a 402 offers, in its body or its header PAYMENT-REQUIRED."""
+    """Return all ways to pay in a 402, in the body or the header PAYMENT-REQUIRED."""
     found = list(ways_of(object_in(body) or {}))
     in_header = ways_of(json_in(headers.get(REQUIRED_HEADER), dict[str, Any]) or {})
     return found + [way for way in in_header if way not in found]
@@ -133,7 +135,7 @@ def ways_of(fields: Mapping[str, Any]) -> Iterator[Way]:
 
 
 def dialect_of(requirements: Mapping[str, Any]) -> Dialect:
-    """Return whose requirements these are, if nothing around them names it."""
+    """Return the dialect of bare requirements."""
     if "maxAmountRequired" not in requirements:
         return Dialect.V2
     is_path = str(requirements.get("resource", "")).startswith("/")
@@ -148,7 +150,7 @@ _PARAMETER = re.compile(
     r'(?<![\w-])([A-Za-z][\w-]*+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))', re.ASCII
 )
 MOST = 16_384
-"""The characters of a challenge that are read: whoever sends it chooses how many there are."""
+"""The most characters read of a challenge; the sender chooses the length."""
 _PAYMENT = "the HTTP authentication scheme Payment (also called MPP)"
 _LIGHTNING = "L402, which is paid over the Lightning network"
 _PROTOCOLS = {"payment": _PAYMENT, "l402": _LIGHTNING, "lsat": _LIGHTNING}
@@ -156,19 +158,19 @@ _PROTOCOLS = {"payment": _PAYMENT, "l402": _LIGHTNING, "lsat": _LIGHTNING}
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A 402 that is of another protocol, or of none."""
+    """A 402 of another protocol, or of none."""
 
     name: str
-    """What it is, for people."""
+    """The kind, for people."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What it says."""
+    """The content."""
     do: str = "Pay as its seller describes; x402 and our two steps cannot."
     is_required: bool = True
     """Whether the header asks for a payment; else the header is a payment or a receipt."""
 
 
 def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
-    """Return what a 402 is that offers nothing of x402 or of our two steps; None if it does."""
+    """Return the kind of a 402 without an offer of x402 or of our two steps, else None."""
     fields = object_in(body)
     if headers.get(REQUIRED_HEADER) is not None or not set(fields or ()).isdisjoint(_OURS):
         return None
@@ -232,7 +234,7 @@ def challenged(challenge: str) -> Foreign:
     """Return which payment the value of WWW-Authenticate requires."""
     challenge = challenge[:MOST]
     unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)  # words in quotes look like schemes
-    schemes = [each[1] for each in _SCHEME.finditer(unquoted)]
+    schemes = [match[1] for match in _SCHEME.finditer(unquoted)]
     for scheme in schemes:
         if (name := _PROTOCOLS.get(scheme.lower())) is not None:
             facts = {"challenge": scheme, **_parameters(challenge)}

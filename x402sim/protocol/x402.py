@@ -1,12 +1,12 @@
 """The wire of the x402 standard, versions 1 and 2, scheme "exact" on EVM chains.
 
-Headers, messages, and what is read from a payment. Version 1 names networks ("base-sepolia") and
-puts the requirements into the body of a 402; version 2 names chains ("eip155:84532") and puts them
-into a header. Every header is base64 of JSON. A facilitator's answers are here, too; its words for
-refusals are in `x402_reasons`. Supported are one scheme, one transfer method and two payment flows:
-what a payment or its requirements name besides is refused by its name. Two extensions are:
-payment-identifier, by which a payer names its payment, and gets a lost answer again, and bazaar, by
-which a resource declares itself for indexes. Decision: 5/payment-identifier.
+Headers, messages, and the content of a payment. Version 1 names networks ("base-sepolia") and has
+the requirements in the body of a 402; version 2 names chains ("eip155:84532") and has the
+requirements in a header. Every header is base64 of JSON. A facilitator's answers are here, too; the
+words for refusals are in `x402_reasons`. Supported are one scheme, one transfer method and two
+payment flows; others are refused by name. Two extensions are supported: payment-identifier (a payer
+names a payment, and gets a lost answer again), and bazaar (a resource is declared for indexes).
+Decision: 5/payment-identifier.
 """
 
 import base64
@@ -26,7 +26,7 @@ from x402sim.protocol.rpc_values import shown
 SCHEME = "exact"
 TRANSFER_METHOD = "eip3009"
 PaymentFlow = Literal["authorization", "upfront"]
-"""When a payment in one step is settled: after the endpoint has worked, or before it works."""
+"""When a payment in one step is settled: after the endpoint's work, or before."""
 PAYMENT_FLOW = "paymentFlow"
 """The name of the flow in `extra`; if it is missing, the flow is "authorization"."""
 _RESERVED = {
@@ -37,7 +37,7 @@ _RESERVED = {
 
 
 class Unsupported(BadMessage):
-    """A payment in a way that we do not have; `reason` is the standard's word for it."""
+    """A payment in an unsupported way; `reason` is the standard's word."""
 
     def __init__(self, reason: str, got: str, wanted: str) -> None:
         super().__init__(f"{got}; supported: {wanted}")
@@ -45,7 +45,7 @@ class Unsupported(BadMessage):
 
 
 def unsupported_in(extra: Mapping[str, Any] | None) -> Unsupported | None:
-    """Return what the `extra` of requirements names that is not supported; None if nothing."""
+    """Return the unsupported part of the requirements' `extra`, or None."""
     for name, (reason, values) in _RESERVED.items():
         value = (extra or {}).get(name)
         if value is not None and value not in values:
@@ -55,12 +55,12 @@ def unsupported_in(extra: Mapping[str, Any] | None) -> Unsupported | None:
 
 
 def flow_extra(flow: PaymentFlow | None) -> dict[str, str]:
-    """Return what the `extra` of requirements says of the flow."""
+    """Return the flow for the `extra` of requirements."""
     return {} if flow is None else {PAYMENT_FLOW: flow}
 
 
 PAYMENT_IDENTIFIER = "payment-identifier"
-"""The extension by which a payer names a payment, and gets a lost answer again."""
+"""The extension for a payer's own id of a payment: a lost answer is given again."""
 _CHARACTERS, _LEAST, _MOST = "[a-zA-Z0-9_-]", 16, 128
 _IDENTIFIER = re.compile(f"{_CHARACTERS}{{{_LEAST},{_MOST}}}")
 IDENTIFIER_OFFER: dict[str, Any] = {
@@ -82,11 +82,11 @@ IDENTIFIER_OFFER: dict[str, Any] = {
         },
     }
 }
-"""What a 402 says of the extension."""
+"""The extension in a 402."""
 
 
 def identifier_in(extensions: dict[str, Any] | None) -> str | None:
-    """Return the id in a payment's extensions; raises `BadMessage` for one that is none."""
+    """Return the id in a payment's extensions; raises `BadMessage` for a wrong id."""
     extension = (extensions or {}).get(PAYMENT_IDENTIFIER)
     info = extension.get("info") if isinstance(extension, dict) else None
     named = info.get("id") if isinstance(info, dict) else None
@@ -109,18 +109,18 @@ VERSIONS: tuple[Version, ...] = (1, 2)
 PAYMENT_HEADERS: dict[Version, str] = {1: "X-PAYMENT", 2: "PAYMENT-SIGNATURE"}
 """The request header that carries a payment."""
 RESPONSE_HEADERS: dict[Version, str] = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
-"""The response header that reports what became of it."""
+"""The response header with the outcome."""
 REQUIRED_HEADER = "PAYMENT-REQUIRED"
 """The header of a 402 in version 2."""
 MIME_TYPE = "application/json"
-"""What is sold here."""
+"""The type of the content sold here."""
 
 
 # --- requirements --------------------------------------------------------------------
 
 
 class RequirementsV1(Wire, frozen=True, omit_defaults=True):
-    """One way to pay, as a 402 of version 1 offers it; `resource` is a URL."""
+    """One way to pay in a 402 of version 1; `resource` is a URL."""
 
     version: ClassVar[Version] = 1
     scheme: str
@@ -142,7 +142,7 @@ class RequirementsV1(Wire, frozen=True, omit_defaults=True):
 
 
 class RequirementsV2(Wire, frozen=True, omit_defaults=True):
-    """One way to pay, as a 402 of version 2 offers it, and as its payer accepted it."""
+    """One way to pay in a 402 of version 2, offered and accepted."""
 
     version: ClassVar[Version] = 2
     scheme: str
@@ -158,7 +158,7 @@ AnyRequirements = RequirementsV1 | RequirementsV2
 
 
 class Resource(Wire, frozen=True, omit_defaults=True):
-    """What a payment is for, in version 2."""
+    """The bought resource, in version 2."""
 
     url: str
     description: str | None = None
@@ -222,7 +222,7 @@ DECIMALS = "decimals"
 
 
 def domain_of(network: Network) -> dict[str, Any]:
-    """Return the `extra` that names the token's EIP-712 domain, which every payer signs."""
+    """Return the `extra` with the token's EIP-712 domain, signed by every payer."""
     return {"name": network.token_name, "version": network.token_version}
 
 
@@ -253,7 +253,7 @@ class ExactPayload(Wire, frozen=True):
 
 
 class PaymentV1(Wire, frozen=True):
-    """A payment in version 1; it does not name its token."""
+    """A payment in version 1, without the token's name."""
 
     x402_version: Literal[1]
     scheme: str
@@ -262,7 +262,7 @@ class PaymentV1(Wire, frozen=True):
 
 
 class PaymentV2(Wire, frozen=True, omit_defaults=True):
-    """A payment in version 2, with the requirements that its payer accepted."""
+    """A payment in version 2, with the accepted requirements."""
 
     x402_version: Literal[2]
     accepted: RequirementsV2
@@ -272,9 +272,9 @@ class PaymentV2(Wire, frozen=True, omit_defaults=True):
 
 
 class StandardPayment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a payment says: `accepted` and `resource` in version 2 only.
+    """The content of a payment: `accepted` and `resource` in version 2 only.
 
-    `signed.network` is as that version writes it, and `signed.asset` is empty in version 1.
+    `signed.network` is in the version's spelling, and `signed.asset` empty in version 1.
     """
 
     version: Version
@@ -283,7 +283,7 @@ class StandardPayment(msgspec.Struct, frozen=True, kw_only=True):
     resource: Resource | None = None
     extensions: dict[str, Any] | None = None
     identifier: str | None = None
-    """What its payer names it, by the extension payment-identifier."""
+    """The payer's own id, by the extension payment-identifier."""
 
 
 def read_payment(version: Version, text: str) -> StandardPayment:
@@ -292,7 +292,7 @@ def read_payment(version: Version, text: str) -> StandardPayment:
 
 
 def payment_of(version: Version, body: bytes) -> StandardPayment:
-    """Read the JSON of a payment; raises `BadMessage`, of which `Unsupported` is one."""
+    """Read the JSON of a payment; raises `BadMessage` or its subclass `Unsupported`."""
     try:
         if version == 1:
             first: PaymentV1 = decode(body, PaymentV1)
@@ -322,7 +322,7 @@ def version_in(value: object) -> Version | None:
 
 
 def _require_supported(body: bytes) -> None:
-    """Raise `Unsupported` for a payment that only another version, scheme or method can read."""
+    """Raise `Unsupported` for a payment of another version, scheme or method."""
     value = decode(body, Any)
     value = value if isinstance(value, dict) else {}
     if "x402Version" in value and version_in(value["x402Version"]) is None:
@@ -387,14 +387,14 @@ def _signed(scheme: str, network: str, asset: str, payload: ExactPayload) -> Sig
     )
 
 
-# --- what became of it ---------------------------------------------------------------
+# --- the outcome ---------------------------------------------------------------------
 
 
 class Settlement(Wire, frozen=True, omit_defaults=True):
-    """What became of a payment: the header of a response, and a facilitator's answer to settle.
+    """The outcome of a payment: the header of a response, and a facilitator's answer to settle.
 
-    `transaction` is empty unless one was sent; with `error_reason` "settlement_pending" it may
-    still succeed.
+    `transaction` is empty without a sending; with `error_reason` "settlement_pending" the
+    transaction may still succeed.
     """
 
     success: bool
@@ -409,13 +409,13 @@ class Settlement(Wire, frozen=True, omit_defaults=True):
 
 
 class Versioned(Wire, frozen=True):
-    """Any message that names its version, which may be any JSON; None if it does not."""
+    """Any message with a version of any JSON type; None without a version."""
 
     x402_version: Any = None
 
 
 class FacilitatorRequest(Versioned, frozen=True, kw_only=True):
-    """The body of verify and settle, its parts not read yet; the payment has its version, too."""
+    """The body of verify and settle, with unread parts; the payment has a version, too."""
 
     payment_payload: msgspec.Raw
     payment_requirements: msgspec.Raw
@@ -431,7 +431,7 @@ class Verified(Wire, frozen=True, omit_defaults=True):
 
 
 class SupportedKind(Wire, frozen=True, omit_defaults=True):
-    """One kind of payment that a facilitator settles."""
+    """One kind of payment settled by a facilitator."""
 
     x402_version: Version
     scheme: str
@@ -480,13 +480,13 @@ def read_required(text: str) -> RequiredV2:
 
 
 BAZAAR = "bazaar"
-"""The extension by which a resource declares its input and output, to be listed."""
+"""The extension for listing: a resource's input and output."""
 
 
 class Item(Wire, frozen=True, omit_defaults=True):
-    """One resource, and how it is paid; `last_updated` is in Unix seconds.
+    """One resource, with the ways to pay; `last_updated` is in Unix seconds.
 
-    `extensions` has what its 402 declared, its input and output among it.
+    `extensions` has the 402's declaration, with input and output.
     """
 
     resource: str
@@ -500,9 +500,9 @@ class Item(Wire, frozen=True, omit_defaults=True):
 
 
 def declared_in(extensions: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what a payment of version 2 repeats of the 402's declaration; None if there is none.
+    """Return the 402's declaration for a payment of version 2, or None.
 
-    It has an input, of a request ("http") or of a tool ("mcp").
+    A declaration has an input, of a request ("http") or of a tool ("mcp").
     """
     match extensions:
         case {"bazaar": {"info": {"input": {"type": "http" | "mcp"}}} as value}:
@@ -523,7 +523,7 @@ def why_not_listed(extensions: Any, version: Version | None) -> str:
 
 
 def declaration(method: str, output: Any, body: Any = None) -> dict[str, Any]:
-    """Return the extension of a resource over HTTP, with examples of its body and its answer."""
+    """Return the extension of a resource over HTTP, with examples of body and answer."""
     sent: dict[str, Any] = {"type": "http", "method": method}
     if body is not None:
         sent |= {"bodyType": "json", "body": body}

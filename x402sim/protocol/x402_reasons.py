@@ -163,7 +163,7 @@ WORDS: Mapping[str, Meaning] = {
 A word counts as refused only if facilitators answer the word before sending a transaction.
 """
 BEGINNINGS: Mapping[str, Meaning] = {
-    **{each.partition("{}")[0]: Meaning.WRONG for each in cronos.INVALID_REASONS.values()},
+    **{reason.partition("{}")[0]: Meaning.WRONG for reason in cronos.INVALID_REASONS.values()},
     "No facilitator registered for": Meaning.UNSUPPORTED,
 }
 """Beginnings of sentences that end with a value: of Cronos' verify, and of the SDK's."""

@@ -41,7 +41,7 @@ async def run(service: Service) -> events.IndexerRan:
         except Unavailable as error:
             log.warning("the node did not answer: %s", error)
         else:
-            has_changed = any([await _look_again(service, each, height) for each in shallow])
+            has_changed = any([await _look_again(service, attempt, height) for attempt in shallow])
             for refund in refunds:
                 await look_again_at_refund(service, *refund, height)
     if has_changed or "matched" in results or "reverted" in results:

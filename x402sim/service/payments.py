@@ -386,7 +386,7 @@ def key_ends_s(service: Service, valid_before: int) -> int:
 def _require_unclaimed(service: Service, request: ValidRequest) -> None:
     """Raise `SettlementRefused` if another service on this store has just claimed the payment."""
     sent = service.store.payments.attempts(request.payment_id)
-    if any(_is_same(request, each) and each.status != "failed" for each in sent):
+    if any(_is_same(request, attempt) and attempt.status != "failed" for attempt in sent):
         raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
 
 

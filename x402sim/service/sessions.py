@@ -116,7 +116,9 @@ async def expire(service: Service) -> int:
     while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
         waits: dict[int, Backoff] = {}
         try:
-            paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in owed))
+            paid = await asyncio.gather(
+                *(_pay_back_once(service, refund, waits) for refund in owed)
+            )
         finally:
             service.store.put_off("refunds", waits)
         settled, last = settled + sum(paid), owed[-1]

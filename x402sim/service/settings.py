@@ -146,8 +146,8 @@ class Settings:
             raise ValueError(
                 f"pending_wait_s: expected (first, longest) in seconds, got {as_given(waits)}"
             )
-        for each in waits:
-            require_kind("pending_wait_s", each, AboveZero)
+        for seconds in waits:
+            require_kind("pending_wait_s", seconds, AboveZero)
         if waits[0] > waits[1]:
             raise ValueError(
                 f"pending_wait_s: the first wait is longer than the longest, {as_given(waits)}"

@@ -51,8 +51,11 @@ class Entitlements:
 
     def __len__(self) -> int:
         """Return how many entitlements have a settled record now."""
-        known = [(each, it.resource_url) for each, it in self._cached.items()]
-        return sum(self._is_good(*each) for each in known)
+        known = [
+            (payment_id, entitlement.resource_url)
+            for payment_id, entitlement in self._cached.items()
+        ]
+        return sum(self._is_good(*pair) for pair in known)
 
     def add(self, entitlement: Entitlement) -> None:
         """Store an entitlement (4.1/cache), whose record this service has just settled."""

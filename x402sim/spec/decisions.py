@@ -62,7 +62,7 @@ class Decisions:
 
     def __post_init__(self) -> None:
         given: object = self.sides
-        if not (isinstance(given, tuple) and [type(each) for each in given] == [str, str]):
+        if not (isinstance(given, tuple) and [type(side) for side in given] == [str, str]):
             raise ValueError(
                 f'sides: expected two texts, ("buy", "sell") or so, got {as_given(given)}'
             )
@@ -75,11 +75,11 @@ def decisions() -> tuple[Decision, ...]:
     from importlib.resources import files
 
     text = files(__package__).joinpath("decisions.toml").read_text("utf-8")
-    switches = {each.metadata["id"]: each for each in fields(Decisions)}
+    switches = {switch.metadata["id"]: switch for switch in fields(Decisions)}
     return tuple(
-        Decision(slug, **texts, field=each.name, default=each.default,
-                 alternative=each.metadata["alternative"])
-        if (each := switches.get(slug))
+        Decision(slug, **texts, field=switch.name, default=switch.default,
+                 alternative=switch.metadata["alternative"])
+        if (switch := switches.get(slug))
         else Decision(slug, **texts)
         for slug, texts in tomllib.loads(text).items()
     )  # fmt: skip
@@ -87,4 +87,6 @@ def decisions() -> tuple[Decision, ...]:
 
 def alternatives() -> Decisions:
     """Return `Decisions` with every switch set to its alternative."""
-    return Decisions(**{each.name: each.metadata["alternative"] for each in fields(Decisions)})
+    return Decisions(
+        **{switch.name: switch.metadata["alternative"] for switch in fields(Decisions)}
+    )

@@ -80,13 +80,13 @@ def sentence(name: str) -> Sentence:
     Raises `ValueError` if there is none, or if several begin so.
     """
     section, _, words = name.partition(": ")
-    mine = [each for each in SENTENCES if each.section == section]
-    exact = [each for each in mine if each.text == words]
-    found = exact or [each for each in mine if words and each.text.startswith(words)]
+    mine = [quoted for quoted in SENTENCES if quoted.section == section]
+    exact = [quoted for quoted in mine if quoted.text == words]
+    found = exact or [quoted for quoted in mine if words and quoted.text.startswith(words)]
     if len(found) != 1:
         how = "begins with" if not found else "is meant alone by"
         choice = found or mine
-        known = "".join(f"\n  {each}" for each in choice) or f" (there is no section {section!r})"
+        known = "".join(f"\n  {near}" for near in choice) or f" (there is no section {section!r})"
         raise ValueError(f"no sentence of the specification {how} {name!r}:{known}")
     return found[0]
 

@@ -46,7 +46,9 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
     if slug.startswith("guide/"):
         file = slug.removeprefix("guide/")
         wanted = file if "." in file else file + ".md"
-        return next((it.read_text("utf-8") for it in _GUIDE.iterdir() if it.name == wanted), None)
+        return next(
+            (entry.read_text("utf-8") for entry in _GUIDE.iterdir() if entry.name == wanted), None
+        )
     if (found := PAGES.get(slug)) is None:
         return None
     text = render(__package__, f"{slug}.md", base=base, network=network, **found.words(decisions))

@@ -83,7 +83,7 @@ async def well_known(service: Service, request: Request) -> Response:
     from x402sim.service.docs import listing
 
     offered = listing.accepts(service, _base(request))
-    resources = [each.resource for each in offered]
+    resources = [offer.resource for offer in offered]
     return web.answer({"version": 1, "resources": resources, "accepts": offered})
 
 

@@ -56,9 +56,9 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
         return
     require_file(file)
     opened = [file, *(file.with_name(file.name + end) for end in beside)]
-    for each in opened:
-        require_file(each)
-    new = [each for each in opened if not each.exists()]
+    for path in opened:
+        require_file(path)
+    new = [path for path in opened if not path.exists()]
     if file in new:  # SQLite takes an empty file as a new database; the system names the obstacle
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
@@ -71,9 +71,9 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
     except BaseException as error:
         is_used = isinstance(error, sqlite3.Error) and "locked" in str(error)
         if file in new and not is_used:
-            locks = [each.with_name(each.name + HELD) for each in new]
-            for each in (*new, *locks):
+            locks = [path.with_name(path.name + HELD) for path in new]
+            for path in (*new, *locks):
                 for end in _OF_ONE:
                     with suppress(OSError):
-                        each.with_name(each.name + end).unlink()
+                        path.with_name(path.name + end).unlink()
         raise

@@ -55,7 +55,7 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
 
 _READ = Attempt.__struct_fields__
 _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
-_REQUIRED = (each.name for each in fields(Attempt) if each.required)
+_REQUIRED = (field.name for field in fields(Attempt) if field.required)
 _CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED, "timestamp", "state")))
 """The columns of a claim, first the parameters of `_RIVAL`; the database derives the status."""
 _RIVAL = (
@@ -187,8 +187,10 @@ class PaymentRecords:
         """
         ids = "SELECT payment_id FROM payments ORDER BY attempt DESC LIMIT ?"
         found: dict[str, Attempt] = {}
-        for each in self._found(f"payment_id IN ({ids}) ORDER BY attempt", limit):
-            found[each.payment_id] = max(found.pop(each.payment_id, each), each, key=_rank)
+        for attempt in self._found(f"payment_id IN ({ids}) ORDER BY attempt", limit):
+            found[attempt.payment_id] = max(
+                found.pop(attempt.payment_id, attempt), attempt, key=_rank
+            )
         return list(found.values())
 
     def has_any(self) -> bool:
