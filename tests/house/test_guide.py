@@ -50,7 +50,7 @@ TESTED_ELSEWHERE = {
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
     "experiments": ["below"] * 7,
-    "own-parts": ["below"] * 7,
+    "own-parts": ["below"] * 8,
 }
 """Of the programs in Python of a page, those that do not run as they stand."""
 PROGRAMS = [

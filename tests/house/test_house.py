@@ -55,7 +55,6 @@ READS = {
     "chain/node/evm_chain.py": "what a node says",
     "experiments/dependencies.py": "an experiment and what it imports, to notice a change; the name of a story",
     "experiments/reproduce.py": "a notebook's cells, which are compiled",
-    "experiments/folder.py": "values that name a file",
     "http/page.py": "the titles of a page, as anchors",
     "journal.py": "a line of a journal",
     "payer/diagnosis.py": "fields of a 402",

@@ -1,13 +1,13 @@
-"""Cuts a sweep into tasks, hands them to a pool, and finds the point that kills its worker.
+"""Cuts a sweep into tasks for a pool of workers, and finds the point that kills a worker.
 
 A task has the points of about two seconds: sending small tasks to workers costs too much; large
 tasks leave other workers idle at the end, and lose more when a sweep is interrupted.
 
-If a task's worker dies, or its result cannot be returned, the task is played again point by point,
-each alone: this finds the point that kills its worker, and loses no other.
+If the worker of a task dies, or the result cannot be returned, the points of the task are played
+again, alone: the deadly point is found, and no other point is lost.
 
-A worker plays the points of a task and returns their table as bytes. A task carries everything it
-needs, so that it runs in any process with x402sim: in a pool's, in Dask's, or in this one.
+A worker plays the points of a task and returns the table as bytes. A task carries all inputs, and
+runs in any process with x402sim: of a pool, of Dask, or in this process.
 """
 
 import gc
@@ -57,7 +57,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no typ
 def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
     """Pickle a value, with the classes and functions of the experiment's own module.
 
-    So a worker needs no copy of that file, but it must be able to import what the file imports.
+    A worker needs no copy of the module's file, but all modules that the file imports.
     Raises `ValueError` if the value refers to something that cannot be sent.
     """
     module = inspect.getmodule(function_of(experiment) or experiment)
@@ -157,12 +157,12 @@ def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
 
 # --- tasks and pools --------------------------------------------------------------------
 
-# Why not joblib: when a worker dies, joblib ends the whole call without saying which tasks were
-# lost. So one could neither find the point that kills its worker, nor keep the other results.
+# Why not joblib: when a worker dies, joblib ends the whole call without naming the lost tasks. So
+# the deadly point could not be found, nor could the other results be kept.
 
 
 class Pool:
-    """An executor and its number of workers. The pool replaces and closes an executor it made."""
+    """An executor with a number of workers. The pool replaces and closes an executor of our own."""
 
     def __init__(
         self, workers: int, *, make: Callable[[], Executor] | None = None, given: Any = None
@@ -290,7 +290,7 @@ class Batches:
         self._seconds[task.cell.key] = self._last_s = each_s
 
     def split(self, task: Task) -> None:
-        """Put back a lost task: its points are played one by one, each alone."""
+        """Put back the points of a lost task, to be played alone."""
         self._suspects.extend(Task(task.cell, (seed,), is_alone=True) for seed in task.seeds)
 
 

@@ -1,8 +1,8 @@
 """An executor whose tasks run in new Python processes that do not run the user's script again.
 
-Processes of `multiprocessing` would run it, from its top to the sweep. Here, this file is the
-script of each process, so it imports nothing but Python's library. Pickled tasks come through
-stdin, and pickled answers leave through stdout; what a task prints goes to stderr.
+Processes of `multiprocessing` would run the script from the top to the sweep. Here, this file is
+the script of each process, and imports Python's library only. Pickled tasks come through stdin, and
+pickled answers leave through stdout; what a task prints goes to stderr.
 """
 
 import gc
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 
 class Processes(Executor):
-    """Up to `workers` processes; a new one starts when a task finds no idle process.
+    """Up to `workers` processes; another process starts when a task finds no idle process.
 
     Each runs `initializer(*initargs)` first. If a process dies, its task fails with
     `BrokenProcessPool`; then shut the executor down, which kills the other processes.

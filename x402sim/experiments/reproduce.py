@@ -1,4 +1,4 @@
-"""Repeats a saved run or sweep: runs its program up to the call that saved it, compares hashes."""
+"""Repeats a saved run or sweep: runs the program up to the saving call, and compares hashes."""
 
 import ast
 import asyncio
@@ -136,7 +136,6 @@ def _read(folder: Path) -> "tuple[OfRun | OfSweep, list[Done]]":
 
 
 def _changed_versions(theirs: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each version that is not the bundle's."""
     ours = {**versions_of(theirs), **required(), **own_versions()}
     for name, version in theirs.items():
         if ours.get(name) != version:
@@ -161,7 +160,7 @@ def _changed_sources(folder: Path, origin: Origin) -> Iterator[str]:
 def _copied(folder: Path, origin: Origin) -> Iterator[None]:
     """Run a block in a copy of the sources, with the program's arguments; its prints go to stderr.
 
-    The copy has every file in the folder of the sources, so that a user can add data there.
+    The copy has every file in the folder of the sources: a user can add data there.
     """
     before = os.getcwd(), sys.argv[:], sys.path[:]
     with tempfile.TemporaryDirectory(prefix="x402sim-") as place:
@@ -227,7 +226,6 @@ play_cells({name!r}, globals())
 
 
 def _run_cells(program: Program) -> None:
-    """Run cells in a new `__main__`."""
     file = Path(".x402sim_cells.py")
     file.write_text(_RUN_CELLS.format(name=program.name))
     runpy.run_path(str(file), run_name="__main__")
@@ -357,8 +355,8 @@ def _compare_sweep(
     known = [point for point in saved if point[0] in cells]
     if len(known) < len(saved):
         found.notes.append(
-            f"{len(saved) - len(known)} of {len(saved)} points are of another grid, whose values "
-            "are objects that its program does not give any more: they are not repeated"
+            f"{len(saved) - len(known)} of {len(saved)} points are of another grid, with objects "
+            "that the program does not give any more: these points are not repeated"
         )
     chosen = sample.of(known)
     left = [(cells[key], [seed for own, seed in chosen if own == key]) for key in cells]
@@ -416,13 +414,12 @@ def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> N
 
 
 def _place(point: tuple[str, int]) -> str:
-    """Return a point's name: its parameters and its seed."""
     labels = [f"{name}={label}" for name, label in labels_of(point[0]).items()]
     return ", ".join([*labels, f"seed {point[1]}"])
 
 
 def _rows(saved: Sequence[str], repeated: Sequence[str]) -> str:
-    """Return the first row that differs, and its fields that do."""
+    """Return the first differing row, with the differing fields."""
     for number, (one, other) in enumerate(zip_longest(saved, repeated), 1):
         if one != other:
             a, b = (msgspec.json.decode(each) if each else {} for each in (one, other))

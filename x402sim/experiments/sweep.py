@@ -53,7 +53,8 @@ class SweepFailed(Exception):
 
 
 class Kept(NamedTuple):
-    """Where results are kept: the folder, whether to empty it first, and who is told its limits."""
+    """The place of the results: the folder, whether to empty the folder first, and a function to
+    warn the user."""
 
     path: Path
     fresh: bool
@@ -107,8 +108,8 @@ def sweep(
     inputs, such as a data file, are not compared. The folder also has the program and its files:
     `x402sim reproduce` repeats the sweep.
     fresh: delete the results in `out` first.
-    common_random_numbers: play all cells with the same seeds, so that cells differ only by their
-    parameters, and differences are precise. False draws other seeds for each cell.
+    common_random_numbers: play all cells with the same seeds: cells differ by parameters only, and
+    differences are precise. False draws other seeds for each cell.
     progress: show a bar with the time left, in a terminal and in Jupyter; in a file, a line every
         five seconds.
 
@@ -305,7 +306,6 @@ def _one_interrupt() -> Iterator[None]:
 
 
 def _asked(until: Until, frame: "DataFrame", found: Sequence[Cell]) -> dict[str, int]:
-    """Return the number of seeds wanted, by the key of each cell that needs more."""
     labels = list(found[0].labels)
     wanted = seeds_wanted(until, frame, labels)
     keys = {labels_key(cell.labels.values()): cell.key for cell in found}
@@ -359,7 +359,6 @@ def dependencies_of(
 
 
 def _whole(seeds: object) -> list[int]:
-    """Return the seeds in order; raises `ValueError`."""
     given = range(index(seeds)) if _is_seed(seeds) else seeds
     found = list(given) if isinstance(given, Iterable) else []
     if not found or not all(map(_is_seed, found)):
@@ -380,7 +379,6 @@ def _is_seed(value: object) -> TypeGuard[SupportsIndex]:
 
 
 def _python(experiment: Callable[..., Any], cell: Cell) -> str:
-    """Return the Python line that replays a point of a cell."""
     codes = {n: getattr(it, "__name__", None) or repr(it) for n, it in cell.values.items()}
     given = "".join(f"{name}={code}, " for name, code in codes.items())
     return line_of(experiment, f"{given}seed={{seed}}")

@@ -1,8 +1,8 @@
 """The results of a sweep as Arrow tables, one per task and per Parquet file.
 
 A table has the cell's parameters, `seed`, the results, and `error`, `trace` and `replay`, which are
-null unless the point failed. Its metadata names the cell and the seeds, so that a point without
-rows also counts as done.
+null unless the point failed. The metadata names the cell and the seeds: a point without rows also
+counts as done.
 """
 
 import io
@@ -29,7 +29,7 @@ _SCALARS = str, int, float, bool, Decimal, date, type(None)
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A cell as sent to a worker: its key, its labels, and its pickled values.
+    """A cell as sent to a worker: key, labels, and pickled values.
 
     `replay` is the line that replays a point, with "{seed}" in place of its seed.
     """
@@ -53,7 +53,7 @@ class Point:
 
 
 class Done(msgspec.Struct, omit_defaults=True):
-    """The points of a cell that a task has played, and the table; stored as its metadata."""
+    """The points of a cell that a task has played, and the table, whose metadata has the rest."""
 
     cell: str
     seeds: tuple[int, ...]
@@ -143,7 +143,6 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
 
 
 def _units_of(points: Sequence[Point]) -> dict[str, str]:
-    """Return the units of all columns of the frames that points returned."""
     units: dict[str, str] = {}
     for table in (each.result for each in points if isinstance(each.result, pa.Table)):
         named = (table.schema.metadata or {}).get(_UNITS, b"{}")
@@ -253,7 +252,7 @@ def frame_of(
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
-    # A point that succeeded replaces one that failed; otherwise the first table counts.
+    # A success replaces a failure of the same point; otherwise the first table counts.
     owners: dict[tuple[str, int], Done] = {}
     for are_failed in (True, False):
         for done in reversed(tables):
@@ -273,7 +272,7 @@ def frame_of(
         table = table.append_column("cell", pa.array([number] * len(places), pa.int64()))
         table = table.append_column("position", pa.array(places, pa.int64()))
         placed.append((number, min(position[seed] for seed in seeds), table))
-    # The first point's table comes first, so that its columns come first.
+    # The first point's table comes first, and with this table the order of the columns.
     placed.sort(key=itemgetter(0, 1))
     whole = joined([table for *_, table in placed]).sort_by(
         [(name, "ascending") for name in _PLACE]

@@ -1,5 +1,5 @@
-"""A journal as columns: one table for each kind of event, and all exchanges (each request, and what
-ended it). Frames are made of these.
+"""A journal as columns: a table for each kind of event, and all exchanges (requests, with the
+answer or the loss). Frames are made of these.
 
 Columns are read all at once: a journal has millions of events, and Python objects would be slow.
 """
@@ -166,7 +166,6 @@ class _Read:
 
     @cached_property
     def _rest(self) -> list[ByName]:
-        """All other columns."""
         return self._journal.columns(self._later, self.texts)[1]
 
     def tables(self) -> dict[type[events.BaseEvent], Table]:
@@ -241,7 +240,7 @@ def each_row(make: Callable[..., Made], columns: Mapping[str, Any]) -> list[Made
 
 
 def in_turn(*parts: Part) -> None:
-    """Call each function with its rows, those of all parts in the order of their `seq`."""
+    """Call the functions with the rows of all parts, in the order of `seq`."""
     rows, called = list[Any](), list[Callable[..., object]]()
     for do, _, columns in parts:
         rows += zip(*(columns[name] for name in parameters(do)), strict=True)
@@ -253,8 +252,8 @@ def in_turn(*parts: Part) -> None:
 def in_rounds(*parts: Part) -> Any:
     """Call functions with arrays of rows: first with the first row of each thing, then the second.
 
-    The column `of` has the number of the thing (a payment id) that a row is about. So in one call
-    each thing occurs once, and a function can assign to arrays by these numbers. Return the numbers
+    The column `of` has the number of the thing (a payment id) that a row is about. In a call a
+    thing occurs once, and a function can assign to arrays by these numbers. Return the numbers
     of all things, in the order of their first rows.
     """
     sizes = [len(part.seqs) for part in parts]
@@ -425,7 +424,6 @@ class Exchanges:
         return (self.ended["status"] == 402) & ~self.pays & ~np.logical_or.reduce(shown)
 
     def _outcome(self) -> pa.Array:
-        """Return the outcome of each exchange, one of `OUTCOMES`."""
         status = self.ended["status"]
         says_no = (self.ended["error"] != 0) | (self.ended["ok"] == False)  # noqa: E712 - an array
         cases = {

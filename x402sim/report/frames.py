@@ -4,7 +4,7 @@
 
 A journal names a block by its number and its transactions: it has neither block hashes nor blocks
 without transactions. Of a reorganisation it has the depth. `costs` counts each transaction in the
-chain once, so that fees add up to what the native balances have lost.
+chain once: fees add up to the losses of the native balances.
 """
 
 import json
@@ -85,7 +85,6 @@ def queues(journal: Journal, form: Form) -> pd.DataFrame:
 
 
 def _by_number(events: Table, name: str, numbers: np.ndarray) -> pa.Array:
-    """Return a field of the event of each request; null if it has none."""
     found = pd.Series(events[name], events["request"], dtype="Int64").reindex(numbers)
     return pa.array(found)
 
@@ -107,8 +106,8 @@ class _Fork:
 class _Block:
     """A block with transactions; `of_fork` is the reorganisation that removed it, if any.
 
-    `block_ms` is its timestamp on the chain. `again` counts its transactions that were mined in a
-    later block after it was removed (`orphaned_ms`).
+    `block_ms` is the timestamp on the chain. `again` counts transactions that a later block mined
+    again after the removal (`orphaned_ms`).
     """
 
     at_ms: int
@@ -174,7 +173,7 @@ _followed = once_per_journal(_Chain)
 
 
 @frame(
-    "One row for each block that had transactions, also for those that were replaced.",
+    "One row for each block with transactions, replaced blocks included.",
     Column("n", "Int64", "its number in this frame, from 1: two blocks of different forks have the same `block`"),
     Column("block", "Int64", "its number in the chain"),
     moment("when it was mined"),
@@ -183,7 +182,7 @@ _followed = once_per_journal(_Chain)
     Column("gas", "Int64", "the gas that they used", "gas"),
     Column("canonical", "bool", "whether it stands in the chain at the end"),
     Column("orphaned_s", "float64", "when it was replaced; NaN if it stands", "s"),
-    alike(("fork", "depth"), "Int64", "the reorganisation that replaced it, a row of `forks`, and its depth; NA if it stands, or a snapshot or a node undid it"),
+    alike(("fork", "depth"), "Int64", "the replacing reorganisation, a row of `forks`, and the depth; NA if the block stands, or a snapshot or a node undid the block"),
     Column("replaced_by", "Int64", "`n` of the next block with the same number; NA if that has no transaction"),
     Column("dropped", "Int64", "of its transactions, how many were never mined again"),
 )  # fmt: skip
@@ -226,10 +225,10 @@ SETTLEMENT = "transferWithAuthorization"
 
 
 @frame(
-    "One row for each transaction that stands, and for each order that had none.",
+    "One row for each transaction in the chain, and for each order without a transaction.",
     moment("when it was mined; of an order without a transaction, when it was requested"),
     Column("order", "Int64", "the number of its order in `orders`; NA if it belongs to none"),
-    Column("step", "category", "payment, deposit, refund (of a session's rest), session (a request on its budget), failed (a payment or refund that reverted), other (such as a mint)", among=STEPS),
+    Column("step", "category", "payment, deposit, refund (of a session's rest), session (a request on the budget), failed (a reverted payment or refund), other (such as a mint)", among=STEPS),
     alike(("payer", "service"), "category", "of the order"),
     Column("session_id", "string", "of the session that it opened, used or refunded"),
     Column("tx", "string", "the transaction; NA if there was none"),
@@ -389,14 +388,14 @@ def latency(journal: Journal, form: Form) -> pd.DataFrame:
 @frame(
     """One row for each order, in the order of the first requests: what was requested, paid and served.
 
-An order is one 402 to a payer, paid in one step or in two, or one request on a
-session's budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
+An order is a 402 to a payer, paid in one step or in two, or a request on a session's
+budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
 merchants have earned on the chain.""",
     Column("order", "Int64", "its number, from 1"),
     moment("when the payer first requested it"),
     alike(("payer", "service"), "category", "who requested it, and of whom"),
     Column("resource", "category", "the path that was requested"),
-    Column("way", "category", "how it is paid: payment (one of its own), deposit (it opens a session), session (from a session's budget)", among=WAYS),
+    Column("way", "category", "the way of paying: payment (for this order alone), deposit (opens a session), session (from a session's budget)", among=WAYS),
     alike(("payment_id", "session_id"), "string", "of the payment; of the session that it opened or used"),
     Column("asked", "bool", "always true"),
     Column("charged", "bool", "whether money moved: on the chain, or from the session's budget"),
@@ -404,11 +403,11 @@ merchants have earned on the chain.""",
     Column("served", "bool", "whether the resource's 2xx answer reached the payer"),
     Column("refunded", "bool", "whether money came back on the chain"),
     Column("served_times", "Int64", "how many such answers; more than one for one authorization may be a grant too many"),
-    alike(("requests", "attempts"), "Int64", "all its requests to the service, and those of them that paid: POST /api/pay, or with a payment in their own header"),
+    alike(("requests", "attempts"), "Int64", "all requests to the service, and the paying requests: POST /api/pay, or with a payment in the header"),
     Column("waiting_s", "float64", "from the first request to being served; NaN if it was not", "s"),
     Column("payments", "Int64", "how many transfers paid for it and stand in the chain; 2: it was charged twice; NA as below"),
     amount("paid", "what moved from the payer on the chain; NA for a session's request, or if the chain cannot be read"),
-    amount("lost", "what had paid for it, and the chain undid after it was served; NA as above"),
+    amount("lost", "payments that the chain undid after the order was served; NA as above"),
     amount("returned", "what moved back on the chain; NA as above"),
     amount("debited", "what a session's request took from its budget"),
     Column("gas", "Int64", "gas of the payment and of the refund; NA as above", "gas"),

@@ -119,7 +119,6 @@ def _failed_payment(journal: Journal, failed: Collection[int]) -> str:
 
 
 def _checks(run: Summary) -> list[dict[str, Any]]:
-    """Return every failed check with its two values as JSON, then how often each clause held."""
     failed = [check for check in checks_of(run.journal) if not check.ok]
     held = Counter(check.clause for check in checks_of(run.journal) if check.ok)
     return [

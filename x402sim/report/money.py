@@ -58,13 +58,13 @@ class SessionState:
     last: str = "opened"
     """The last change, and `at_ms` its moment."""
     ended: Literal["", "expired", "refunded", "failed"] = ""
-    """What has ended it; nothing while it is active."""
+    """The change that ended the session; empty while the session is active."""
     tx: str | None = None
     """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
 
     @property
     def remaining_base(self) -> int:
-        """What is left of the budget; 0 if its deposit failed."""
+        """The rest of the budget; 0 if the deposit failed."""
         left_base = self.deposited_base - self.released_base - self.refunded_base
         return 0 if self.ended == "failed" else left_base
 
@@ -121,7 +121,7 @@ class Payments:
         return np.where(is_pending, STATUSES.index("pending"), self._over)
 
     def _is_final(self, of: Any) -> Any:
-        """Tell whether no attempt changes an id any more: it was paid, or its transaction reverted."""
+        """Tell which ids no attempt changes any more: paid, or with a reverted transaction."""
         over = self._over[of]
         return (over == _SETTLED) | ((over == _FAILED) & (self.tx[of] != 0))
 
@@ -172,8 +172,8 @@ class Payments:
 
 
 def _answers(ended: Table, *, has_events: bool) -> tuple[Any, Any, Any]:
-    """Return three arrays: which answers say "paid", which refuse for good, and which refusals leave
-    earlier attempts as they are. If services recorded events, these decide instead."""
+    """Return three arrays of booleans: answers "paid", final refusals, and refusals that leave
+    earlier attempts unchanged. Events of services, if recorded, decide instead."""
     status, stated = ended["status"], ended["final"]
     # a service answers these errors before it reads the payment
     is_unread = ended.those("error", lambda error: bool(RequestError.named(error or "")))
@@ -225,7 +225,7 @@ class SessionStates:
         )
 
     def _change(self, at_ms: int, session: SessionState, to: str, tx: str | None = None) -> None:
-        """Record a session after a change; `tx` is the transaction that made it."""
+        """Record a session after a change, made by the transaction `tx`."""
         session.at_ms, session.last, session.tx = at_ms, to, tx
         self.changes.append(copy(session))
 
@@ -331,7 +331,6 @@ class Movements:
             self._undo(undone)
 
     def _undo(self, undone: Table) -> None:
-        """Add a movement back for each transfer of an undone transaction."""
         names = "seq", "at_ms", "tx_hash"
         made, back = ([each[name].tolist() for name in names] for each in (self.transfers, undone))
         happened = [
@@ -479,7 +478,7 @@ A balance counts from the beginning of the run: what was held before is not know
     moment("when"),
     Column("network", "category", "on which network; NA on the first one of a server's own journal"),
     Column("party", "category", "who: a payer's name, \"merchant\" (of several services, the service's name), or an address"),
-    Column("tx", "string", "the transaction that moved it, or that a reorganisation undid"),
+    Column("tx", "string", "the transaction of the movement, or the one that a reorganisation undid"),
     amount("change", "by how much, negative if it fell"),
     amount("balance", "the balance after it"),
 )  # fmt: skip
@@ -518,12 +517,12 @@ def _running(values: Any, account: Any) -> Any:
 
 
 @frame(
-    "One row each time a transaction was mined, with what it cost.",
+    "One row for each time a transaction was mined, with its cost.",
     moment("when it was mined"),
     Column("network", "category", "on which network; NA on the first one of a server's own journal"),
     Column("block", "Int64", "where"),
     Column("tx", "string", "where"),
-    Column("sender", "category", "who sent it, and so paid its gas: a name or an address"),
+    Column("sender", "category", "the sender, which paid the gas: a name or an address"),
     Column("call", "category", "the function of the token that it called; empty for any other call"),
     Column("gas", "Int64", "gas used, in units of gas", "gas"),
     Column("gas_price_wei", "Int64", "price of a unit, in wei", "wei"),

@@ -62,8 +62,8 @@ class Bar:
 def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
     """Show the progress of work of unknown length, if it takes more than two real seconds.
 
-    `words` returns the progress. A second thread calls it, so that the work itself is not slowed
-    down. Equal words are shown once: on a busy machine, nothing may change between two lines.
+    `words` returns the progress. A second thread calls `words`, to keep the work fast. Equal words
+    are shown once: on a busy machine, nothing may change between two lines.
     """
     over = threading.Event()
 
@@ -112,7 +112,6 @@ _NOWHERE: tuple[Show, Show, float] = (lambda line: None, lambda line: None, _EVE
 
 
 def _jupyter() -> Any:
-    """Return IPython's `display` in a notebook; else None."""
     if "ipykernel" in sys.modules:
         from IPython.core.getipython import get_ipython
         from IPython.display import display

@@ -40,7 +40,7 @@ def save_run(run: Summary, folder: Path) -> Path:
 
 
 def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
-    """Write what `save_run` does, and what somebody else needs to repeat it; return the folder.
+    """Write the files of `save_run`, and a bundle to repeat the run; return the folder.
 
     If `wrong` says why the run cannot be repeated, raise `NotRepeatable` and write nothing.
     """

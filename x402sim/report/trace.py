@@ -228,7 +228,6 @@ def _in_brackets(facts: list[str]) -> str:
 
 
 def _options(fault: events.FaultInjected) -> list[str]:
-    """Return the fields of a fault that differ from the default."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(fault)}
     return [
         f"{name} {'unlimited' if value is None else value}"

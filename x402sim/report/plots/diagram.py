@@ -203,14 +203,13 @@ def _one_of_reads(reads: list[Row]) -> list[Row]:
 
 
 def _is_good_read(row: Row, services: Collection[str]) -> bool:
-    """Tell whether a row is a service's read of the chain, and its answer 200."""
     line, answer = row.line, row.answer
     is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
     return is_read and answer is not None and answer.text == "200" and answer.outcome == "served"
 
 
 def _paired(lines: list[TraceLine]) -> list[Row]:
-    """Return rows; a request whose answer follows at once is one row with it."""
+    """Return rows; a request and an answer that follows at once share a row."""
     paired: list[Row] = []
     for line in lines:
         before = paired[-1].line if paired and paired[-1].answer is None else None
@@ -468,7 +467,6 @@ class _Diagram:
         self._write(y, row.text, self._places[y])
 
     def _draw_word(self, y: int, row: Row) -> None:
-        """Draw a row across all lanes: an action of the story, or a failure."""
         is_alarm = row.line.kind == "alarm"
         self._ax.axhspan(
             y - 0.42, y + 0.42, color=_ALARM if is_alarm else _WORD, lw=0, zorder=0.5,
@@ -478,7 +476,6 @@ class _Diagram:
         self._annotate(0, y, _cut(text, int(self._xs[-1])), 4)
 
     def _write(self, y: float, text: str, place: Place) -> None:
-        """Write between two lanes; cut what does not fit."""
         gap, is_at_right = place
         left, right = self._xs[gap : gap + 2]
         x = right if is_at_right else left
@@ -510,7 +507,6 @@ class _Diagram:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return a text on one line of at most so many letters."""
     text = figure.plain(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 

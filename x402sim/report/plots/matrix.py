@@ -75,7 +75,6 @@ def held_clauses(summary: Summary) -> dict[str, bool]:
 
 
 def _named(summaries: Sequence[Summary]) -> list[str]:
-    """Return the scenarios' names, with a cross if they failed, and the seed of repeated ones."""
     names = [summary.name for summary in summaries]
     return [
         ("✗ " if summary.outcome == "failed" else "")

@@ -74,7 +74,6 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
 
 
 def _colour(part: str) -> str:
-    """Return the colour of a part; of an unknown one, black."""
     return _COLOURS.get(part, BLACK)
 
 
