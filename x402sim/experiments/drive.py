@@ -304,21 +304,6 @@ def drive(
     have not started.
     """
     running: dict[Future[Any], Task] = {}
-    try:
-        _drive(pool, experiment, batches, finished, running)
-    except KeyboardInterrupt:
-        for each in running:
-            each.cancel()
-        raise
-
-
-def _drive(
-    pool: Pool,
-    experiment: bytes,
-    batches: Batches,
-    finished: Callable[[Task, bytes], None],
-    running: dict["Future[Any]", Task],
-) -> None:
     failures = 0
     while True:
         while len(running) < pool.ahead and not any(task.is_alone for task in running.values()):
@@ -328,7 +313,12 @@ def _drive(
             running[_submitted(pool, experiment, task)] = task
         if not running:
             return
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        try:
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+        except KeyboardInterrupt:
+            for future in running:
+                future.cancel()
+            raise
         for future in done:
             if (task := running.pop(future, None)) is None:
                 continue  # `split` took it back
@@ -342,8 +332,8 @@ def _drive(
             is_broken = isinstance(error, BrokenExecutor)
             if is_broken:  # all running tasks are lost
                 failures += 1
-                for each in running.values():
-                    batches.split(each)
+                for lost_too in running.values():
+                    batches.split(lost_too)
                 running.clear()
                 if failures > _MOST_FAILURES or not pool.restart():
                     raise error

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from x402sim.experiments.grid import Cell, Label, is_label, labels_of, name_of
+from x402sim.experiments.grid import labels_of, name_of
 from x402sim.experiments.sweep import SweepCall, play_points
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, decode
@@ -350,8 +350,6 @@ def _compare_sweep(
         found.differences.append("the results in the folder are not those that were saved")
     found.notes += _changed_code(bundle, calls[-1])
     cells = {cell.key: cell for call in calls for cell in call.cells}
-    plain = {key for key, _ in saved} - cells.keys()
-    cells |= {key: cell for key in plain if (cell := _plain(key, calls[-1].cells))}
     known = [point for point in saved if point[0] in cells]
     if len(known) < len(saved):
         found.notes.append(
@@ -380,14 +378,6 @@ def _changed_code(bundle: "OfSweep", call: SweepCall) -> list[str]:
     both = sorted(call.digests.keys() & bundle.depends_on.keys())
     changed = [differences(bundle.depends_on[name], call.digests[name]) for name in both]
     return list(dict.fromkeys(chain.from_iterable(changed)))
-
-
-def _plain(key: str, cells: Sequence[Cell]) -> Cell | None:
-    """Return the cell of a key, if the parameters of these cells are their own labels."""
-    labels: dict[str, Label] = labels_of(key)
-    ordered = {name: labels[name] for name in cells[0].labels if name in labels}
-    is_plain = all(is_label(value) for cell in cells for value in cell.values.values())
-    return Cell(ordered, dict(ordered)) if is_plain and ordered.keys() == labels.keys() else None
 
 
 def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> None:

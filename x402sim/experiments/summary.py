@@ -116,32 +116,19 @@ def checked_results(
     """Return the names of the results; raises `ValueError` if they cannot be summarized."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
-    _require_results(frame)
-    names = _values(frame, keys, values)
-    for name in (*keys, *names, "seed"):
-        if name not in frame.columns:
-            raise ValueError(unknown("column", name, frame.columns))
-    return names
-
-
-def _require_results(frame: "DataFrame") -> None:
-    """Raise `ValueError` with the first error if every point failed."""
     if "error" in frame and len(frame) and frame["error"].notna().all():
         raise ValueError(
             f"all {len(frame)} points failed, so there is nothing to summarize. The first one: "
             f"{frame['error'].iloc[0]}"
         )
-
-
-def _values(
-    frame: "DataFrame", keys: Sequence[str], values: str | Sequence[str] | None
-) -> list[str]:
     if values is not None:
-        return [values] if isinstance(values, str) else list(values)
-    found = results_of(frame, keys)
-    if not found:
+        names = [values] if isinstance(values, str) else list(values)
+    elif not (names := results_of(frame, keys)):
         raise ValueError(f"no column has numbers to summarize: {', '.join(frame.columns)}")
-    return found
+    for name in (*keys, *names, "seed"):
+        if name not in frame.columns:
+            raise ValueError(unknown("column", name, frame.columns))
+    return names
 
 
 def results_of(frame: "DataFrame", keys: Sequence[str]) -> list[str]:

@@ -201,7 +201,10 @@ def play(
         done.update((each.cell, seed) for each in new for seed in each.seeds)
         if until is None:
             return []
-        needed = _asked(until, frame_of(tables, found, wanted), found)
+        labels = list(found[0].labels)
+        counts = seeds_wanted(until, frame_of(tables, found, wanted), labels)
+        keys = {labels_key(each.labels.values()): each.key for each in found}
+        needed = {keys[label]: count for label, count in counts.items()}
         unsettled[:] = [dict(each.labels) for each in found if each.key in needed]
         longer = {key: every[key][:count] for key, count in needed.items()}
         if all(len(seeds) == len(wanted[key]) for key, seeds in longer.items()):
@@ -255,7 +258,7 @@ def play_points(
         table = decoded(parquet)
         tables.append(table)
         points, failed = points + len(table.seeds), failed + len(table.failed)
-        bar.update(points, failed)
+        bar.update(points, failed, total)
 
     pool, has_ended = pool_of(*where, package), False
     bar = Bar(title, total, known=known, shown=shown)
@@ -268,8 +271,7 @@ def play_points(
                     values = pickled(cell.values, experiment)
                     works.append((Work(cell.key, cell.labels, values, line), seeds))
                 total += sum(len(seeds) for _, seeds in left)
-                bar.extend(total)
-                bar.update(points, failed)
+                bar.update(points, failed, total)
                 before = len(tables)
                 drive(pool, package, Batches(works, pool.workers), finished)
                 if not (left := more(tables[before:])):
@@ -303,13 +305,6 @@ def _one_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _asked(until: Until, frame: "DataFrame", found: Sequence[Cell]) -> dict[str, int]:
-    labels = list(found[0].labels)
-    wanted = seeds_wanted(until, frame, labels)
-    keys = {labels_key(cell.labels.values()): cell.key for cell in found}
-    return {keys[key]: count for key, count in wanted.items()}
 
 
 def unreached(frame: "DataFrame", until: Until) -> str:

@@ -40,13 +40,9 @@ class Bar:
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._text} {bar} {self._done}/{self._total}{failed}{left}"
 
-    def extend(self, total: int) -> None:
-        """Set the total number of points."""
-        self._total = total
-
-    def update(self, done: int, failed: int) -> None:
+    def update(self, done: int, failed: int, total: int) -> None:
         """Show these numbers and the time left, at most twice a second; in a file, every 5 s."""
-        self._done, self._failed = done, failed
+        self._done, self._failed, self._total = done, failed, total
         now_s, played = self._elapsed(), done - self._known
         if played and now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s

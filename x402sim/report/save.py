@@ -32,9 +32,12 @@ _ARROW_TYPES = {
 }
 
 
-def save_run(run: Summary, folder: Path) -> Path:
-    """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
-    drawn = {run.sha256: _save_one(run, folder, for_papers=True)}
+def save_run(run: Summary, folder: Path, hashes: dict[str, str] | None = None) -> Path:
+    """Write a run's journal, frames, plots and report.html into a folder; return the folder.
+
+    `hashes` receives the hash of each frame.
+    """
+    drawn = {run.sha256: _save_one(run, folder, for_papers=True, hashes=hashes)}
     _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
     return folder
 
@@ -49,8 +52,7 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
         raise bundle.NotRepeatable(f"bundle: {run.name!r} cannot be repeated: {wrong}")
     program = bundle.running()
     hashes: dict[str, str] = {}
-    drawn = {run.sha256: _save_one(run, folder, for_papers=True, hashes=hashes)}
-    _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
+    save_run(run, folder, hashes)
     write_maker(folder / JOURNAL, None)  # bundle.json has the versions
     found = bundle.OfRun(
         scenario=run.name,
