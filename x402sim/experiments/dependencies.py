@@ -36,7 +36,7 @@ _CLASS_MAKING = {
     *("__struct_config__", "__parameters__"),
     *(vars(ABC).keys() - {"__slots__"}),
 }
-"""Attributes of a class about how it was made; its methods and defaults have what counts."""
+"""Attributes about the making of a class; methods and defaults say the same."""
 _MADE_AT_RUN_TIME = 1 << 9
 """The flag of a class made by a `class` statement, not in C (`Py_TPFLAGS_HEAPTYPE`)."""
 _STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
@@ -73,7 +73,7 @@ class Reader:
         alive, since Python reuses the `id` of a freed object."""
 
     def digest(self, value: Any) -> str:
-        """Return the digest of a value in hex; of what cannot be read, by its type."""
+        """Return the digest of a value in hex; of an unreadable value, by the type."""
         self._met = {}
         try:
             return self._of(value).hex()[:32]
@@ -268,7 +268,7 @@ class Dependencies:
             self._add(f"the attributes of {name}", root.__dict__)
 
     def _add(self, name: str, value: Any) -> None:
-        """Add a value under a name, and queue what it refers to."""
+        """Add a value under a name, and queue functions and modules found inside."""
         reader = self._reader
         before = len(reader.functions), len(reader.modules), len(reader.classes), len(reader.unread)
         self.digests[name] = reader.digest(value)

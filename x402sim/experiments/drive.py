@@ -46,7 +46,7 @@ _HERE = tracebacks.shown(__file__)
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
-    """Pickles code with its file names and lines, which cloudpickle drops: traces need them."""
+    """Pickles code with file names and lines, which traces need and cloudpickle drops."""
 
     dispatch_table: ClassVar = ChainMap(
         {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
@@ -93,7 +93,7 @@ def _loaded(function: bytes) -> Any:
 
 
 def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, bytes]:
-    """Play points of a cell; return the real seconds it took, and their table as Parquet.
+    """Play points of a cell; return the real seconds taken, and the table as Parquet.
 
     An exception of the experiment fails only its point.
     """
@@ -169,11 +169,11 @@ class Pool:
     ) -> None:
         self.workers = workers
         self.ahead = 1 if make is _ThisProcess else 2 * workers
-        """Tasks submitted at the same time: enough that no worker waits for the next one."""
+        """Tasks submitted at the same time: enough to keep all workers busy."""
         self._make = make
         self.executor: Executor = make() if make else given
         self.has_processes = isinstance(self.executor, Processes)
-        """Whether it has processes that we must end."""
+        """Whether the executor has processes that we must end."""
 
     def restart(self) -> bool:
         """Replace dead workers; return False if only the executor's owner can."""
@@ -242,12 +242,12 @@ LEAST_S, WANTED_S = 1.0, 2.5
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Points of one cell that are played together."""
+    """Points of a cell, played together."""
 
     cell: Work
     seeds: tuple[int, ...]
     is_alone: bool = False
-    """Whether no other task may run meanwhile: it may kill its worker."""
+    """Whether no other task may run meanwhile, since this task may kill a worker."""
 
 
 class Batches:

@@ -143,7 +143,7 @@ class Folder:
         self.write(ALL_ROWS, rows.to_parquet(index=False))
 
     def clear(self) -> None:
-        """Delete the files that sweeps wrote here, and no others."""
+        """Delete the files of sweeps, and no other files."""
         own = (self.path / name for name in (ALL_ROWS, SUMMARY, BUNDLE))
         for file in (*(self.path / POINTS).glob("*.parquet"), *own):
             file.unlink(missing_ok=True)

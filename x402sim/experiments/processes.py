@@ -64,7 +64,7 @@ class Processes(Executor):
         self.shutdown(cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes after their tasks; kill them at once if one has died."""
+        """End the processes after the running tasks; at once if a process has died."""
         if self._is_broken:
             for each in self._started:
                 each.kill()
@@ -74,7 +74,7 @@ class Processes(Executor):
 
 
 class _Process:
-    """One process, from its executor's side."""
+    """A process, seen from the executor."""
 
     def __init__(self) -> None:
         flags = ["-P", *(f"-W{each}" for each in sys.warnoptions)]
@@ -112,7 +112,7 @@ class _Process:
         self._child.kill()
 
     def close(self) -> None:
-        """Close the process's stdin, which ends it, and wait."""
+        """Close stdin of the process, which ends the process, and wait."""
         self._child.communicate()
 
 
@@ -130,7 +130,7 @@ def main() -> None:
     sys.path[:], sys.argv[:] = pickle.load(given)  # noqa: S301 - of our own making
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=[given, tasks], daemon=True).start()
-    gc.disable()  # until the first task has imported its modules, which are never freed
+    gc.disable()  # until the first task has imported modules, which are never freed
     while True:
         answer = _answer(tasks.get())
         if not gc.isenabled():
@@ -151,7 +151,7 @@ def _receive(given: BinaryIO, tasks: "queue.SimpleQueue[bytes]") -> None:
 
 
 def _answer(task: bytes) -> bytes:
-    """Run a pickled task; return its error and its result, pickled."""
+    """Run a pickled task; return error and result, pickled."""
     try:
         function, args, named = pickle.loads(task)  # noqa: S301
         return pickle.dumps((None, function(*args, **named)))

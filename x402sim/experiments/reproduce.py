@@ -84,7 +84,7 @@ def reproduce(
     """Repeat the run or the sweep in a folder, and compare. This runs the program in the folder.
 
     Of a sweep, play all points, or `points` drawn with `seed`, in `workers` processes. Raises
-    `NotRepeatable`, whose text says what to do.
+    `NotRepeatable`, with a text that says what to do.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "reproduce", "sweep")
     folder = folder.resolve()  # the program runs in another

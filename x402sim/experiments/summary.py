@@ -282,7 +282,7 @@ class Until:
         The wanted half width in the result's unit. With both, either is enough: a share near 0
         never has an interval that is narrow relative to itself.
     of
-        The result, or results, that must have it; by default every number.
+        The result, or results, with this width; by default every number.
     least
         The least number of seeds of each cell.
     confidence

@@ -94,7 +94,7 @@ def sweep(
     seeds: a number, so that 200 is `range(200)`; or the seeds, such as `range(200, 400)`.
     until: `Until(relative=0.05, of="waited_s")` of `x402sim.experiments` plays the seeds in order
     until the interval of each cell's mean is at most ± 5 % of the mean; `seeds` is then the
-    maximum. It warns of cells that need more; `summarize` says how many seeds each cell has.
+    maximum. Cells that need more are named in a warning; `summarize` tells the number of seeds.
     executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
     default the sweep starts new processes: `workers`, or one per CPU. 0 plays in this process.
     workers: for your own executor, how many tasks it plays at the same time; by default the number
@@ -196,7 +196,7 @@ def play(
         ]
 
     def more(new: "Sequence[Done]") -> list[tuple[Cell, list[int]]]:
-        """Return what to play after these results; nothing at the end."""
+        """Return the points to play after these results; nothing at the end."""
         tables.extend(new)
         done.update((each.cell, seed) for each in new for seed in each.seeds)
         if until is None:

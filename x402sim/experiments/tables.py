@@ -59,7 +59,7 @@ class Done(msgspec.Struct, omit_defaults=True):
     seeds: tuple[int, ...]
     failed: frozenset[int]
     units: dict[str, str] = {}
-    """The units of columns, if the experiment returned frames that name them."""
+    """The units of columns, if the experiment returned frames with units."""
     journals: tuple[str, ...] = ()
     """The hash of each seed's journals."""
     rows: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ def rows_of(table: Any) -> dict[int, list[str]]:
 
 
 class Played(NamedTuple):
-    """The result of a point as hashes: of its rows, and of its journals."""
+    """The result of a point as hashes: of rows, and of journals."""
 
     rows: str
     journals: str
@@ -285,7 +285,7 @@ def frame_of(
             frame[field.name] = frame[field.name].astype("boolean")  # not Python objects
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
-    frame.attrs["parameters"] = list(cells[0].labels)  # so `summarize` skips them as results
+    frame.attrs["parameters"] = list(cells[0].labels)  # the other columns are results
     units = {name: unit for done in tables for name, unit in done.units.items()}
     frame.attrs["units"] = {name: units[name] for name in results if name in units}
     frame.attrs["made by"] = msgspec.structs.asdict(OURS)  # for `plots.caption`; a folder has one's

@@ -1,8 +1,8 @@
 """The files with which others repeat a result: `bundle.json`, and the program in `sources/`.
 
 A result is a run that a program saves, or a sweep that a program plays. To repeat the result, the
-program runs again, from the start to the saving call; so closures, policies and faults that are
-functions need not be serialized. The parts of the program (the user's own files, libraries and
+program runs again, from the start to the saving call; so closures, policies and functions
+as faults need not be serialized. The parts of the program (the user's own files, libraries and
 their versions) are found without importing it, and copied when the result is saved. A resumed sweep
 compares the same parts.
 
@@ -221,7 +221,7 @@ def own_versions() -> dict[str, str]:
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the libraries that are installed under these names."""
+    """Return the versions of the libraries installed under these names."""
     found = {}
     for name in names:
         try:
@@ -277,7 +277,7 @@ class Program(msgspec.Struct, frozen=True):
     args: list[str] = []
 
     def __str__(self) -> str:
-        """Return the command that runs it."""
+        """Return the command that runs the program."""
         given = shlex.join([self.name, *self.args])
         match self.way:
             case "script":
@@ -304,7 +304,7 @@ class Origin(msgspec.Struct):
 
 
 class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
-    """The `bundle.json` of a run: its facts, and the hashes of its journal and frames.
+    """The `bundle.json` of a run: facts, and hashes of journal and frames.
 
     `world` has the options of its world as Python code, `frames` each frame's `frame_sha256`, and
     `files` the hashes of the frames' files, as `sha256sum` prints them.
@@ -330,7 +330,7 @@ def frame_files(name: str) -> tuple[str, str]:
 
 
 def file_sha256(file: Path) -> str:
-    """Return the hash of a file, as `sha256sum` prints it; empty if there is no such file."""
+    """Return the hash of a file, as `sha256sum` prints it; empty without the file."""
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
@@ -348,7 +348,7 @@ class Running:
 
 
 def running() -> Running:
-    """Return the program that runs in this process; raises `NotRepeatable` if it has no source."""
+    """Return the running program; raises `NotRepeatable` for a program without a source."""
     main, cells = sys.modules["__main__"], _cells()
     if cells is not None:
         return _of_cells(NOTEBOOK, cells)
@@ -380,7 +380,7 @@ def running() -> Running:
 
 
 def _cells() -> list[str] | None:
-    """Return the cells that IPython has run so far, as Python; None outside IPython."""
+    """Return the cells that IPython has run until now, as Python; None outside IPython."""
     if "IPython" not in sys.modules:
         return None
     from IPython.core.getipython import get_ipython
@@ -428,9 +428,9 @@ def carry(
     files: Mapping[str, Path] | None = None,
     missing: Iterable[str] = (),
 ) -> Origin:
-    """Copy a program and its files into a folder; return what was copied, and what is missing.
+    """Copy a program with all files into a folder; return the copied and the missing parts.
 
-    By default it is the program that runs. `files` are more of the user's files, by module or name;
+    The default is the running program. `files` are more of the user's files, by module or name;
     `missing` are more sentences for `not_carried`.
     """
     system = f"{platform.system()} {platform.machine()}"
@@ -553,7 +553,7 @@ class Awaited:
     """The arguments of `calls` so far."""
 
     def arrive(self, what: Any) -> bool:
-        """Note a call; return whether it wrote to this folder. Raises `Reached` at the last one."""
+        """Note a call; return whether it wrote to this folder. Raises `Reached` at the last."""
         self.made += 1
         if self.made not in self.calls:
             return False
@@ -565,12 +565,12 @@ class Awaited:
 
 _awaited: ContextVar[Awaited | None] = ContextVar("the call that is repeated", default=None)
 _begun: list[Path] = []
-"""The folder of each call in this process that wrote a bundle. Global, because the whole program is
+"""The folder of each bundle-writing call in this process. Global, because the whole program is
 repeated, up to the call with a number."""
 
 
 def awaited() -> Awaited | None:
-    """Return the call that this program must reach; None if `reproduce` does not run it."""
+    """Return the call that this program must reach; None outside `reproduce`."""
     return _awaited.get()
 
 

@@ -142,8 +142,8 @@ def _json(value: Any) -> str:
 def _image(plot: str, image: bytes) -> dict[str, Any]:
     """Return a plot as a data URL, as wide as on paper.
 
-    A sequence diagram keeps its size on a narrow page, and scrolls. White is transparent, so that a
-    dark page can invert the image.
+    A sequence diagram keeps its size on a narrow page, and scrolls. White is transparent: a dark
+    page can invert the image.
     """
     (width_px,) = unpack(">I", image[16:20])
     return {

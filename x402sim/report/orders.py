@@ -30,7 +30,7 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     tx: int
     paid_base: int
     undone_ms: int
-    """When the chain first undid it; -1 if it did not."""
+    """When the chain first undid the transaction; -1 if never."""
     undone_base: int
 
 
@@ -52,7 +52,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     served_times: int = 0
     requests: int = 0
     open_until: int = 0
-    """The number of the event that ends its last request."""
+    """The number of the event that ends the last request."""
     attempts: int = 0
     may_be_free: bool = False
     is_granted: bool = False
@@ -61,7 +61,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     debited_base: int = 0
     tx: int = 0
     txs: tuple[int, ...] = ()
-    """Every transaction that moved money to pay for it; `tx` is the last."""
+    """Every transaction that paid for the order; `tx` is the last."""
     refund_tx: int = 0
     refund_txs: tuple[int, ...] = ()
     """Refunds: of the session, and of debits undone after the first refund. Refunds that the chain
@@ -237,7 +237,7 @@ class Orders:
             order.debited_base, order.is_granted = 0, False
 
     def _read_service(self, reading: Reading) -> None:
-        """Add what the service recorded of the payments. It may use ids that no payer has shown."""
+        """Add the service's records of payments, which may have ids that no payer has shown."""
         for order in self.found:
             for nonce in order.nonces:
                 self._presented.setdefault(nonce, []).append(order)
@@ -296,7 +296,7 @@ class Orders:
                     order.gas += gas_of.get(tx, 0)
 
     def _owner(self, presented: list[OrderState], tx: int) -> OrderState:
-        """Return which of these orders a transaction settled; the first if that is unknown."""
+        """Return the order that a transaction settled; the first if unknown."""
         settled = self._settled.get(tx, 0)
         theirs = (each for each in presented if self._by_payment.get((settled, each.payer)) is each)
         return next(theirs, presented[0])

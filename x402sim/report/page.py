@@ -38,7 +38,7 @@ _OLDER = ""
 _NAMES = ("exchange", "authorization", "tx_hash", "session_id")
 """Fields that name the payment of an event without a payment id."""
 _LINKS = (events.RequestSent, events.AuthorizationConsumed, events.SessionRefunded)
-"""Events that may link two such names without the payment id."""
+"""Events that may link two of these names without the payment id."""
 
 
 class Newest(NamedTuple):

@@ -1,6 +1,6 @@
 """The progress of a sweep, with the time left, and of a long run.
 
-In a terminal and in Jupyter it is one line, updated in place. The last line in Jupyter has no
+In a terminal and in Jupyter, a line is updated in place. The last line in Jupyter has no
 times, so that an executed notebook is equal each time. In pipes and files it is a new line every
 few seconds.
 """

@@ -37,7 +37,7 @@ DECIMALS = 6
 class Reading:
     """A journal, with what every report needs: names of parties, the start time, units.
 
-    A server's own journal has no `begin`: it starts with its first event.
+    A server's own journal has no `begin`: the first event is the start.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -137,7 +137,7 @@ def once_per_journal(make: Callable[[Journal], Made]) -> Callable[[Journal], Mad
     """Cache a function of a journal in the journal; a journal that has grown is read anew."""
 
     def made(journal: Journal) -> Made:
-        (length, found), now = journal.made, journal.length  # it may grow while it is read
+        (length, found), now = journal.made, journal.length  # the journal may grow meanwhile
         if length != now:
             found = {}
             journal.made = now, found
@@ -178,7 +178,7 @@ def raised_in(journal: Journal) -> list[str]:
 
 @dataclass(frozen=True)
 class Summary:
-    """The facts of one run, read from its journal: without frames and plots.
+    """The facts of a run, read from the journal: without frames and plots.
 
     `on` is the stage that played it. The journal does not name the stage, as the same story has the
     same journal in one process and over TCP.

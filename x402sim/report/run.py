@@ -1,4 +1,4 @@
-"""A `Run`: the result of playing a scenario, its journal and everything made of it.
+"""A `Run`: the result of playing a scenario, with the journal, frames and reports.
 
 A `Run` is the front of this package: frames, plots and pages take a journal or a `Summary`, and do
 not import this module.
@@ -131,7 +131,7 @@ class Run(Summary):
 
     @property
     def partial(self) -> "Run":
-        """This run, with frames of what happened until the scenario raised."""
+        """This run, with frames up to the moment at which the scenario raised."""
         return replace(self, _is_partial=True)
 
     @property

@@ -126,8 +126,8 @@ def _write_text(file: Path, text: str) -> None:
 def _arrow(frame: pd.DataFrame) -> pa.Table:
     """Return a frame for Parquet.
 
-    A column's type does not depend on its values, with one exception: amounts too large for
-    64-bit integers are written as text.
+    A column's type does not depend on the values, but for amounts too large for 64-bit integers:
+    these are written as text.
     """
     fields: list[tuple[str, Any]] = [
         (name, pa.dictionary(pa.int32(), pa.string()))

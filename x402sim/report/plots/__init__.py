@@ -148,7 +148,7 @@ def caption(source: Any = None, *, text: str = "", number: int | None = None) ->
     three runs are summed up: scenarios, seeds and requests.
 
     With `text` or `number`, return the caption of a figure, which a notebook displays: "**Figure
-    3.** The text. *25 seeds (0 to 24), …*". It has no versions, as a paper states them once;
+    3.** The text. *25 seeds (0 to 24), …*". Versions are left out, as a paper states versions once;
     without a `source`, it has number and text only. End a cell with it, after
     `display(plots.sequence(run))`.
 

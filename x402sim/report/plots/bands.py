@@ -56,11 +56,11 @@ def bands(
     would suggest results between the simulated values. The bars of several lines stand beside each
     other, 2.6 points apart.
 
-    `theory` is a function: of x, `theory=lambda lost: lost / 2`, which is one black line; or of x
-    and the value of `by`, one line each, such as `theory=lambda block_s, latency_s: 10 * latency_s
-    + block_s / 2`. It is drawn as thin dashed lines without marks, in the colours of the lines;
-    means are then marks without a line, unless the theory is one black line beside bands. It is
-    also drawn between the points; of whole numbers, only at whole numbers.
+    `theory` is a function: of x, `theory=lambda lost: lost / 2`, drawn as a black line; or of x and
+    the value of `by`, a line for each value, such as `theory=lambda block_s, latency_s: 10 *
+    latency_s + block_s / 2`. It is drawn as thin dashed lines without marks, in the colours of the
+    lines; means are then marks without a line, unless the theory is one black line beside bands. It
+    is also drawn between the points; of whole numbers, only at whole numbers.
 
     Points with the same few seeds have correlated errors: a whole curve may be too high. With fewer
     than ten, the legend states their number, "95 % interval of the same 4 seeds"; to tell curves
@@ -244,7 +244,7 @@ def _named(name: str, value: Any) -> str:
 
 
 def titled(name: str, known: str = "") -> str:
-    """Return a column's name for a label, "delay_s" as "delay (s)"; `known` is its unit, if so."""
+    """Return a column's name for a label, "delay_s" as "delay (s)"; `known` is a known unit."""
     words, unit = _words(name)
     unit = known if known not in ("", words) else unit
     return f"{words} ({unit})" if unit and not words.endswith(")") else words

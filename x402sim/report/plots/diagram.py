@@ -34,7 +34,7 @@ from x402sim.report.reading import LARGE, Reading, Source, journal_of, reading_o
 from x402sim.report.trace import CHAIN, TraceLine, lines
 
 MANY = 3
-"""Equal exchanges of a payer in a row that are drawn as one."""
+"""Equal exchanges of a payer in a row, drawn as one from this number on."""
 _EVENTS_A_ROW = 16
 """Events read at first per row shown, on each side; more if rows stand for many events."""
 
@@ -251,7 +251,7 @@ def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[
 
 
 def _looks(row: Row) -> tuple[object, ...]:
-    """Return a key that is equal for rows that look alike; only whole exchanges can."""
+    """Return a key, equal for rows that look alike; only whole exchanges can."""
     return (row.line.left, row.line.right, row.text) if row.answer else (row.line.seq,)
 
 
@@ -304,7 +304,7 @@ def _span(
 def xs_of(needs: Sequence[float], letters: float) -> tuple[float, ...]:
     """Return the x of each lane and of the right end, for a width in letters.
 
-    Gaps get what they need and share the rest equally; if there is too little, the widest shrink.
+    Gaps get the needed width and share the rest equally; if there is too little, the widest shrink.
     """
     spare, (*gaps, margin) = letters - sum(needs), needs
     if spare >= 0:
@@ -428,7 +428,7 @@ class _Diagram:
                 head.set_y(1 + 0.6 * figure.font_size(ax) / 72 / figure.height_in(ax))
 
     def _draw_times(self) -> None:
-        """Label a row with its time if that differs from the row above."""
+        """Label a row with the time if the row above has another."""
         times = [row.line.t_s for row in self._rows]
         digits = 3 if times[-1] < 1000 else 1
         texts = [f"{t_s:.{digits}f}" for t_s in times]

@@ -1,8 +1,8 @@
 """The style of every plot: sizes, colours, time axes, legends, and reproducible PNG and SVG.
 
 The colours are Okabe and Ito's, which colour-blind readers can tell apart. Lines also differ in
-dashes or marks, so that a print in grey is readable. Figures are made without pyplot, whose global
-state stays as it is.
+dashes or marks, so that a print in grey is readable. Figures are made without pyplot: the global
+state of pyplot stays unchanged.
 """
 
 import io
@@ -300,7 +300,7 @@ def transparent(image: bytes) -> bytes:
 
 
 def keep_layout(figure: Any) -> None:
-    """Keep the layout of a figure that was drawn: drawing it again does not compute it anew."""
+    """Keep the layout of a drawn figure: the next drawing does not compute a layout."""
     with mpl.rc_context(_STYLE):
         figure.set_layout_engine(None)
 
