@@ -16,7 +16,7 @@ import msgspec
 
 from tests.interop import programs
 from x402sim.report.causes import cause
-from x402sim.report.results import Outcome, Result
+from x402sim.report.results import Outcome, Result, by_dialect
 from x402sim.suite.row import PlayedCase
 from x402sim.text.templates import markdown_table
 
@@ -56,25 +56,34 @@ def pinned(program: str, package: str) -> str:
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """Return what is kept of the results of a judgement: how many, and all that was told."""
+    """Return what is kept of a judgement: how many ids in each dialect, and all that was told."""
+    every = [it for result in results for it in by_dialect(result).items()]
+
+    def of(outcome: Outcome) -> list[tuple[dict[str, str], Result]]:
+        return [
+            ({"id": each.id, "dialect": dialect}, each)
+            for dialect, each in every
+            if each.outcome is outcome
+        ]
+
     return {
-        "counts": Counter(str(each.outcome) for each in results),
-        "failed": [_failure(each) for each in results if each.outcome is Outcome.FAILED],
-        "observed": {
-            each.id: cell(each.actual or "", SHOWN)
-            for each in results
-            if each.outcome is Outcome.OBSERVED
-        },
-        "inconclusive": [
-            {"id": each.id, "reason": each.reason}
-            for each in results
-            if each.outcome is Outcome.INCONCLUSIVE
+        "counts": Counter(str(each.outcome) for _, each in every),
+        "failed": [name | _failure(each) for name, each in of(Outcome.FAILED)],
+        "observed": [
+            name | {"told": cell(each.actual or "", SHOWN)} for name, each in of(Outcome.OBSERVED)
         ],
+        "inconclusive": [name | {"reason": each.reason} for name, each in of(Outcome.INCONCLUSIVE)],
     }
 
 
+def failed(verdict: Mapping[str, Any], begins: str | tuple[str, ...] = "") -> set[tuple[str, str]]:
+    """Return the ids of a verdict that failed and begin with one of these, and the dialects."""
+    every = {(each["id"], each["dialect"]) for each in verdict["failed"]}
+    return {each for each in every if each[0].startswith(begins)}
+
+
 def _failure(each: Result) -> dict[str, Any]:
-    found = {"id": each.id, "level": each.level, "cause": cause(each)}
+    found: dict[str, Any] = {"level": each.level, "cause": cause(each)}
     if each.level == "MUST":
         found["actual"] = cell(each.actual or "", SHOWN)
     if each.loss is not None:
@@ -119,7 +128,7 @@ def problems(about: Mapping[str, Any], cases: Iterable[PlayedCase]) -> Iterator[
 
     Raises `AssertionError` for an id that is no row's.
     """
-    named = {case.id.rpartition("-")[0] for case in cases}
+    named = {case.id for case in cases}
     for pain in about["pains"]:
         for each in pain["ids"].replace(";", ",").split(","):
             name = each.strip().split(":")[0].split(" ")[0]
@@ -173,7 +182,7 @@ def page(
     """
     lines = [
         *about["introduction"].split("\n"),
-        f"{len(cases)} ids in {len({case.played_as for case in cases})} plays.",
+        f"{len({case.id for case in cases})} ids in {len({case.played_as for case in cases})} plays.",
         *plays(sections, rows, cases, ways),
         *problems(about, cases),
         "",

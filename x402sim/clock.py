@@ -138,6 +138,9 @@ class Clock:
         heapq.heappush(self._sleepers, sleeper)
         if self._sleepers[0] is sleeper:
             self._wake()
+        if waiter.done():  # awaiting it would not let anything else run, as `sleep(0)` is to
+            await asyncio.sleep(0)
+            return
         try:
             await waiter
         except asyncio.CancelledError:

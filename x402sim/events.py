@@ -19,22 +19,22 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 ServiceName = str
-"""The name of a service: "service", "service 2" and so on, or one that the world gives it."""
+"""The name of a service: "service", "service 2" and so on, or the world's own name."""
 MOST_SERVICES = 20
 """The most services of one world."""
 Part = str
-"""The name of a part that answers HTTP requests: a service, a facilitator, or one of `OUTSIDE`."""
+"""The name of a part with an HTTP application: a service, a facilitator, or a name in `OUTSIDE`."""
 OUTSIDE = ("facilitator", "explorer", "rpc")
-"""What a service calls; further facilitators have names of their own."""
+"""The parts called by a service; further facilitators have their own names."""
 Skewable = Literal["service", "facilitator", "explorer", "chain"]
 """The actors whose clocks can be skewed."""
 Outcome = Literal["passed", "failed", "skipped"]
 """The outcomes of a run."""
 Seconds = int | float
 MAX_TEXT = 120
-"""The characters that an event keeps of a text from a message, such as an id or an error."""
+"""The most characters of a text from a message in an event, such as of an id or an error."""
 MAX_REASON = 300
-"""The characters that an event keeps of the reason of a refusal."""
+"""The most characters of a refusal's reason in an event."""
 Scalar = str | int | float | bool | None
 """A JSON value other than an array or an object."""
 
@@ -48,16 +48,16 @@ class BaseEvent(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag=_i
     """The base of all events: frozen, with the name as the tag."""
 
     meaning: ClassVar[str]
-    """When it is written, and what its fields are: the text of the reference."""
+    """The reference's text: the occasion of the event, and the fields."""
 
 
 def name_of(event: BaseEvent | type[BaseEvent]) -> str:
-    """Return the name of an event, or of a kind of event, as it is in the journal."""
+    """Return the name of an event, or of a kind of event, in the journal."""
     return str(event.__struct_config__.tag)
 
 
 def service_name(number: int) -> ServiceName:
-    """Return the name of the service with this number, from 1, unless the world names it."""
+    """Return the name of the service with this number, from 1, without a name by the world."""
     return "service" if number == 1 else f"service {number}"
 
 

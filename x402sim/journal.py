@@ -1,9 +1,8 @@
-"""The journal: the one record that every report is made from.
+"""The journal: every report is made from this record.
 
-A journal holds entries in order: a number, a moment, and an event of `x402sim.events`.
-Its file is NDJSON. The first line names the format and its version, and each further line
-is one entry: `seq`, `at_ms`, then the fields of the event in the order of their
-declaration, so that equal runs have equal bytes.
+A journal holds entries in order: a number, a moment, and an event of `x402sim.events`. A file is
+NDJSON. The first line names format and version, and each further line is an entry: `seq`, `at_ms`,
+then the fields of the event in the order of the declaration: equal runs have equal bytes.
 """
 
 import hashlib
@@ -28,16 +27,16 @@ from x402sim.events import KINDS, BaseEvent, Event, ExchangeEvent, name_of
 from x402sim.version import VERSION as X402SIM_VERSION
 
 VERSION = 5
-"""The version of the format; it changes when an event, a field or their order does."""
+"""The version of the format; a change of an event, a field or the order changes the version."""
 MAX_BRACKETS = 1000
 """The most arrays and objects of a line, more than an event has: the decoder calls itself for each
-level, so that a hostile file with more of them could overflow the stack."""
+level, and a hostile file with more levels could overflow the stack."""
 HEADER = b'{"journal":"x402sim","version":%d}\n' % VERSION
-"""The first line of every journal; it is part of the hash."""
+"""The first line of every journal, and a part of the hash."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One event in its journal: `seq` counts from 0, `at_ms` is Unix milliseconds."""
+    """An event in a journal: `seq` counts from 0, `at_ms` is Unix milliseconds."""
 
     seq: int
     at_ms: int
@@ -54,7 +53,7 @@ _decode_number = msgspec.json.Decoder(_Number).decode
 _decode_event = msgspec.json.Decoder(Event).decode
 _TAG = re.compile(rb'\{"seq":\d+,"at_ms":\d+,"event":"([a-z ]+)"')
 _BEFORE, _ENOUGH = b',"event":"', 14
-"""What stands before the name of an event, and how many of its characters `_named` compares."""
+"""The bytes before an event's name, and the number of the name's characters in `_named`."""
 
 
 def line(entry: Entry) -> bytes:
@@ -63,7 +62,7 @@ def line(entry: Entry) -> bytes:
 
 
 def read_line(number: int, text: bytes) -> Entry:
-    """Return the entry that a line holds; raises `ValueError` that names the line."""
+    """Return the entry in a line; raises `ValueError` naming the line."""
     if _brackets(text) > MAX_BRACKETS:
         raise ValueError(f"line {number} is no entry of a journal: it is nested too deeply")
     try:
@@ -74,7 +73,7 @@ def read_line(number: int, text: bytes) -> Entry:
 
 
 def _is_torn(text: bytes) -> bool:
-    """Return whether a last line was cut off, as when a process is killed while it writes."""
+    """Return whether a last line was cut off, as by the kill of a writing process."""
     if text.endswith(b"\n"):
         return False
     try:
@@ -85,19 +84,19 @@ def _is_torn(text: bytes) -> bool:
 
 
 def tag_of(text: bytes) -> str | None:
-    """Return the name of a line's event without decoding it; None unless we spelled the line."""
+    """Return the name of a line's event without decoding; None for a line of another writer."""
     found = _TAG.match(text)
     return found.group(1).decode() if found else None
 
 
 def _names(lines: list[bytes]) -> set[str | None]:
-    """Return the names of the events of some lines: those of `tag_of`, and perhaps others.
+    """Return the names of the events of some lines, as `tag_of`, and perhaps more names.
 
-    It compares a few bytes at the same place of each line, which is faster. A name too many costs a
-    reader a look at a block that has no such event.
+    To compare a few bytes at the same place of each line is faster. A superfluous name costs a
+    reader a look at a block without the event.
     """
     first = _TAG.match(lines[0])
-    if first:  # the others are as long up to the name, unless a number has one more digit
+    if first:  # other lines are as long up to the name, except for a number with one more digit
         begin, end = first.start(1) - len(_BEFORE), first.start(1) + _ENOUGH
         found = {_named(each) for each in {text[begin:end] for text in lines}}
         if None not in found:
@@ -107,7 +106,7 @@ def _names(lines: list[bytes]) -> set[str | None]:
 
 @lru_cache(1024)
 def _named(part: bytes) -> frozenset[str] | None:
-    """Return the names that a part of a line, from `_BEFORE` on, can begin; None for any other."""
+    """Return the possible names in a part of a line, from `_BEFORE` on; None for another part."""
     before, name = part[: len(_BEFORE)], part[len(_BEFORE) :].partition(b'"')[0].decode("latin-1")
     is_whole = len(name) < _ENOUGH
     found = (each for each in _kinds() if (each == name if is_whole else each.startswith(name)))
@@ -115,12 +114,12 @@ def _named(part: bytes) -> frozenset[str] | None:
 
 
 def _brackets(text: bytes) -> int:
-    """Return an upper limit of the depth of JSON: the decoder recurses as deep as it goes."""
+    """Return an upper limit of the depth of JSON, which the decoder recurses into."""
     return text.count(b"[") + text.count(b"{")
 
 
 def require_version(header: bytes) -> None:
-    """Raise `ValueError` unless this is the first line of a journal of our version."""
+    """Raise `ValueError` unless a line is the first of a journal of our version."""
     wanted = f"version {VERSION} is needed"
     try:
         parsed: Any = None if _brackets(header) > MAX_BRACKETS else msgspec.json.decode(header)
@@ -137,7 +136,7 @@ def require_version(header: bytes) -> None:
 
 
 class Maker(msgspec.Struct, frozen=True):
-    """The versions of x402sim and of Python that recorded a journal."""
+    """The versions of x402sim and of Python behind a journal."""
 
     x402sim: str
     python: str
@@ -148,26 +147,23 @@ class Maker(msgspec.Struct, frozen=True):
 
 
 BUNDLE = "bundle.json"
-"""The file in the folder of a saved run with what repeats it, and the versions that made it."""
+"""The file in the folder of a saved run with the options to repeat the run, and the versions."""
 OURS = Maker(X402SIM_VERSION, platform.python_version())
 
 
 def _maker_file(journal: Path) -> Path:
-    """Return the file with the versions that made a journal: `run.ndjson.made.json`."""
+    """Return the file with a journal's versions: `run.ndjson.made.json`."""
     return journal.with_name(f"{journal.name}.made.json")
 
 
 class _Bundle(msgspec.Struct, tag_field="bundle", tag="run"):
-    """The part of a saved run's `bundle.json` that names the versions."""
+    """The part of a saved run's `bundle.json` with the versions."""
 
     versions: dict[str, str]
 
 
 def read_maker(journal: Path) -> Maker | None:
-    """Return the versions that made the journal in a file, from the file beside it or its bundle.
-
-    None if neither names them.
-    """
+    """Return the versions of a journal's file, from the file beside it or the bundle, or None."""
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(_maker_file(journal).read_bytes(), type=Maker)
     with suppress(OSError, msgspec.MsgspecError, KeyError):
@@ -177,9 +173,9 @@ def read_maker(journal: Path) -> Maker | None:
 
 
 def write_maker(journal: Path, maker: Maker | None) -> None:
-    """Write the versions that made a journal beside it; None removes an older file of them.
+    """Write a journal's versions beside the journal; None removes an older file with versions.
 
-    Nothing is written beside what is no regular file, such as /dev/null or a pipe.
+    Nothing is written beside /dev/null, a pipe, or anything but a regular file.
     """
     if not journal.is_file():
         return
@@ -191,28 +187,28 @@ def write_maker(journal: Path, maker: Maker | None) -> None:
 
 Columns = Mapping[str, Sequence[Any]]
 """The columns `seq`, `at_ms` and the fields of one kind of event: a column is an array of numbers,
-or of the numbers of `Texts`; a list of anything else, and of numbers beyond 63 bits."""
+or of the numbers of `Texts`; for other values, and beyond 63 bits, a list."""
 ByName = Mapping[str, Columns]
-"""The columns of some entries, by the names of their events."""
+"""The columns of some entries, by the names of the events."""
 Wanted = frozenset[tuple[str, str]]
-"""Columns that are wanted: each by the name of its event and its own."""
+"""Wanted columns, as pairs of the event's and the column's name."""
 NUMBERS = ("seq", "at_ms")
-"""The columns that every event has."""
+"""The columns of every event."""
 _OF_EXCHANGES = frozenset(map(name_of, get_args(ExchangeEvent)))
 
 
 class Texts(defaultdict[str | None, int]):
-    """The number of each text, which a text gets when it is first looked up; None is 0."""
+    """The number of each text, given at the first look-up; None is 0."""
 
     def __init__(self) -> None:
         super().__init__(count(1).__next__, {None: 0})
         self._all: list[str | None] = []
         self.made: Any = None
-        """A reader's cache of what it has made of `all`, valid until there are more texts."""
+        """A reader's cache, made of `all` and valid until more texts come."""
 
     @property
     def all(self) -> list[str | None]:
-        """The texts by number: a dictionary keeps the order in which they came."""
+        """The texts by number: a dictionary keeps the order of insertion."""
         new = list(islice(reversed(self), len(self) - len(self._all)))
         self._all += reversed(new)
         return self._all
@@ -224,14 +220,14 @@ class Batch:
     def __init__(self, entries: Sequence[Entry], texts: Texts) -> None:
         self._texts, self._length = texts, len(entries)
         self.last = entries[-1].seq if entries else -1
-        """The number of its last entry."""
+        """The number of the last entry."""
         events = [each.event for each in entries]
         groups: dict[type[Any], list[int]] = {}
         for place, event in enumerate(events):
             groups.setdefault(type(event), []).append(place)
         self.columns: dict[str, Columns] = {}
         self._places: dict[str, Sequence[int]] = {}
-        """Where in the batch the entries of each name are."""
+        """The places of each name's entries in the batch."""
         for kind, places in groups.items():
             name, numbered = name_of(kind), [entries[each] for each in places]
             named = [events[each] for each in places]
@@ -250,7 +246,7 @@ class Batch:
         return self.of(frozenset(self.columns))
 
     def of(self, names: frozenset[str]) -> Iterator[Entry]:
-        """Yield the entries whose events have one of these names, in order."""
+        """Yield the entries of these event names, in order."""
         known = names & self.columns.keys()
         if len(known) < 2:  # one kind is in order already
             return chain.from_iterable(map(self._entries, known))
@@ -277,7 +273,7 @@ def _column(kind: Any, values: Iterable[Any], texts: Texts) -> Sequence[Any]:
 
 
 def _read_columns(rows: list[Any], texts: Texts, without: frozenset[str]) -> ByName:
-    """Return rows as columns, those that the rows have, without the exchanges of some actors."""
+    """Return rows as columns, without the exchanges of some actors."""
     groups = defaultdict[Any, list[Any]](list)
     deque(map(list.append, map(groups.__getitem__, map(type, rows)), rows), maxlen=0)
     found: dict[str, Columns] = {}
@@ -294,7 +290,7 @@ def _read_columns(rows: list[Any], texts: Texts, without: frozenset[str]) -> ByN
 
 
 def _numbers(values: list[int]) -> Sequence[int]:
-    """Return an array of the shortest numbers that hold all of these; the list if none do."""
+    """Return the shortest array for these numbers; the list if no array can hold them."""
     for kind in "hiq":
         with suppress(OverflowError, TypeError):
             return array(kind, values)
@@ -308,8 +304,7 @@ def _kinds() -> dict[str, type[Event]]:
 
 @cache
 def _fields(name: str) -> dict[str, Any]:
-    """Return the types of `seq`, `at_ms` and an event's fields by name; `str` also for texts that
-    may be None."""
+    """Return the types of `seq`, `at_ms` and an event's fields; `str` also for optional texts."""
     fields = msgspec.structs.fields(_kinds()[name])
     kinds = {field.name: str if _is_text(field.type) else field.type for field in fields}
     return dict.fromkeys(NUMBERS, int) | kinds
@@ -317,14 +312,15 @@ def _fields(name: str) -> dict[str, Any]:
 
 @cache
 def texts_of(name: str) -> frozenset[str]:
-    """Return the fields of an event that are texts, or None."""
+    """Return the text fields of an event, optional ones included."""
     return frozenset(field for field, kind in _fields(name).items() if kind is str)
 
 
 @cache
 def _rows(wanted: Wanted) -> "msgspec.json.Decoder[Any]":
-    """Return a decoder of lines as rows: twice as fast as to make an entry and its event. A row has
-    those of the fields of an event, `seq` and `at_ms` that are wanted.
+    """Return a decoder of lines as rows: twice as fast as to make an entry and an event.
+
+    A row has the wanted fields of an event, `seq` and `at_ms`.
     """
     numbers = [*msgspec.structs.fields(_Number)]
     kinds = [
@@ -359,7 +355,7 @@ def _is_text(kind: Any) -> bool:
 
 @cache
 def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
-    """Return a function that makes events of their fields: by position if it can."""
+    """Return a maker of events from field values: by position where possible."""
     kind = _kinds()[name]
     if all(each.kind is not Parameter.KEYWORD_ONLY for each in signature(kind).parameters.values()):
         return lambda rows: starmap(kind, rows)
@@ -368,14 +364,14 @@ def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
 
 
 EVERY = 1024
-"""The entries of a block: in memory they become columns together; on disk the journal knows where
-each block of lines begins."""
+"""The entries of a block: in memory a block becomes columns together; on disk the journal knows the
+beginning of each block of lines."""
 _BUFFER = 1 << 20
 _LARGE_BYTES = 64 << 20
 
 
 class InMemory:
-    """Entries in memory, as columns but for the newest; with `limit`, only the newest."""
+    """Entries in memory, as columns except the newest; with `limit`, only the newest."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._batches: list[Batch] = []
@@ -402,7 +398,7 @@ class InMemory:
         yield from self._newest
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
-        """Yield the entries numbered `since` or more whose events have one of these names."""
+        """Yield the entries numbered `since` or more with one of these event names."""
         later = [batch for batch in self._batches if batch.last >= since]
         parts = chain.from_iterable(batch.of(names) for batch in later)
         newest = (each for each in self._newest if each.event.__struct_config__.tag in names)
@@ -411,13 +407,13 @@ class InMemory:
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
-        """Return all columns, and their texts."""
+        """Return all columns, and the texts."""
         self._make_columns()
-        newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
+        newest = Batch(list(self._newest), self._texts)  # empty without a limit
         return self._texts, [batch.columns for batch in (*self._batches, newest)]
 
     def since(self, seq: int) -> list[Entry]:
-        """Return the entries numbered `seq` or more; it reads few others."""
+        """Return the entries numbered `seq` or more, reading few others."""
         found: list[Entry] = []
         for part in (self._newest, *reversed(self._batches)):
             entries = list(part)
@@ -433,29 +429,29 @@ class InMemory:
             yield line(entry) + b"\n"
 
     def digest(self) -> "hashlib._Hash | None":
-        """Return None: a journal in memory is hashed only if its hash is needed."""
+        """Return None: a journal in memory is hashed on demand only."""
         return None
 
     def flush(self) -> None:
-        """Do nothing: there is no file."""
+        """Do nothing without a file."""
 
     def close(self) -> None:
-        """Do nothing: there is no file."""
+        """Do nothing without a file."""
 
 
 class OnDisk:
-    """Entries in a file, which is written as they come and read anew by every reader.
+    """Entries in a file, written as they come and read anew by every reader.
 
-    It knows which kinds of events each block of lines has, so that a reader of one kind skips all
-    other blocks. A file that is opened to be read is not changed. Raises `OSError`, and
-    `ValueError` for a file that is no journal.
+    An index has the kinds of events of each block of lines: a reader of one kind skips all other
+    blocks. A file opened for reading is not changed. Raises `OSError`, and `ValueError` for another
+    kind of file.
     """
 
     def __init__(self, file: Path, *, is_new: bool) -> None:
         self.file = file.resolve()
         self._writer: IO[bytes] | None = None
         self._digest = hashlib.sha256(HEADER) if is_new else None
-        """The hash of what is written here, so that the file need not be read for it."""
+        """The hash of the lines written here: saves a reading of the file."""
         self._count = 0
         self._end = 0
         self._longest = 0
@@ -464,7 +460,7 @@ class OnDisk:
         """Whether the last line was cut off, and is left out."""
         self._begins = array("q")
         self._blocks: dict[str | None, array[int]] = {}
-        """The blocks that have events of each name, or lines whose name is not known."""
+        """The blocks with events of each name, or with lines of unknown names."""
         if is_new:
             self._writer = self.file.open("wb", buffering=_BUFFER)
             self._end = self._writer.write(HEADER)
@@ -482,7 +478,7 @@ class OnDisk:
                     self._note(_names(lines), len(lines), sum(lengths), max(lengths))
 
     def _note(self, names: Iterable[str | None], count: int, length: int, longest: int) -> None:
-        """Add `count` lines to the newest block, and the names of their events."""
+        """Add `count` lines to the newest block, and the events' names."""
         if longest > self._longest:
             self._longest = longest
         block, place = divmod(self._count, EVERY)
@@ -512,13 +508,13 @@ class OnDisk:
         return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
 
     def _all_since(self, seq: int) -> range:
-        """Return the blocks that have the entries numbered `seq` or more."""
+        """Return the blocks of the entries numbered `seq` or more."""
         return range(max(0, min(seq, self._count) // EVERY), len(self._begins))
 
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
-        """Return these columns, and `texts` with the new ones of this file added."""
+        """Return these columns, and `texts` with the new texts of this file."""
         texts, found = Texts() if texts is None else texts, list[ByName]()
         names = {None, *(name for name, _ in wanted)}
         blocks = sorted({each for name in names for each in self._blocks.get(name, ())})
@@ -532,24 +528,24 @@ class OnDisk:
         return texts, found
 
     def _rows(self, first: int, text: bytes, wanted: Wanted) -> list[Any] | None:
-        """Return the lines of a block as rows; None if one of them is no entry, or may be none."""
+        """Return the lines of a block as rows; None if any line may be no entry."""
         deep = self._longest > MAX_BRACKETS  # few lines have so many bytes, let alone brackets
         if not deep or max(map(_brackets, BytesIO(text))) <= MAX_BRACKETS:
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
                 rows = _rows(wanted).decode_lines(text)
-                # the decoder skips blank lines, which are no entries; `read_line` names them
+                # the decoder skips blank lines; `read_line` refuses a blank line by name
                 if len(rows) == min(EVERY, self._count + 2 - first):
                     return rows
         return None
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
-        """Yield the entries numbered `since` or more whose events have one of these names.
+        """Yield the entries numbered `since` or more with one of these event names.
 
-        Other lines are not decoded, and blocks without one are not read.
+        Other lines are not decoded, other blocks not read.
         """
         blocks = set[int]().union(*(self._blocks.get(name, ()) for name in (None, *names)))
         wanted = sorted(blocks.intersection(self._all_since(since)))
-        is_ours = None not in self._blocks  # or a line may be spelled otherwise
+        is_ours = None not in self._blocks  # else a line may be spelled otherwise
         lines = self._holding(holding, wanted) if holding and is_ours else self._texts(wanted)
         for number, text in lines:
             name = tag_of(text)
@@ -559,7 +555,7 @@ class OnDisk:
                     yield entry
 
     def since(self, seq: int) -> list[Entry]:
-        """Return the entries numbered `seq` or more; it reads few others."""
+        """Return the entries numbered `seq` or more, reading few others."""
         found = (read_line(number, text) for number, text in self._texts(self._all_since(seq)))
         return [entry for entry in found if entry.seq >= seq]
 
@@ -574,22 +570,22 @@ class OnDisk:
                 yield piece
 
     def digest(self) -> "hashlib._Hash | None":
-        """Return the hash of the file, if it was written here."""
+        """Return the hash of a file written here, else None."""
         return self._digest
 
     def flush(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left, and close the file; it can still be read."""
+        """Write the rest, and close the file; readers still work."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def _read(self, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield these blocks as they are so far, each with its first line's number in the file."""
+        """Yield these blocks so far, each after the number of the first line in the file."""
         self.flush()
         bounds = [*self._begins, self._end]
         with self.file.open("rb") as reader:
@@ -599,11 +595,11 @@ class OnDisk:
                 yield block * EVERY + 2, reader.read(end - begin)
 
     def _texts(self, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines of these blocks, each with its number in the file."""
+        """Yield the lines of these blocks, each after the line's number in the file."""
         return chain.from_iterable(enumerate(BytesIO(text), at) for at, text in self._read(blocks))
 
     def _holding(self, part: bytes, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield those lines of these blocks that have this part, each with its block's number."""
+        """Yield the lines with this part in these blocks, each after the block's first number."""
         for number, text in self._read(blocks):
             end = 0
             while (found := text.find(part, end)) >= 0:
@@ -619,9 +615,9 @@ EventType = TypeVar("EventType", bound=BaseEvent)
 class Journal:
     """Entries in order; with `limit`, only the newest are kept.
 
-    With `file`, entries are written to that file as they come, and read from there: a run may have
-    any number of events. A file that exists is overwritten, as is the file beside it that says
-    which versions made it. Raises `OSError`.
+    With `file`, entries are written to the file as they come, and read from there: a run may have
+    any number of events. An existing file is overwritten, as is the file of versions beside the
+    journal. Raises `OSError`.
     """
 
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
@@ -629,18 +625,18 @@ class Journal:
         self._next = 0
         self._has_ended = False
         self.maker: Maker | None = OURS
-        """The versions that recorded it; None if they are not known."""
+        """The versions behind the entries; None if unknown."""
         self.is_torn = False
-        """Whether its file ended in the middle of a line, which is left out."""
+        """Whether the file ended in the middle of a line; the line is left out."""
         self.limit = limit
-        """The most entries that are kept; None if all are."""
+        """The most kept entries; None for all."""
         self.listeners: list[Callable[[Entry], None]] = []
-        """Called with every entry as it is recorded; they may record events of their own."""
+        """Called with every new entry; listeners may record events, too."""
         self.made: tuple[int, dict[Any, Any]] = 0, {}
-        """The readers' cache: how many entries it is made of, and what they have made of them."""
+        """The readers' cache: the number of entries read, and the results."""
 
     def __repr__(self) -> str:
-        """Return how many entries are kept, the first and the last; `list(journal)` has all."""
+        """Return the number of kept entries, the first and the last; `list(journal)` has all."""
         last = self.since(self._next - 1)
         first = [next(iter(self))] if len(self) > 1 else []
         return f"<Journal of {len(self)} events: {' … '.join(map(str, first + last))}>"
@@ -650,10 +646,10 @@ class Journal:
 
     @classmethod
     def load(cls, ndjson: bytes, maker: Maker | None = None) -> "Journal":
-        """Return the journal that `ndjson()` wrote; `maker` has the versions that made it.
+        """Return the journal written by `ndjson()`; `maker` has the versions.
 
-        Of a process that was killed, the last line may be cut off: then it is left out (`is_torn`).
-        Raises `ValueError` naming the version that it has, or another line that is no entry.
+        After a kill the last line may be cut off: then the line is left out (`is_torn`). Raises
+        `ValueError` naming another version, or a line without an entry.
         """
         header, *lines = ndjson.splitlines(keepends=True) or [b""]
         require_version(header)
@@ -665,7 +661,7 @@ class Journal:
 
     @classmethod
     def made_of(cls, entries: Iterable[Entry]) -> "Journal":
-        """Return a journal in memory of entries that have their numbers."""
+        """Return a journal in memory of numbered entries."""
         journal = cls()
         for entry in entries:
             journal._storage.append(entry)
@@ -674,10 +670,10 @@ class Journal:
 
     @classmethod
     def open(cls, file: Path) -> "Journal":
-        """Return the journal in a file without reading its entries: readers do, when they read.
+        """Return the journal in a file; only readers read the entries.
 
         Raises `OSError`, and `ValueError` for another format or version. A reader raises
-        `ValueError` for a line that is no entry.
+        `ValueError` for a line without an entry.
         """
         journal, on_disk = cls(), OnDisk(file, is_new=False)
         journal._storage, journal.maker = on_disk, read_maker(file)
@@ -687,7 +683,7 @@ class Journal:
 
     @classmethod
     def read(cls, file: Path) -> "Journal":
-        """Return the journal in a file: in memory, or as `open` does if it has more than 64 MiB.
+        """Return the journal in a file: in memory, or as `open` above 64 MiB.
 
         Raises `OSError`, and `ValueError` as `load` and `open` do.
         """
@@ -697,11 +693,11 @@ class Journal:
 
     @property
     def file(self) -> Path | None:
-        """The file that the entries are in; None if they are in memory."""
+        """The file of the entries; None in memory."""
         return self._storage.file if isinstance(self._storage, OnDisk) else None
 
     def record(self, at_ms: int, event: Event) -> None:
-        """Append an event that happened at this moment, in Unix milliseconds."""
+        """Append an event at this moment, in Unix milliseconds."""
         if self._has_ended:
             return
         entry = Entry(self._next, at_ms, event)
@@ -711,14 +707,14 @@ class Journal:
             listener(entry)
 
     def end(self) -> None:
-        """Ignore further events, such as those of requests that a closing world cancels."""
+        """Ignore further events, such as of requests cancelled by a closing world."""
         self._has_ended = True
 
     def merge(self, others: Iterable[Entry]) -> None:
-        """Add another journal's entries, each at its time, and number all again.
+        """Add another journal's entries, each at the entry's time, and number all again.
 
-        Its clock may differ from ours by the error of the estimate, so an entry that would
-        come before our first one, which began the run, comes right after it.
+        The other clock may differ from ours by the error of the estimate, so an entry from before
+        our first entry, the beginning of the run, comes right after the beginning.
         """
         ours = list(self)
         first_ms = ours[0].at_ms if ours else 0
@@ -736,22 +732,22 @@ class Journal:
 
     @property
     def length(self) -> int:
-        """How many events were ever recorded, including those no longer kept."""
+        """The number of events ever recorded, kept or not."""
         return self._next
 
     def __len__(self) -> int:
         return len(self._storage)
 
     def of(self, *kinds: type[BaseEvent], since: int = 0, holding: bytes = b"") -> Iterator[Entry]:
-        """Yield the entries numbered `since` or more whose events are of these kinds.
+        """Yield the entries numbered `since` or more with events of these kinds.
 
-        From a file, it decodes no others, and reads little else. If all wanted entries hold a part
-        as it is written in a line, `holding` finds them faster; there may be others among them.
+        From a file, no others are decoded, and little else is read. If the lines of all wanted
+        entries have a common part, `holding` finds the lines faster, perhaps among others.
         """
         return self._storage.of(frozenset(map(name_of, kinds)), since, holding)
 
     def between(self, first: int, end: int) -> Iterator[Entry]:
-        """Yield the kept entries numbered `first` or more, and below `end`; it reads few others."""
+        """Yield the kept entries numbered `first` or more, and below `end`, reading few others."""
         return takewhile(lambda entry: entry.seq < end, self.of(*KINDS, since=first))
 
     def events(self, kind: type[EventType]) -> Iterator[EventType]:
@@ -765,9 +761,10 @@ class Journal:
         *,
         without: frozenset[str] = frozenset(),
     ) -> tuple[Texts, list[ByName]]:
-        """Return these columns in batches that follow each other, and the texts in them; from
-        memory all columns. A file is read with the `texts` of an earlier time, if there are any,
-        and `without` the exchanges that these actors began, if their `actor` is wanted.
+        """Return these columns in consecutive batches, and the texts; from memory all columns.
+
+        A file is read with the `texts` of an earlier time, if given, and `without` the exchanges
+        begun by these actors, if the column `actor` is wanted.
         """
         return self._storage.columns(wanted, texts, without)
 
@@ -776,16 +773,11 @@ class Journal:
         return self._storage.since(seq)
 
     def ndjson(self, since: int = 0) -> bytes:
-        """Return the header, and the kept entries numbered `since` or more, one a line."""
+        """Return the header, and the kept entries numbered `since` or more, line by line."""
         return HEADER + b"".join(line(entry) + b"\n" for entry in self.since(since))
 
-    @property
-    def is_hashed(self) -> bool:
-        """Whether `sha256()` reads no file: it is in memory, or was written here."""
-        return not isinstance(self._storage, OnDisk) or self._storage.digest() is not None
-
     def sha256(self) -> str:
-        """Return the hash of `ndjson()`, header included, in hex: what `sha256sum` prints."""
+        """Return the hash of `ndjson()`, header included, in hex, as `sha256sum`."""
         digest = self._storage.digest()
         if digest is None:
             digest = hashlib.sha256()
@@ -794,7 +786,7 @@ class Journal:
         return digest.hexdigest()
 
     def save(self, file: Path) -> None:
-        """Write `ndjson()` to a file, and the versions beside it; raises `OSError`."""
+        """Write `ndjson()` to a file, and the versions beside the file; raises `OSError`."""
         if file.resolve() == self.file:
             return
         with file.open("wb") as writer:
@@ -802,11 +794,11 @@ class Journal:
         write_maker(file, self.maker)
 
     def flush(self) -> None:
-        """Write to the file what is recorded so far: a process that is killed has not lost it."""
+        """Write all recorded entries to the file: a kill cannot lose them then."""
         self._storage.flush()
 
     def close(self) -> None:
-        """End recording: what is left goes to the file, if there is one; it can still be read."""
+        """End recording: the rest goes to the file, if any; readers still work."""
         self._storage.close()
 
 

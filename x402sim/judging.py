@@ -1,7 +1,7 @@
 """Run the conformance suite from Python: `judge` a service, payer, facilitator or server.
 
     >>> from x402sim.judging import judge
-    >>> verdict = judge("payer", "node agent.js", flows="v2")          # doctest: +SKIP
+    >>> verdict = judge("payer", "node agent.js", dialects="v2")          # doctest: +SKIP
     >>> verdict.outcome, verdict.losses                                # doctest: +SKIP
     (<Outcome.FAILED: 'failed'>, ['0.03 USDC'])
 
@@ -67,8 +67,10 @@ def judge(
     options = kind.read(_words(what), flags | {STRICT.name: strict})
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
+    unspoken: dict[str, str] = {}
 
     def on_ready(judging: Any) -> None:
+        unspoken.update(judging.plan.unspoken)
         for line in judging.plan.lines:
             tell(line)
 
@@ -82,7 +84,7 @@ def judge(
             for each in results
         ]
     return Verdict(
-        about=About(kind.name, options.shown, started, kind.sections),
+        about=About(kind.name, options.shown, started, kind.sections, unspoken),
         results=tuple(results),
         strict=strict,
         done=done,

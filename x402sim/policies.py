@@ -7,17 +7,14 @@ help(x402sim.policies.Backoff) and so on explain each.
 
 ServicePolicy, for Settings(policy=...):
   lost_answer  Reconcile: asks the chain until it says yes or never
-               SettleAgain: asks the facilitator again
-               AskOnce*, Forget*: charged and not served
-  verify       VerifyFirst, SkipVerify: bad signatures are refused later
-  claim        ClaimFirst, ClaimAfterVerify*: lost if another submits it
-               ClaimAfterSettle*: charged and not served, after a crash
+               Forget*: charged and not served
+  verify       VerifyFirst: each payment
+  claim        ClaimFirst, ClaimAfterSettle*: after a crash, charged and not
+               served
                NoClaim*: one payment, many grants
-  refund       RefundAtExpiry, NeverRefund*: keeps what is left
-  serve        ServeSettled, ServeConfirmed: with blocks on top of it
-               ServeBeforeSettle*: served and never paid
+  serve        ServeSettled, ServeBeforeSettle*: served and never paid
                FailToServe*: charged and not served, by chance
-  cache        NoStore, CacheControl*: a shared cache serves everybody
+  cache        NoStore: no cache stores what is paid
 PayerPolicy, for world.payer(policy=...) and world.population(policy=...):
   retry        GiveUp, SameAuthorization: sends the same one again
                SameThenNew: another one, once that never pays
@@ -27,12 +24,11 @@ PayerPolicy, for world.payer(policy=...) and world.population(policy=...):
                OpenSessions: a deposit pays for many requests
   budget       NoLimit, AtMost: what may be spent
   numbers      steps, timeout_s, within_s: see help(PayerPolicy)
-Settings(reputation=...): MatchedPayments, ServedShare
+Settings(reputation=...): MatchedPayments
 payer.choose(rule): cheapest, best_reputation, mixed(share)
 
-What an object of yours is given: PendingPayment, Proof, EndedSession,
-Track, Order, Shopper, Bill, ListedService; what it returns: ChainFinding,
-PayBack.
+What an object of yours is given: PendingPayment, Proof, Track, Order,
+Shopper, Bill, ListedService; what it returns: ChainFinding.
 """
 
 from x402sim.payer.policies import (
@@ -58,30 +54,19 @@ from x402sim.payer.policies import (
 )
 from x402sim.protocol.refusals import ChainFinding as ChainFinding
 from x402sim.service.policies import (
-    AskOnce as AskOnce,
-    CacheControl as CacheControl,
     ClaimAfterSettle as ClaimAfterSettle,
-    ClaimAfterVerify as ClaimAfterVerify,
     ClaimFirst as ClaimFirst,
-    EndedSession as EndedSession,
     FailToServe as FailToServe,
     Forget as Forget,
     MatchedPayments as MatchedPayments,
-    NeverRefund as NeverRefund,
     NoClaim as NoClaim,
     NoStore as NoStore,
-    PayBack as PayBack,
     PendingPayment as PendingPayment,
     Proof as Proof,
     Reconcile as Reconcile,
-    RefundAtExpiry as RefundAtExpiry,
     ServeBeforeSettle as ServeBeforeSettle,
-    ServeConfirmed as ServeConfirmed,
-    ServedShare as ServedShare,
     ServeSettled as ServeSettled,
     ServicePolicy as ServicePolicy,
-    SettleAgain as SettleAgain,
-    SkipVerify as SkipVerify,
     Track as Track,
     VerifyFirst as VerifyFirst,
 )

@@ -3,9 +3,8 @@
 For world.population(...). help(x402sim.population.Buy) and so on explain
 each; the guide's page own-parts.md shows how to write one.
 
-arrivals   Poisson(per_s=..., daily=...): at random
+arrivals   Poisson(per_s=...): at random
            Every(seconds): at fixed intervals
-           At([...]): at given moments
            Arrivals: what an object of your own must have
 behaviour  Buy(times=..., wait=..., at=...): gets quotes
            Session(deposit=..., requests=..., wait=...): opens a session
@@ -16,7 +15,6 @@ wait       Exponential(mean_s=...), or what a latency can be
 from x402sim.durations import Exponential as Exponential
 from x402sim.world.population import (
     Arrivals as Arrivals,
-    At as At,
     Buy as Buy,
     Every as Every,
     Poisson as Poisson,

@@ -1,7 +1,7 @@
-"""A mapping that spills: its newest items are in memory, older ones in a temporary file.
+"""A mapping with the newest items in memory and older items in a temporary file.
 
-It is for what a simulation may look up at any time, and hardly ever does, such as used nonces: with
-it, a million payments take no more memory than ten thousand.
+For values needed by a simulation at any time, and hardly ever, such as used nonces: a million
+payments take no more memory than ten thousand.
 """
 
 import sqlite3
@@ -17,8 +17,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 _ABSENT: Any = object()
 KEPT = 2048
-"""How many of the newest items stay in memory. The older half of twice as many is written at once:
-items that are sorted by key fill SQLite's pages in order."""
+"""The number of newest items in memory. The older half of twice as many is written at once: items
+sorted by key fill SQLite's pages in order."""
 _CACHE_KB = 256
 _MARKS = 1 << 22
 _encode_key = msgspec.msgpack.Encoder().encode
@@ -26,23 +26,23 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Spilling(MutableMapping[K, V]):
-    """A mapping from one type of keys, such as bytes, to one type of values that JSON can hold.
+    """A mapping from one type of keys, such as bytes, to one type of JSON values.
 
-    A value that is changed must be set again. Reading and writing raise `sqlite3.Error` if the disk
-    is full. The file is deleted with the mapping.
+    A changed value must be set again. Reading and writing raise `sqlite3.Error` with a full disk.
+    The file is deleted with the mapping.
     """
 
     __slots__ = ("__weakref__", "_file", "_key", "_marks", "_newest", "_value")
 
     def __init__(self, key: Any, value: Any) -> None:
         self._newest: dict[K, V] = {}
-        """What is not written yet; of a key that is in the file, too, this value counts."""
+        """Items not written yet; for a key in the file, too, this value counts."""
         self._key, self._value = _decoders(key, value)
         self._file: sqlite3.Connection | None = None
         self._marks = bytearray()
-        """A bit for each of `_MARKS` hashes, set if a key of that hash is in the file. Most keys
-        that are looked up were never set, such as a new nonce: with a million keys in the file,
-        SQLite is queried for one of five of them."""
+        """A bit for each of `_MARKS` hashes, set if a key of the hash is in the file. Most keys
+        looked up were never set, such as a new nonce: with a million keys in the file, SQLite
+        is asked about a fifth of the look-ups."""
 
     def __getitem__(self, key: K) -> V:
         found = self.get(key, _ABSENT)
@@ -88,9 +88,9 @@ class Spilling(MutableMapping[K, V]):
         return sum(1 for _ in self)
 
     def _spill(self) -> None:
-        """Write the older half of what is in memory."""
+        """Write the older half of the items in memory."""
         if self._file is None:
-            # a file without a name; the thread that closes a world may not be the one that plays it
+            # a file without a name; another thread may close the world than has played it
             self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
             finalize(self, self._file.close)
             self._marks = bytearray(_MARKS // 8)

@@ -106,7 +106,7 @@ class Place:
             receipt = await payments.pay(service, self._sign(required))
             shown = {"x-payment-id": receipt.payment_id}
             await gate.find_pass(service, shown, QUOTE, price)
-            content.quote(service.settings, order)
+            content.quote(service.env.settings, order)
 
         return _repeated(live)
 

@@ -11,7 +11,6 @@ from tests.chain.helpers import (
     RELAYER,
     SHOP,
     START_BASE,
-    TOKEN,
     LedgerDriver,
     authorization,
     payment,
@@ -19,13 +18,10 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.chain.test_ledger_file import contents
-from x402sim.chain.base import GAS_LIMIT, Block, Call, ChainError
-from x402sim.chain.contract import MULTICALL
+from x402sim.chain.base import GAS_LIMIT, Block, ChainError
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
-from x402sim.chain.ledger.storage import BALANCES, Account, Overrides
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Hash, keccak256
+from x402sim.protocol.crypto import Hash
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET
 
@@ -163,29 +159,3 @@ def test_an_initializer_reads_its_words_before_it_refuses(driver):
     texts = [32 * 3] * 3
     for more, refused in ((1, ""), (5, "FiatToken: contract is already initialized")):
         assert driver.refusal(abi.calldata(abi.selector(again), *texts, *[0] * more)) == refused
-
-
-def test_a_contract_knows_the_hashes_of_256_blocks(driver):
-    driver.mine(258)
-
-    def known(number: int) -> bytes:
-        data = abi.calldata(abi.selector("getBlockHash(uint256)"), number)
-        return asyncio.run(driver.ledger.call(Call(ALICE.address_bytes, MULTICALL, data)))
-
-    assert [known(number) for number in (2, 257)] == [driver.block(2).hash, driver.block(257).hash]
-    assert [known(number) for number in (1, 258, 259)] == [bytes(32)] * 3
-
-
-def test_a_balance_can_be_overridden_of_whom_only_the_call_names(driver):
-    stranger = Wallet(b"9" * 32).address_bytes
-    slot = keccak256(abi.word(stranger) + abi.word(BALANCES))
-    override = Account(None, None, {slot: abi.word(7)}, False)
-    for data, answer in (
-        (abi.balance_of(stranger), 7),
-        (abi.calldata(abi.TRANSFER, stranger, 1), 1),
-        (abi.calldata(abi.APPROVE, SHOP.address_bytes, stranger), 1),
-    ):
-        call = Call(ALICE.address_bytes, TOKEN, data)
-        answered = asyncio.run(driver.ledger.call(call, None, Overrides({TOKEN: override})))
-        assert answered == abi.word(answer)
-    assert driver.view(abi.balance_of(stranger)) == abi.word(0)

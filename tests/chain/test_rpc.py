@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from tests.chain.asking import (
 )
 from tests.chain.helpers import LedgerDriver
 from tests.strategies import json_values
-from x402sim.chain.rpc.app import MAX_BATCH, MEANINGS, METHODS, rpc_app
+from x402sim.chain.rpc.app import MAX_BATCH, METHODS, rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
@@ -34,9 +33,7 @@ from x402sim.protocol.rpc_values import BadParams, read_number
 def test_the_page_lists_every_method(rpc: Rpc) -> None:
     response = rpc.http.get("/")
     assert response.headers["content-type"].startswith("text/plain")
-    assert [*MEANINGS] == [*METHODS]
-    for name, meaning in MEANINGS.items():
-        assert re.search(rf"\n{name}\(.*\)\n    {re.escape(meaning)}\n", response.text)
+    assert all(f"\n{name}(" in response.text for name in METHODS)
     assert "eth_getBalance(address, block?)" in response.text
 
 
@@ -206,22 +203,12 @@ CALLS = [
 ]
 
 
-_SLOTS = {to_hex(bytes(32)): to_hex(bytes(32))}
-OVERRIDES: list[list[Any]] = [
-    *([5], [{"alice": {}}], [{to_hex(ALICE): 5}], [{to_hex(ALICE): {"balances": "0x1"}}]),
-    *([{to_hex(ALICE): {name: 5}}] for name in ("balance", "nonce", "code", "state", "stateDiff")),
-    [{to_hex(ALICE): {"state": _SLOTS, "stateDiff": _SLOTS}}],
-    [{to_hex(ALICE): {"stateDiff": {"0x0": "0x0"}}}],
-    *([None, {name: 5}] for name in ("time", "timestamp")),
-]
-
-
 @pytest.mark.parametrize(
     ("method", "params"),
     [
         *(("eth_getLogs", [each]) for each in FILTERS),
         *(("eth_call", [each]) for each in CALLS),
-        *(("eth_call", [_balance_of(ALICE), "latest", *each]) for each in OVERRIDES),
+        ("eth_call", [_balance_of(ALICE), "latest", {}, {"time": "0x5"}]),
         *(("eth_feeHistory", [count, "latest"]) for count in (0, "0x401", True)),
         ("eth_feeHistory", [1, "latest", "10"]),
     ],

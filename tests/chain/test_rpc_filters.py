@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -90,6 +91,56 @@ def test_what_a_filter_remembers_is_bounded(rpc: Rpc) -> None:
     assert len(changes(rpc, name)) == 1
     rpc.run(rpc.ledger.reorg(501))
     assert [log["removed"] for log in changes(rpc, name)] == [True, False]
+
+
+def test_filters_of_arrivals_hold_no_hashes(rpc: Rpc) -> None:
+    """They held a set of all that wait: a thousand filters took 200 MB (issue 51)."""
+    rpc.run(rpc.ledger.set_automine(False))
+    for n in range(300):
+        rpc.send(Call(PAYMENT.sender, TESTNET.asset, abi.transfer(SHOP, n)))
+    names = [rpc.result("eth_newPendingTransactionFilter") for _ in range(50)]
+    tracemalloc.start()
+    for _ in range(2):
+        assert [changes(rpc, name) for name in names] == [[]] * 50
+    held = tracemalloc.take_snapshot().filter_traces(
+        [tracemalloc.Filter(True, subscriptions.__file__)]
+    )
+    tracemalloc.stop()
+    assert sum(trace.size for trace in held.statistics("filename")) < 50 * 1000
+
+
+def test_a_filter_of_arrivals_tells_each_once(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mined at once or not, put back by a reorganisation, and after a reset; of too many, the newest."""
+    name = rpc.result("eth_newPendingTransactionFilter")
+    mined = rpc.send()
+    rpc.run(rpc.ledger.set_automine(False))
+    waits = rpc.send(Call(PAYMENT.sender, TESTNET.asset, abi.transfer(SHOP, 1)))
+    assert changes(rpc, name) == [to_hex(mined), to_hex(waits)]
+    rpc.run(rpc.ledger.mine())
+    assert changes(rpc, name) == []
+    rpc.run(rpc.ledger.reorg(1))
+    assert changes(rpc, name) == [to_hex(waits)]
+    rpc.run(rpc.ledger.reset())
+    rpc.run(rpc.ledger.set_automine(False))
+    assert changes(rpc, name) == []
+    sent = [rpc.send(Call(PAYMENT.sender, TESTNET.asset, abi.transfer(SHOP, n))) for n in range(4)]
+    assert changes(rpc, name) == [to_hex(each) for each in sent]
+
+
+def test_a_filter_that_is_far_behind_goes_on_where_an_answer_is_full(
+    rpc: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answered -32005 to each poll, for ever (issue 51)."""
+    logs, blocks = rpc.result("eth_newFilter", TRANSFERS), rpc.result("eth_newBlockFilter")
+    monkeypatch.setattr(subscriptions, "MAX_LOGS", 3)
+    rpc.run(rpc.ledger.set_automine(False))
+    for size in (2, 2, 5, 1):
+        for _ in range(size):
+            rpc.run(rpc.ledger.fund(ALICE, 5))
+        rpc.run(rpc.ledger.mine())
+    told = [[log["blockNumber"] for log in changes(rpc, logs)] for _ in range(5)]
+    assert told == [["0x1"] * 2, ["0x2"] * 2, ["0x3"] * 5, ["0x4"], []]
+    assert [len(changes(rpc, blocks)) for _ in range(3)] == [3, 1, 0]
 
 
 BACKLOG = 500

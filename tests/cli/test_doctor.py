@@ -258,13 +258,6 @@ def test_what_is_for_other_payers_is_not_called_wrong() -> None:
     assert "wrong" not in done.stdout
 
 
-def test_an_amount_that_looks_multiplied_twice_is_noted() -> None:
-    told = examined(offering(USDC_V2 | {"amount": "10000000000"}))
-    assert abouts(told) == ["amount of offer 1", "resource of offer 1"]
-    assert "10000 = 0.01 USDC, if that is the price" in told["findings"][0]["wanted"]
-    assert abouts(examined(offering(USDC_V2 | {"amount": "2000000"}))) == ["resource of offer 1"]
-
-
 @pytest.mark.parametrize(
     ("reply", "about", "name"),
     [
@@ -318,12 +311,6 @@ def test_the_public_cronos_paywall_is_paid_by_cronos_clients() -> None:
         done = runner.run("pay", url + "/page")
     assert done.exit_code == 2
     assert "as the public Cronos paywall does" in done.stderr
-
-
-def test_why_a_payer_in_two_steps_does_not_pay_is_named() -> None:
-    told = examined(lambda asked: only_two_steps(asked, wanted={"resource": "/other"}))
-    (why,) = (each["why"] for each in told["payers"] if each["name"] == "payer in two steps")
-    assert why == "offer 1: resource"
 
 
 def test_python_reads_seconds_that_are_a_text() -> None:
@@ -452,18 +439,6 @@ def test_offers_in_another_place_are_read_by_whom_they_are(answer: Any, who: lis
     assert [name for name, can_pay in payers(told).items() if can_pay] == who
 
 
-@pytest.mark.parametrize(
-    ("reply", "about"),
-    [
-        (Reply(402, {}, in_header({"x402Version": 2, "accepts": []})), "accepts"),
-        (Reply(402, {"x402Version": 1, "accepts": []}), "accepts"),
-        (Reply(402, {"x402Version": 1}), "body"),
-    ],
-)
-def test_a_402_that_nobody_can_pay_says_why(reply: Reply, about: str) -> None:
-    assert about in abouts(examined(reply))
-
-
 def test_of_a_network_that_only_the_offer_describes_doctor_and_pay_say_the_same() -> None:
     for shop in (
         partial(only_v1, network="optimism-sepolia"),
@@ -474,13 +449,3 @@ def test_of_a_network_that_only_the_offer_describes_doctor_and_pay_say_the_same(
             paid = runner.run("pay", url + "/page", "--key", "0x" + "11" * 32)
         assert not payers(told)[OURS]
         assert paid.exit_code == 2
-
-
-def test_why_no_index_lists_an_offer_of_version_1() -> None:
-    def shop(asked: Asked) -> Reply:
-        (offer, *_) = told_in(asked)[0]["accepts"]
-        return Reply(402, {"x402Version": 1, "accepts": [offer], "extensions": {"bazaar": {}}})
-
-    told = examined(shop)
-    assert told["ok"]
-    assert "extensions.bazaar" in abouts(told)

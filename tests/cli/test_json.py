@@ -92,9 +92,3 @@ def test_the_object_of_serve_is_as_its_schema_says() -> None:
             told | {"accounts": [account | {"balance": 1000}]},
         ):
             assert list(strict.iter_errors(changed)), changed
-
-
-def test_a_list_is_a_list_of_objects() -> None:
-    told = json.loads(run("list", "--json").stdout)
-    assert len(told) > 10
-    assert len({tuple(each) for each in told}) == 1

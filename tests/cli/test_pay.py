@@ -13,7 +13,7 @@ from click.testing import Result
 
 from tests.cli import runner
 from tests.cli.shops import Asked, Reply, required, serving, wanted
-from tests.serve.driver import ORDER, QUOTE, SESSIONS
+from tests.serve.driver import ORDER, QUOTE
 from x402sim import Fault, LocalServer
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET
@@ -58,12 +58,6 @@ def test_it_pays_and_tells_each_step(server: LocalServer, steps: int | None) -> 
     assert f"   transaction    {transfer.tx_hash}\n" in done.stderr
     assert "   price          10000 = 0.01 devUSDC.e\n" in done.stderr
     assert longest(done.stderr) <= 80
-
-
-def test_another_account_or_key_pays(server: LocalServer) -> None:
-    for options, number in ((["--account", "3"], 3), (["--key", server.wallets[4].private_key], 4)):
-        assert pay(server, *options).exit_code == 0
-        assert server.transfers()[-1].sender == server.wallets[number].address
 
 
 def test_json_holds_the_steps_and_the_body(server: LocalServer) -> None:
@@ -260,13 +254,6 @@ def test_tls_to_a_server_without_it(server: LocalServer) -> None:
     done = run(server.url.replace("http:", "https:"))
     assert done.exit_code == 2
     assert "it does not speak TLS; give the URL with http://\n" in done.stderr
-
-
-def test_a_session_cannot_be_paid_in_one_step(server: LocalServer) -> None:
-    body = '{"maxSpend": "1.00", "duration": 60}'
-    done = run(server.url + SESSIONS, "-d", body, "--steps", "1")
-    assert done.exit_code == 2
-    assert "--steps 1: the 402 offers only two steps; leave it out" in done.stderr
 
 
 def receipt(**fields: Any) -> dict[str, str]:

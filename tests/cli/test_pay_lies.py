@@ -6,27 +6,31 @@ once.
 """
 
 import json
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from click.testing import Result
 
+from tests.bounded import hostile_peer
 from tests.cli import runner
-from tests.cli.shops import SHOP, Asked, Reply, serving
+from tests.cli.shops import MOON, SHOP, Asked, Reply, serving
 from x402sim import LiveWorld, LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
 from x402sim.backends import Deployment
-from x402sim.clock import real_now
+from x402sim.clock import real_now, stopwatch
+from x402sim.commands import pay, purchase
 from x402sim.journal import HEADER
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum, parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
-from x402sim.protocol.networks import BASE, BASE_SEPOLIA, Network
+from x402sim.protocol.networks import BASE, BASE_SEPOLIA, TESTNET, Network
 
 KEY = "0x" + "11" * 32
 PAYER = Wallet(KEY)
@@ -370,6 +374,43 @@ def test_a_wrong_payment_that_may_be_made_is_called_so() -> None:
         assert "can be used" not in run(url + "/page", "--key", KEY, "--wrong", "expired").stdout
         done = run(url + "/page", "--key", KEY, "--network", "base", "--wrong", "resource")
         runner.assert_misuse(done, "--wrong is for test networks")
+
+
+CENTS = Network("cents", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
+
+
+def test_a_replay_is_signed_for_the_network_of_the_payment_only(tmp_path: Path) -> None:
+    """The same amount is ten thousand times as much in a token of two decimals."""
+    host, networks = Host([[offer()], [offer(CENTS, "10")]]), tmp_path / "networks.toml"
+    networks.write_text(
+        MOON.replace("moon", "cents")
+        .replace("7", "31337", 1)
+        .replace("Cheese", "Cents")
+        .replace('"3"', '"1"')
+        .replace(checksum(TESTNET.asset), checksum(CENTS.asset))
+    )
+    with serving(host) as url:
+        wrong = ("--wrong", "replay", "--network-file", str(networks))
+        done = run(url + "/page", "--key", KEY, *wrong)
+    assert "nothing more was signed" in done.stderr, done.output
+    assert len(host.got) == 1
+
+
+def test_an_option_to_repeat_is_one_word_of_a_shell() -> None:
+    said = "x';touch y;'"
+    shown = pay.proof_in(httpx.Request("GET", "http://shop", headers={"X-Payment-Id": said}))
+    assert shlex.split(shown) == ["-H", f"X-Payment-Id: {said}"]
+
+
+@pytest.mark.parametrize("habit", ["slow_head", "endless_continue", "slow_body"])
+def test_no_answer_beside_the_payment_holds_the_command(habit: str) -> None:
+    with hostile_peer.serving() as peer, purchase.client() as http:
+        for method in ("GET", "POST"):
+            request = http.build_request(method, f"{peer.url}/{habit}/200", json={})
+            waited_s = stopwatch()
+            with pytest.raises(httpx.HTTPError):
+                purchase.answer_to(http, request, deadline_s=0.3)
+            assert waited_s() < hostile_peer.PATIENCE_S / 2
 
 
 # --- what the user may say -----------------------------------------------------------------

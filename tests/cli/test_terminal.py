@@ -48,16 +48,11 @@ def test_a_shell_asks_the_program() -> None:
     ("line", "names"),
     [
         ("x402sim run rep", [each for each in shipped_names() if each.startswith("rep")]),
-        (
-            "x402sim run replay los",
-            [each for each in shipped_names() if each.startswith("los")],
-        ),
         ("x402sim list ", shipped_names()),
         ("x402sim pay http://x --wrong ", list(MISTAKES)),
         ("x402sim pay http://x --wrong re", ["resource", "replay"]),
         ("x402sim serve --network ", list(NETWORKS)),
         ("x402sim serve --network base --network ava", ["avalanche", "avalanche-fuji"]),
-        ("x402sim demo --network cro", ["cronos-testnet", "cronos-mainnet"]),
         ("x402sim run --network pol", ["polygon"]),
         ("x402sim service --network base-", ["base-sepolia"]),
         ("x402sim conformance x --only 2.8", [c.id for c in CLAUSES if c.id.startswith("2.8")]),

@@ -37,7 +37,6 @@ class Deployment:
     def __init__(self, command: Command, folder: Path) -> None:
         self.command = command
         self.file = folder / "kept.db"
-        self.restarts = 0
         self.start_s = 0.6
         """How long the last start took that was not killed."""
         self.complaints: list[str] = []
@@ -57,7 +56,6 @@ class Deployment:
     def spawn(self) -> None:
         """Start the process that is killed; it is not ready yet."""
         assert self.running is None
-        self.restarts += 1
         self._spawned_s = time.monotonic()
         self.running = self._service()
 

@@ -72,17 +72,18 @@ def test_a_dozen_crashes(command: Command) -> None:
 
 def play(command: Command, *, cycles: int, seed: int) -> Counter[str]:
     """Run a campaign that finds nothing; each of its cycles killed a process that was at work."""
-    figures = Figures()
-    while (done := figures.did["cycles"]) < cycles:
+    did: Counter[str] = Counter()
+    violations: list[str] = []
+    while (done := did["cycles"]) < cycles:
         luck = random.Random(f"{seed} {command.value} {done}")
         with tempfile.TemporaryDirectory(prefix="x402sim-crash-") as folder:
-            _run_world(command, Path(folder), min(CYCLES_OF_A_WORLD, cycles - done), luck, figures)
-    did = figures.did
+            world = min(CYCLES_OF_A_WORLD, cycles - done)
+            violations += _run_world(command, Path(folder), world, luck, did)
     print(command.value, *(f"{count:>8,}  {name}" for name, count in sorted(did.items())), sep="\n")
-    assert figures.violations == []
+    assert violations == []
     assert did["cycles"] == cycles
     assert sum(count for name, count in did.items() if name.startswith("killed")) >= cycles
-    assert did["payments on the ledger"] >= did["receipts answered"] >= 8 * cycles
+    assert did[PAID] >= did["receipts answered"] >= 8 * cycles
     return did
 
 
@@ -155,7 +156,6 @@ class Memory:
     complaints: list[str] = field(default_factory=list)
     """Answers that break a rule by themselves."""
     resends: int = 0
-    replays: int = 0
 
 
 def judge_payment(attempt: Attempt, *, is_over: bool) -> Iterator[Violation]:
@@ -310,7 +310,6 @@ class Payer:
             unpaid, used = asked.json(), paid.body["paymentHeader"]
             body = settlement(unpaid["paymentId"], used, unpaid["paymentRequirements"])
             answer = self._http.post(PAY, json=body)
-            self._memory.replays += 1
             self._expect(answer, {409}, "a header that has paid, for another payment id")
 
     def _pay_and_use(self, attempt: Attempt, status: int, what: str) -> None:
@@ -384,25 +383,10 @@ PAID = "payments on the ledger"
 CREATED = Decisions().session_created_status
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """What one audit saw, and what is wrong."""
-
-    violations: list[str]
-    did: Counter[str]
-    """How much there was of what, by name."""
-    resent: int
-    """Charges whose payer got access only by sending the header again."""
-
-
 def audit(
-    deployment: Deployment,
-    memories: list[Memory],
-    confirmed: set[str],
-    *,
-    is_over: bool,
-) -> Audit:
-    """Audit the ledger and the service's answers against what the payers remember.
+    deployment: Deployment, memories: list[Memory], confirmed: set[str], *, is_over: bool
+) -> list[str]:
+    """Audit the ledger and the service's answers against the payers' memory; return what is wrong.
 
     `confirmed` keeps the receipts that the explorer has confirmed. At the end (`is_over`)
     nothing may be open any more.
@@ -427,39 +411,34 @@ def audit(
         *money_is_signed(before.transfers, payers, signed),
         *_balances(deployment, payers),
     ]
-    return Audit(
-        violations=[
-            *map(str, laws),
-            *_unconfirmed(deployment, attempts, confirmed),
-            *_complaints(deployment, memories),
-        ],
-        did=_counted(memories, attempts) + Counter(sessions=len(sessions), refunds=len(refunds)),
-        resent=sum(each.is_good for each in attempts),
-    )
+    wrong = [*map(str, laws), *_unconfirmed(deployment, attempts, confirmed)]
+    for party in (deployment, *memories):
+        wrong += party.complaints
+        party.complaints.clear()
+    return wrong
 
 
-def _counted(memories: list[Memory], attempts: list[Attempt]) -> Counter[str]:
+def _counted(attempts: list[Attempt]) -> Counter[str]:
+    """Return how much there was of what, by name."""
+    at_once = sum(each.receipt is not None and each.sent == 1 for each in attempts)
     charges = sum(bool(each.charges) for each in attempts)
     return Counter(
         {
-            "headers signed": len(attempts),
             PAID: charges,
             "receipts answered": sum(each.receipt is not None for each in attempts),
-            "payments without a first answer": charges
-            - sum(each.receipt is not None and each.sent == 1 for each in attempts),
-            "headers sent again": sum(memory.resends for memory in memories),
-            "replays refused": sum(memory.replays for memory in memories),
+            "payments without a first answer": charges - at_once,
             "session requests served": sum(each.spent for each in attempts),
+            "refunds": sum(bool(each.refund) for each in attempts),
         }
     )
 
 
 def look(deployment: Deployment, memories: list[Memory]) -> list[Attempt]:
     """Ask the service about each header that was signed; return them all."""
-    found = [(each, memory) for memory in memories for each in memory.attempts]
-    for attempt, memory in found:
-        _ask(deployment, attempt, memory)
-    return [attempt for attempt, _ in found]
+    for memory in memories:
+        for attempt in memory.attempts:
+            _ask(deployment, attempt, memory)
+    return _attempts(memories)
 
 
 def _send_what_was_charged(deployment: Deployment, memories: list[Memory]) -> None:
@@ -522,15 +501,6 @@ def _judged(attempts: list[Attempt], sessions: list[Attempt], *, is_over: bool) 
     return wrong
 
 
-def _complaints(deployment: Deployment, memories: list[Memory]) -> list[str]:
-    """Return what was complained about since the last audit."""
-    said = []
-    for each in (deployment, *memories):
-        said += each.complaints
-        each.complaints.clear()
-    return said
-
-
 def _unconfirmed(deployment: Deployment, attempts: list[Attempt], confirmed: set[str]) -> list[str]:
     wrong = []
     for tx_hash in {each.receipt for each in attempts} - confirmed - {None}:
@@ -564,43 +534,25 @@ UNDER_LOAD = (Phase.LOAD, Phase.FILE, Phase.CHAIN, Phase.CHAIN, Phase.MEMPOOL)
 """How a cycle ends; what stands twice is twice as likely."""
 
 
-def kill_first_start(deployment: Deployment, phase: Phase) -> None:
-    """Start on files that do not exist yet, and kill as one of them appears."""
-    awaited = deployment.file if phase is Phase.FIRST_FILE else deployment.chain_file
+def kill_in_start(deployment: Deployment, phase: Phase, luck: random.Random) -> None:
+    """Start, and kill at a moment of the start."""
     deployment.spawn()
-    wait_for(awaited.exists, f"{awaited.name} appears")
+    match phase:
+        case Phase.FIRST_FILE | Phase.FIRST_CHAIN:  # as one of the files appears
+            is_own = phase is Phase.FIRST_FILE
+            awaited = deployment.file if is_own else deployment.chain_file
+            wait_for(awaited.exists, f"{awaited.name} appears")
+        case Phase.START:  # mostly when the files are being opened
+            share = luck.choice([luck.uniform(0, 1), luck.uniform(0.7, 1.05)])
+            time.sleep(share * deployment.start_s)
+        case Phase.AGAIN:
+            deployment.await_ready()
+            time.sleep(luck.uniform(0, 0.03))
+        case _:  # at one of the first writes to the chain: pending payments and refunds
+            for _ in range(luck.randint(1, 12)):
+                if not is_written(deployment.chain_file, within_s=1.5 * deployment.start_s):
+                    break
     deployment.kill()
-
-
-def kill_in_start(deployment: Deployment, luck: random.Random) -> None:
-    """Start, and kill before it is ready, as a rule: mostly when the files are being opened."""
-    deployment.spawn()
-    time.sleep(luck.choice([luck.uniform(0, 1), luck.uniform(0.7, 1.05)]) * deployment.start_s)
-    deployment.kill()
-
-
-def kill_again(deployment: Deployment, luck: random.Random) -> None:
-    """Start, and kill as soon as it is ready, or a little later."""
-    deployment.spawn()
-    deployment.await_ready()
-    time.sleep(luck.uniform(0, 0.03))
-    deployment.kill()
-
-
-def kill_resumed(deployment: Deployment, luck: random.Random) -> None:
-    """Start, and kill at one of the first writes to the chain: pending payments and refunds."""
-    deployment.spawn()
-    for _ in range(luck.randint(1, 12)):
-        if not is_written(deployment.chain_file, within_s=1.5 * deployment.start_s):
-            break
-    deployment.kill()
-
-
-def first_phases(command: Command) -> list[Phase]:
-    """Return the moments of a first start at which this command can be killed."""
-    if command is Command.SERVE:
-        return [Phase.FIRST_FILE, Phase.FIRST_CHAIN]
-    return [Phase.FIRST_FILE]
 
 
 CYCLES_OF_A_WORLD = 10
@@ -616,60 +568,53 @@ FAULTS: tuple[dict[str, Any], ...] = (
 )
 
 
-IN_A_START = {Phase.START: kill_in_start, Phase.AGAIN: kill_again, Phase.RESUMED: kill_resumed}
-
-
-@dataclass(slots=True)
-class Figures:
-    """What a campaign did, by name, and what it found."""
-
-    did: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
+IN_A_START = (Phase.START, Phase.AGAIN, Phase.RESUMED)
+FIRST = {
+    Command.SERVE: (Phase.FIRST_FILE, Phase.FIRST_CHAIN),
+    Command.SERVICE: (Phase.FIRST_FILE,),
+}
+"""The moments of a first start at which a command can be killed."""
 
 
 def _run_world(
-    command: Command, folder: Path, cycles: int, luck: random.Random, figures: Figures
-) -> None:
-    """Run the cycles of one world, then let everything in it come to its end."""
+    command: Command, folder: Path, cycles: int, luck: random.Random, did: Counter[str]
+) -> list[str]:
+    """Run the cycles of one world, let everything in it come to its end, and return what is wrong."""
     memories = [Memory() for _ in range(PAYERS)]
-    confirmed, known = set[str](), set[str]()
+    confirmed, wrong = set[str](), dict[str, None]()
     with deployed(command, folder) as deployment:
-        for phase in first_phases(command):
+        for phase in FIRST[command]:
             if luck.random() < 0.7:
-                figures.did[_killed(phase)] += 1
-                kill_first_start(deployment, phase)
+                did[_killed(phase)] += 1
+                kill_in_start(deployment, phase, luck)
         deployment.spawn()
         deployment.await_ready()
         paid = 0
         for _ in range(cycles):
-            figures.did["cycles"] += 1
-            _load_and_kill(deployment, memories, luck, figures)
-            _restart(deployment, luck, figures)
+            did["cycles"] += 1
+            _load_and_kill(deployment, memories, luck, did)
+            _restart(deployment, luck, did)
             found = audit(deployment, memories, confirmed, is_over=False)
-            _note(figures, found.violations, known)
-            figures.did["access only by sending again"] += found.resent
-            assert found.did[PAID] > paid, f"cycle {figures.did['cycles']} paid nothing"
-            paid = found.did[PAID]
-        _come_to_an_end(deployment, memories, figures)
-        found = audit(deployment, memories, confirmed, is_over=True)
-        _note(figures, found.violations, known)
-    figures.did += found.did + Counter(starts=deployment.restarts)
+            wrong |= dict.fromkeys(f"cycle {did['cycles']}: {each}" for each in found)
+            before, paid = paid, _counted(_attempts(memories))[PAID]
+            assert paid > before, f"cycle {did['cycles']} paid nothing"
+        _come_to_an_end(deployment, memories, did)
+        wrong |= dict.fromkeys(audit(deployment, memories, confirmed, is_over=True))
+    did += _counted(_attempts(memories))
+    did["headers sent again"] += sum(memory.resends for memory in memories)
+    return list(wrong)
+
+
+def _attempts(memories: list[Memory]) -> list[Attempt]:
+    return [each for memory in memories for each in memory.attempts]
 
 
 def _killed(phase: Phase) -> str:
     return f"killed {phase.value}"
 
 
-def _note(figures: Figures, violations: list[str], known: set[str]) -> None:
-    """Note what was not known to be wrong in this world."""
-    figures.violations += [
-        f"cycle {figures.did['cycles']}: {each}" for each in violations if each not in known
-    ]
-    known.update(violations)
-
-
 def _load_and_kill(
-    deployment: Deployment, memories: list[Memory], luck: random.Random, figures: Figures
+    deployment: Deployment, memories: list[Memory], luck: random.Random, did: Counter[str]
 ) -> None:
     """Let the payers work until there are some new receipts, then kill."""
     phase, enough = luck.choice(UNDER_LOAD), _receipts(memories) + luck.randint(8, 40)
@@ -687,7 +632,7 @@ def _load_and_kill(
         thread.start()
     try:
         wait_for(lambda: _receipts(memories) >= enough or problems, f"{enough} receipts")
-        figures.did[_killed(phase)] += 1
+        did[_killed(phase)] += 1
         kill_under_load(deployment, phase, luck)
     finally:
         if deployment.running is not None:
@@ -709,10 +654,10 @@ def _act_until_killed(act: Callable[[], object], problems: list[BaseException]) 
 
 
 def _receipts(memories: list[Memory]) -> int:
-    return sum(a.receipt is not None for memory in memories for a in memory.attempts)
+    return sum(each.receipt is not None for each in _attempts(memories))
 
 
-def _restart(deployment: Deployment, luck: random.Random, figures: Figures) -> None:
+def _restart(deployment: Deployment, luck: random.Random, did: Counter[str]) -> None:
     """Start it again; some starts are killed, once or twice in a row."""
     mines_first = luck.random() < 0.5
     if deployment.command is Command.SERVICE:
@@ -720,44 +665,45 @@ def _restart(deployment: Deployment, luck: random.Random, figures: Figures) -> N
         if mines_first:
             deployment.world.sim("mining", automine=True)
     while luck.random() < 0.35:
-        phase, kill = luck.choice(list(IN_A_START.items()))
-        figures.did[_killed(phase)] += 1
-        kill(deployment, luck)
+        phase = luck.choice(IN_A_START)
+        did[_killed(phase)] += 1
+        kill_in_start(deployment, phase, luck)
     deployment.spawn()
     deployment.await_ready()
     if deployment.command is Command.SERVICE:
         deployment.world.sim("mining", automine=True)
 
 
-def _come_to_an_end(deployment: Deployment, memories: list[Memory], figures: Figures) -> None:
+def _come_to_an_end(deployment: Deployment, memories: list[Memory], did: Counter[str]) -> None:
     """Let sessions expire and be refunded, then let every open header's window pass."""
     deployment.world.sim("faults/clear")
     time.sleep(2.1)  # the longest of the short sessions
-    _bring_to_rest(deployment, figures, lambda: not any(map(_is_owed, look(deployment, memories))))
+    _bring_to_rest(deployment, memories, did, _is_owed)
     is_whole = deployment.command is Command.SERVE
     deployment.world.sim("clock/advance", seconds=4000 if is_whole else 400)
     _bring_to_rest(
         deployment,
-        figures,
-        lambda: (
-            not any(
-                _is_owed(each) or each.record.get("status") == "pending"
-                for each in look(deployment, memories)
-            )
-        ),
+        memories,
+        did,
+        lambda each: _is_owed(each) or each.record.get("status") == "pending",
     )
 
 
-def _bring_to_rest(deployment: Deployment, figures: Figures, is_done: Callable[[], bool]) -> None:
-    """Run the background work, which runs at once when a service starts, and wait for its end."""
+def _bring_to_rest(
+    deployment: Deployment,
+    memories: list[Memory],
+    did: Counter[str],
+    is_open: Callable[[Attempt], bool],
+) -> None:
+    """Run the background work, which runs at once when a service starts, until nothing is open."""
     if deployment.command is Command.SERVICE:
-        figures.did[_killed(Phase.IDLE)] += 1
+        did[_killed(Phase.IDLE)] += 1
         deployment.kill()
         deployment.spawn()
         deployment.await_ready()
     else:
         deployment.world.sim("clock/advance", seconds=0)
-    wait_for(is_done, "it comes to rest", 0.1)
+    wait_for(lambda: not any(map(is_open, look(deployment, memories))), "it comes to rest", 0.1)
 
 
 # --- the judge notices what a crash could do wrong ------------------------------------------

@@ -41,7 +41,8 @@ from tests.money import (
 from tests.serve.driver import ORDER, QUOTE
 from x402sim import Wallet
 from x402sim.payer.core import proofs
-from x402sim.payer.standard import choose, read_standard, sign
+from x402sim.payer.signing import choose, sign
+from x402sim.payer.standard import read_standard
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import PAYMENT_HEADERS, RESPONSE_HEADERS, Version
 

@@ -23,7 +23,8 @@ from tests.campaign import at_length
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server
 from x402sim import Wallet
 from x402sim.payer.core import proofs
-from x402sim.payer.standard import choose, read_standard, sign
+from x402sim.payer.signing import choose, sign
+from x402sim.payer.standard import read_standard
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET

@@ -7,17 +7,15 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.chain.helpers import NOW_S
-from tests.renew import GENERATED, renew
 from x402sim.chain.base import ChainError
 from x402sim.chain.node import anvil
-from x402sim.chain.node.anvil import VARIABLE, AnvilNode, find_anvil
+from x402sim.chain.node.anvil import AnvilNode, find_anvil
 
 
 def script(path: Path, text: str = "exit 0") -> Path:
@@ -29,12 +27,6 @@ def script(path: Path, text: str = "exit 0") -> Path:
 
 
 # --- where it is ---------------------------------------------------------------------
-
-
-def test_renewing_the_notebooks_finds_the_pinned_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    looks = f"-c assert(__import__('os').environ['{VARIABLE}'])"
-    assert renew(replace(GENERATED["notebooks"], programs=looks)) == (True, [])
 
 
 def test_the_variable_comes_first_then_path_then_the_nearest_npm_package(tmp_path: Path):

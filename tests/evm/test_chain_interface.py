@@ -21,7 +21,7 @@ from tests.chain.helpers import (
 from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.base import GAS_LIMIT, Call, ChainError, TxReceipt
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Hash, checksum, to_hex
+from x402sim.protocol.crypto import Hash
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.loop import run_virtual
 
@@ -211,46 +211,6 @@ def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: ChainDri
         anvil.mine(500)
     numbers = range(1, blocks + 1, 25)
     assert {anvil.block(n).timestamp_s for n in numbers} == {NOW_S}
-
-
-def test_transactions_of_other_clients_are_seen_and_survive_a_reorg(anvil: ChainDriver):
-    """A transaction with a signature of its own, from whoever talks to the node directly."""
-    signed = SHOP.account.sign_transaction(
-        {"chainId": 338, "nonce": 0, "gas": 90_000, "gasPrice": 10**9, "to": checksum(TOKEN)}
-        | {"data": abi.transfer(MALLORY.address_bytes, 0)}
-    )
-    raw = to_hex(signed.raw_transaction)
-    anvil.run(anvil.chain.node.ask("eth_sendRawTransactionSync", raw))
-    tx_hash = Hash(bytes(signed.hash))
-    assert anvil.receipt(tx_hash).call.sender == SHOP.address_bytes
-    before = hashes(anvil)
-    anvil.reorg(1)
-    assert anvil.receipt(tx_hash).succeeded
-    assert hashes(anvil) != before
-
-
-def test_waiting_ends_when_another_client_mines(anvil: ChainDriver):
-    anvil.set_automine(False)
-    tx_hash = anvil.put(payment())
-
-    async def wait_and_mine() -> TxReceipt:
-        wait = asyncio.create_task(anvil.chain.wait(tx_hash, 30))
-        await asyncio.sleep(0.05)
-        await anvil.chain.node.ask("evm_mine")
-        return await asyncio.wait_for(wait, 5)
-
-    assert anvil.run(wait_and_mine()).succeeded
-
-
-def test_a_nonce_gap_waits_for_the_missing_transaction(anvil: ChainDriver):
-    """Where a real chain differs from the ledger: without nonce 0, nonce 1 cannot be mined."""
-    dropped, stuck = anvil.put(payment(1)), anvil.put(payment(2))
-    anvil.reorg(2, drop=[dropped])
-    assert anvil.receipt(stuck) is None
-    assert anvil.send(payment(3)).succeeded
-    anvil.mine()
-    assert anvil.receipt(stuck).succeeded
-    assert anvil.balance(SHOP) == 20_000
 
 
 def test_in_virtual_time_node_requests_take_no_time_and_waits_do(town: Town):

@@ -40,8 +40,6 @@ APART = {
     "pending block.size": "as that of other blocks",
     "receipt.blobGasPrice": "of a transaction without blobs, geth does not tell it",
     "receipt.blockTimestamp": "anvil's own, as a number, which JSON-RPC has nowhere",
-    "trace.calls": "the ledger runs no code, and has only the call from outside",
-    "trace.gas": "anvil's is without the intrinsic gas; geth's is the limit",
     "transaction.v": "of one that was not signed: anvil makes it up",
 }
 """What the chains answer otherwise, by the kind of an object and its field, and why."""
@@ -106,11 +104,6 @@ QUESTIONS: list[tuple[Any, ...]] = [
     *(("net_listening",), ("web3_sha3", "0x68656c6c6f"), ("web3_sha3", "0x"), ("eth_blobBaseFee",)),
     *((f"eth_getTransaction{by}", UNKNOWN) for by in ("ByHash", "Receipt")),
     *(
-        ("debug_traceTransaction", f"transaction {number}", {"tracer": "callTracer", **more})
-        for number in range(5)
-        for more in ({}, {"tracerConfig": {"onlyTopCall": True}})
-    ),
-    *(
         (f"eth_getTransaction{by}", f"transaction {number}")
         for by in ("ByHash", "Receipt")
         for number in range(6)
@@ -171,7 +164,6 @@ KINDS = {
     "sha3Uncles": "block",
     "gasPrice": "transaction",
     "oldestBlock": "fees",
-    "gasUsed": "trace",
     "message": "error",
 }
 """By a field that only such an object has, of those that are not named before it."""

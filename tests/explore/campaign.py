@@ -23,7 +23,7 @@ import eth_account  # noqa: F401 - it raises the recursion limit: not while Hypo
 import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.explore.case import Case, kind_of, worlds
+from tests.explore.case import Case, worlds
 from tests.explore.play import play
 from tests.money import Law, Violation
 from tests.mutants.changes import Change, all_of
@@ -56,8 +56,6 @@ class Found:
 
     runs: int = 0
     events: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    """How many worlds exercised each kind of step."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """How many authorizations came to what."""
     failures: dict[Law, tuple[Case, list[Violation]]] = field(default_factory=dict)
@@ -85,7 +83,6 @@ def run(batch: Batch, change: Change = all_of(), *, shrinks: bool = True) -> Fou
         if not found.failures:  # what is played after that is smaller and smaller
             found.runs += 1
             found.events += played.journal.length
-            found.kinds.update({kind_of(step) for step in case.steps})
             found.outcomes.update(played.counts)
 
     try:
@@ -148,12 +145,11 @@ def main(arguments: list[str] | None = None) -> int:
     for found in run_all(asked.seed, asked.runs, adversary=asked.adversary):
         total.runs += found.runs
         total.events += found.events
-        total.kinds += found.kinds
         total.outcomes += found.outcomes
         total.failures |= found.failures
     print(f"{total.runs:,} worlds held: {total.events:,} events, {elapsed():.0f} s\n")
-    for counted in (total.kinds, total.outcomes):
-        print(*(f"{count:>10,}  {name}" for name, count in sorted(counted.items())), "", sep="\n")
+    counted = sorted(total.outcomes.items())
+    print(*(f"{count:>10,}  {name}" for name, count in counted), "", sep="\n")
     for case, violations in total.failures.values():
         print(failure(case, violations))
     return int(bool(total.failures))

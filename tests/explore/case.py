@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
-from msgspec import UNSET, Meta
+from msgspec import Meta
 
 from x402sim.events import Skewable
 from x402sim.protocol.cronos import SettleError
@@ -190,15 +190,6 @@ class Case(_Told, frozen=True, kw_only=True):
     block_time_s: float | None = None
     explorer_lag_s: float = 0.0
     steps: tuple[Step, ...] = ()
-
-
-def kind_of(step: Step) -> str:
-    """Return what a step exercises, for the table of a campaign."""
-    about = step.fault if isinstance(step, Strike) else step
-    names = ("victim", "caller", "does", "lie", "way", "what", "how")
-    given = (getattr(about, name, UNSET) for name in names)
-    details = [str(each) for each in given if each is not UNSET]
-    return " ".join([type(step).__name__, *details])
 
 
 # --- the strategy -------------------------------------------------------------------------

@@ -175,13 +175,6 @@ def test_another_version_in_the_body_or_the_head_is_a_400(desk, path, said, name
 # --- verify --------------------------------------------------------------------------
 
 
-def test_addresses_are_compared_without_regard_to_case(desk):
-    lower = {name: str(REQUIREMENTS[name]).lower() for name in ("payTo", "asset")}
-    upper = {name: "0x" + text[2:].upper() for name, text in lower.items()}
-    assert desk.post(VERIFY, asking(**lower)) == VALID
-    assert desk.post(VERIFY, asking(**upper)) == VALID
-
-
 UNREADABLE = {
     "empty": "",
     "half a JSON": base64.b64encode(b"{").decode(),

@@ -341,31 +341,6 @@ def test_a_chain_that_does_not_answer_is_a_refusal_in_200(version: int) -> None:
 # --- what cannot be read -------------------------------------------------------------
 
 
-@BOTH_PATHS
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"x402Version": 3}, "invalid_x402_version"),
-        ({"x402Version": 0}, "invalid_x402_version"),
-        ({"paymentPayload": {}}, "invalid_payload"),
-        ({"paymentPayload": None}, "invalid_payload"),
-        ({"paymentPayload": asking(1)["paymentPayload"]}, "invalid_payload"),
-        ({"paymentRequirements": {}}, "invalid_payment_requirements"),
-        ({"paymentRequirements": WANTED[1]}, "invalid_payment_requirements"),
-        ({"paymentRequirements": [WANTED[2]]}, "invalid_payment_requirements"),
-    ],
-)
-def test_a_part_that_cannot_be_read_is_refused_in_200(
-    desk: Desk, path: str, changes: dict[str, Any], reason: str
-) -> None:
-    answer = desk.post(path, asking(2) | changes)
-    assert reason in (answer.get("invalidReason"), answer.get("errorReason"))
-    assert answer.get("invalidMessage") or answer.get("errorMessage")
-    assert "payer" not in answer
-    if path == SETTLE:
-        assert (answer["transaction"], answer["network"]) == ("", "eip155:338")
-
-
 PERMIT2 = {"signature": "0x12", "permit2Authorization": {"from": ALICE.address}}
 BY_EIP_3009 = "supported: scheme exact by EIP-3009's authorization"
 

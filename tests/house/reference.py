@@ -21,6 +21,7 @@ from x402sim.chain.rpc.app import documentation
 from x402sim.cli import COMMANDS, load
 from x402sim.journal import HEADER, Journal
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.states import PAYMENT, SESSION
 from x402sim.report import frames
 from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
@@ -134,9 +135,38 @@ def errors() -> str:
     return page.replace("(payment-flow.md)", "(x402.md)")
 
 
+STATES = """# States
+
+The service makes these moves and no other: each statement that changes a state takes from this table
+the states that it expects and the state that it writes. `GET /api/payments/{{paymentId}}` shows the
+status of a payment, `GET /api/sessions/{{sessionId}}` the status of a session.
+
+## Payments
+
+Each payment header that is presented for a payment id is one attempt. At most one attempt is settled,
+and only a settled attempt grants access. `not submitted`, `in flight` and `maybe submitted` are shown
+as `pending`: the header may still be used, because anybody who has seen a signed authorization can
+submit it. Of an attempt that is `new` there is no record.
+
+{payment}
+A reorganisation of the chain may undo a transfer, or make a transfer after all. The indexer looks at
+every attempt again, and the record follows, until enough blocks are on top (decision `8/final-depth`).
+
+## Sessions
+
+A session pays only while it is `active` and its deposit is `settled`. A session that is `refunding` is
+shown as `expired`.
+
+{session}"""
+
+
 def states() -> str:
-    """Return the page of states that a service shows, under our decisions."""
-    return pages.page("states", Decisions(), TESTNET, "") or ""
+    """Return the moves of payments and sessions."""
+    tables = {}
+    for name, machine in (("payment", PAYMENT), ("session", SESSION)):
+        rows = [(move.before, f"when {move.event}", move.after, move.does) for move in machine]
+        tables[name] = markdown_table(("In state", "", "It is then", "The service"), rows)
+    return STATES.format(**tables)
 
 
 GROUPS: Mapping[str, Sequence[type[declared.Event]]] = {

@@ -28,13 +28,6 @@ CODE = [
 NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
 FORMAT = (5, "144b574924838b0b")
 """The version of a journal, and the hash of all its fields in order; the guide's `events` has them."""
-UNITS = ("_ms", "_s", "_base", "_wei", "seconds")
-COUNTS = {
-    "seed", "decimals", "exchange", "status", "block", "gas", "count", "calls", "depth", "skip",
-    "times", "probability", "asked", "matched", "reverted", "unknown", "unanswered", "backlog",
-    "expected", "actual", "struck", "request", "ahead",
-}  # fmt: skip
-"""Numbers without a unit: counts, ordinals, codes, gas; and the values of a check."""
 
 
 def example(annotation: Any) -> Any:
@@ -83,15 +76,6 @@ def test_the_format_of_a_line_is_the_one_of_this_version() -> None:
         named = ["seq", "at_ms", "event", *kind.__struct_fields__]
         assert list(msgspec.json.decode(line)) == named
         assert Journal.load(journal.ndjson()).ndjson() == journal.ndjson()
-
-
-def test_a_number_has_its_unit_in_its_name() -> None:
-    for name, annotation in (hint for kind in KINDS for hint in get_type_hints(kind).items()):
-        if {int, float} & {annotation, *get_args(annotation)}:
-            assert name in COUNTS or name.endswith(UNITS), name
-        if name.endswith(("_base", "_wei")):
-            kinds = {*get_args(annotation)} - {UnsetType} or {annotation}
-            assert kinds in ({int}, {str}), "what may pass 63 bits is a decimal string"
 
 
 def test_the_actor_of_an_event_matches_its_kind() -> None:

@@ -84,11 +84,6 @@ def test_each_program_is_tested() -> None:
         assert len(blocks(text(page), "python")) == len(tests), page
 
 
-def test_the_test_of_a_payer_is_that_of_the_readme() -> None:
-    """`tests/test_pytest_plugin.py` runs it."""
-    assert blocks(text("payers"), "python")[0] == blocks(LINKING[0].read_text("utf-8"), "python")[1]
-
-
 def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
     file = ROOT / "scenarios" / "replay.py"
     assert blocks(text("scenarios"), "python")[0] == file.read_text("utf-8")
@@ -335,12 +330,6 @@ def test_commands_exist_with_their_options(page: Path) -> None:
         assert used <= known | {"--help"}, f"{' '.join(words)}: {used - known}"
 
 
-def test_commands_are_found() -> None:
-    assert len(commands_in(ROOT / "README.md")) >= 8
-    assert options_of(["nothing"]) is None
-    assert "--out" in (options_of(["target", "init", "URL"]) or ())
-
-
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -357,48 +346,9 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors, link
 
 
-def test_each_word_of_the_glossary_is_used_where_it_is_said_to_be_defined() -> None:
-    found = re.findall(r"^\| (.+?) \| .+ \| ((?:.+ of )?`.+`) \|$", text("glossary"), re.MULTILINE)
-    assert len(found) > 40
-    for words, where in found:
-        files = [ROOT / "x402sim" / name for name in re.findall(r"`([\w/]+\.py)`", where)]
-        code = "".join(file.read_text(encoding="utf-8") for file in files)
-        named = re.findall(r"`(\w+)` of", where)
-        assert all(re.search(rf"\b{name}\b", code) for name in named), where
-        plain = re.sub(r"[\s_]", "", code).lower()
-        known = [re.sub(r"[\s_]", "", word).lower() in plain for word in words.split(", ")]
-        assert any(known) or where == "`tests/mutants/`", words
-
-
 def test_the_start_leads_to_every_page() -> None:
     linked = set(re.findall(r"\]\(([\w-]+)\.md", text("index")))
     assert linked == {page.stem for page in GUIDE.glob("*.md")} - {"index"}
-
-
-WORDS = {
-    "402": "x402", "adversary": "own-parts", "agent": "judging-payers", "anvil": "chain", "base-sepolia": "facilitator",
-    "confidence interval": "experiments", "crash": "faults", "double payment": "payers",
-    "front-running": "experiments", "outage": "experiments",
-    "exit code": "commands", "expired": "payers", "facilitator": "facilitator",
-    "faucet": "server", "idempotency": "x402", "invalid signature": "payers",
-    "lost answer": "faults", "mcp": "server", "mock server": "server",
-    "nonce already used": "payers", "notebook": "judging-payers", "pending": "facilitator",
-    "pytest": "payers", "refund": "x402", "replay": "x402", "retry": "payers",
-    "testnet": "chain", "timeout": "faults", "virtual time": "scenarios",
-    "typescript": "typescript", "javascript": "typescript", "vitest": "typescript",
-    "go": "other-languages", "rust": "other-languages", "java": "other-languages",
-    "github actions": "ci", "gitlab": "ci", "in ci": "ci", "junit": "ci", "proxy": "watch",
-    "har": "watch", "mainnet": "watch", "docker": "without-python", "podman": "without-python",
-    "container": "without-python", "standalone": "without-python",
-}  # fmt: skip
-"""Words that people search, and the page of each."""
-
-
-@pytest.mark.parametrize("word", WORDS)
-def test_a_word_that_people_search_is_at_the_top_of_its_page_or_in_a_heading(word: str) -> None:
-    lines = text(WORDS[word]).lower().splitlines()
-    headings = [line for line in lines if line.startswith("#")]
-    assert word in "\n".join([*lines[:8], *headings])
 
 
 def test_a_service_shows_every_page() -> None:

@@ -13,11 +13,9 @@ from tests.house.mutate import (
     Verdict,
     changes,
     defects,
-    drawn,
     judged,
     look,
     note,
-    rounds,
 )
 
 CODE = """
@@ -50,14 +48,6 @@ def test_a_defect_is_one_change() -> None:
     ]
 
 
-def test_a_seed_draws_the_same_defects_and_each_compiles() -> None:
-    few = drawn(1, 20, ["chain/ledger"])
-    assert few == drawn(1, 20, ["chain/ledger"]) != drawn(2, 20, ["chain/ledger"])
-    for defect in few:
-        compile(defect.code(), "changed", "exec")
-        assert "  ->  " in defect.name
-
-
 def test_a_defect_meets_the_tests_that_pass_its_line(tmp_path: Path) -> None:
     tests = ["tests/protocol/test_money.py", "tests/protocol/test_seal.py"]
     passing = note(tmp_path, [f"{tests[0]}::test_to_base_refuses", tests[1]], 0)
@@ -71,17 +61,6 @@ def test_a_defect_meets_the_tests_that_pass_its_line(tmp_path: Path) -> None:
     assert died.test.startswith(tests[0])
     assert met("2 ** 63 - 1").verdict == ALIVE
     assert met("to_decimal: amount_base < 0").verdict == UNSEEN
-
-
-def test_a_defect_meets_cheap_tests_first_and_then_those_that_pass_most_of_its_file() -> None:
-    seconds = {"a::cheap": 0.1, "a::fair": 0.8, "b::dear": 3.0, "b::dearer": 8.0, "b::whole": 9.0}
-    lines = {"b::dearer": 10, "b::whole": 90}
-    assert list(rounds(list(seconds), seconds, lines)) == [
-        ["a::cheap", "a::fair"],
-        ["b::dear"],
-        ["b::whole"],
-    ]
-    assert list(rounds(["a::long"], {"a::long": 50.0}, {})) == [["a::long"]]
 
 
 def test_what_died_before_must_die_after(

@@ -1,4 +1,4 @@
-"""The README is true and short: its program runs, its messages are real, CI runs its test command."""
+"""The README is true: its program runs, its messages are real, its map names what is there."""
 
 import json
 import re
@@ -14,19 +14,13 @@ from x402sim import LocalServer, PaymentAuth
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_first_program_pays_in_eight_lines() -> None:
+def test_the_first_program_pays() -> None:
     program = blocks(README, "python")[0]
-    assert len(program.strip().splitlines()) <= 8
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
     )
     assert "'entryPrice'" in run.stdout
     assert "0x" in run.stdout
-
-
-def test_it_is_short_and_its_code_fits_a_terminal() -> None:
-    assert len(README.splitlines()) < 200
-    assert [line for line in "".join(blocks(README, r"\w+")).splitlines() if len(line) > 80] == []
 
 
 def test_the_messages_it_shows_are_those_of_a_payment() -> None:
@@ -69,15 +63,3 @@ def test_every_folder_on_the_map_exists() -> None:
     for name in names:
         inside = [ROOT / name, ROOT / "x402sim" / name]
         assert any(path.exists() for path in inside), name
-
-
-def test_ci_runs_the_line_of_the_readme_and_the_lines_of_contributing() -> None:
-    lines = "".join(blocks(README, "sh")).replace("\\\n    ", "").splitlines()
-    (everyday,) = [line for line in lines if "pytest" in line]
-    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    thorough = re.findall(r'`(\S+ -m pytest [^`]*-m "thorough [^`]*")`', contributing)
-    commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    tests = [line for line in commands if "pytest" in line and not line.startswith("#")]
-    aside = ' >"$shown" 2>&1 &'
-    assert tests == [everyday, thorough[0] + aside, thorough[1]]
-    assert commands[-2:] == ['wait "$waits"', thorough[1]]

@@ -1,53 +1,15 @@
-"""One row per error: each text stands once, and is documented."""
-
-import ast
-from pathlib import Path
+"""Each error of a service is documented: on its errors page, and in its OpenAPI document."""
 
 import pytest
 
-from tests.house import PACKAGE
-from tests.house.reference import GUIDE, PAGES
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
 from x402sim.spec.decisions import Decisions, alternatives
 
-TABLE = PACKAGE / "protocol" / "refusals.py"
 ERRORS = [*Refusal, *RequestError]
-OTHERS_WORDS = {
-    PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py",
-    *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
-}  # fmt: skip
-"""Quotes of the specification and of other public texts, the errors of a facilitator that are worded
-like ours, and pages of the guide that are written from code, or compared with a log or a scenario."""
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
-
-
-def strings(text: str) -> list[str]:
-    """The string literals of a module, without docstrings and the notes below definitions."""
-    nodes = list(ast.walk(ast.parse(text)))
-    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose]
-    return [node.value for node in constants if isinstance(node.value, str)]
-
-
-def is_others(file: Path) -> bool:
-    return any(file == other or other in file.parents for other in OTHERS_WORDS)
-
-
-def test_an_error_text_stands_in_one_file_and_is_used_once():
-    words = [set(error.text.split()) for error in ERRORS]  # of a text that goes over two lines, too
-    code = {}
-    for file in PACKAGE.rglob("*.py"):
-        text = file.read_text(encoding="utf-8")
-        if not is_others(file) and any(all(word in text for word in each) for each in words):
-            code[file] = "\n".join(strings(text))
-    pages = [*PACKAGE.rglob("*.md"), *PACKAGE.rglob("*.txt"), *PACKAGE.rglob("*.html")]
-    said = code | {file: file.read_text() for file in pages if not is_others(file)}
-    for error in ERRORS:
-        assert [file for file, text in said.items() if error.text in text] == [TABLE], error
-    assert len({error.text for error in ERRORS}) == len(ERRORS)
 
 
 @BOTH

@@ -1,6 +1,8 @@
 """A head is no goods: a payment has bought something when the body was read to its end."""
 
 import asyncio
+import gzip
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -201,6 +203,55 @@ def test_what_has_no_body_needs_no_reading(
     streaming = Streaming(shop, [Body], status, method, headers)
     for _ in range(2):
         ask(streaming, auth, nothing, method)
+    assert len(shop.nonces) == 2
+
+
+PACKED = gzip.compress(b"first last")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (200, {"content-encoding": "gzip"}, Body(PACKED[:-8])),
+        (200, {"content-encoding": "gzip"}, Body(PACKED[:1])),
+        (200, {"content-encoding": "gzip"}, Body(PACKED[:-8], bytes(4) + PACKED[-4:])),
+        (200, {"content-encoding": "deflate"}, Body(zlib.compress(b"first last")[:-4])),
+        (200, {"content-encoding": "gzip"}, Body(b"no gzip")),
+        (205, {}, broken()),
+        (200, {"content-length": "0", "transfer-encoding": "chunked"}, broken()),
+    ],
+)
+def test_a_body_that_is_cut_behind_a_right_length_is_not_served(
+    status: int, headers: dict[str, str], body: Body, ask: Callable[..., None]
+) -> None:
+    """A shop that sends one to collect several payments gets one and the same."""
+    shop, auth = StandardShop(2), payer()
+    streaming = Streaming(shop, [lambda: body], status, headers=headers)
+    for _ in range(3):
+        with suppress(httpx.DecodingError, httpx.RemoteProtocolError, AssertionError):
+            ask(streaming, auth)
+    assert len(shop.paid) == 3
+    assert len(shop.nonces) == 1
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", PACKED),
+        ("deflate", zlib.compress(b"first last")),
+        ("deflate", zlib.compress(b"first last", wbits=-zlib.MAX_WBITS)),
+    ],
+)
+def test_a_whole_body_in_an_encoding_is_served(
+    encoding: str, packed: bytes, ask: Callable[..., None]
+) -> None:
+    shop, auth = StandardShop(2), payer()
+    whole = Body(packed[:3], packed[3:])
+    streaming = Streaming(shop, [lambda: whole], headers={"content-encoding": encoding})
+    for _ in range(2):
+        ask(streaming, auth)
     assert len(shop.nonces) == 2
 
 

@@ -119,7 +119,7 @@ def test_a_payer_pays_or_fails(offer: bytes, settlement: Any, content: Any) -> N
                 is_foreign = foreign_in({}, offer) is not None  # it is the caller's to read
                 assert answered == (402 if is_foreign else content[0])
                 assert is_foreign or answered != 402
-    assert auth.signed_base <= auth.max_total_base
+    assert auth.signed_base <= auth.signer.max_total_base
 
 
 HONEST_DEPOSIT = json.dumps(wanted("/api/sessions/create")).encode()

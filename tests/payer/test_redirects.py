@@ -86,6 +86,21 @@ def test_without_a_proof_the_client_may_follow_anywhere(get: Get, peers: Peers) 
     assert [path for path, _, _ in elsewhere.seen] == ["/leaked"]
 
 
+def test_the_next_request_of_a_redirect_is_the_callers_and_guarded_too(peers: Peers) -> None:
+    shop, elsewhere = peers
+    with httpx.Client() as http:
+        unpaid = http.get(f"{shop.url}/away/302/x", auth=PaymentAuth(Wallet.create()))
+        assert unpaid.next_request is not None
+        assert http.send(unpaid.next_request).status_code == 200
+        shop.away, told = elsewhere.url, {"X-Payment-Id": "mine"}
+        paid = http.get(f"{shop.url}/away/302/x", auth=PaymentAuth(Wallet.create()), headers=told)
+        assert paid.next_request is not None
+        elsewhere.seen.clear()
+        with pytest.raises(PaymentFailed, match=REFUSED):
+            http.send(paid.next_request)
+    assert elsewhere.seen == []
+
+
 @CLIENTS
 @pytest.mark.parametrize(("hops", "is_followed"), [(3, True), (4, False)])
 def test_a_proof_follows_three_redirects(

@@ -16,7 +16,7 @@ from tests.strategies import requirements
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import PaidNotServed, PaymentFailed
-from x402sim.payer.standard import StandardOffer, proof
+from x402sim.payer.signing import StandardOffer, proof
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.messages import encode

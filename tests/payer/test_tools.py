@@ -15,7 +15,7 @@ from x402sim import PaymentAuth, SpendingCapExceeded, Wallet
 from x402sim.http.bounded import Limits
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.tools import ToolTransport, call_paid, tool_request
-from x402sim.protocol import x402
+from x402sim.protocol import mcp, x402
 from x402sim.protocol.networks import BASE_SEPOLIA
 
 URL = "http://shop.test/mcp"
@@ -153,6 +153,23 @@ def test_an_async_client_pays_too() -> None:
             return await http.send(tool_request(URL, "forecast", {"city": "Oslo"}))
 
     assert asyncio.run(main()).json()["content"][0]["text"] == "sunny"
+
+
+def test_a_revision_that_no_header_can_carry_is_not_repeated() -> None:
+    class Odd(ToolShop):
+        def _answer(self, asked: Rpc, result: Rpc, *args: Any) -> httpx.Response:
+            if asked["method"] == "initialize":
+                result["protocolVersion"] = "2025–06"
+            return ToolShop._answer(self, asked, result, *args)
+
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            if "MCP-Protocol-Version" in request.headers:
+                assert request.headers["MCP-Protocol-Version"] == mcp.REVISIONS[0]
+                request.headers["MCP-Protocol-Version"] = "2025-06-18"
+            return ToolShop.__call__(self, request)
+
+    with client(Odd(), payer()) as http:
+        assert call(http).status_code == 200
 
 
 def test_a_session_that_is_forgotten_is_begun_again_for_the_same_payment() -> None:

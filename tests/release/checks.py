@@ -17,7 +17,7 @@ from x402sim.version import VERSION
 
 SHOP = Path(__file__).with_name("shop.mjs")
 """A shop that serves a payment whose `success` is the text "false"."""
-SOLD, FOUND = "server/control/sells-v2", "server/order/settle-text-v2"
+SOLD, FOUND = "server/control/sells", "server/order/settle-text"
 """The id that it keeps, and the one that it does not."""
 STEP_S, STOP_S = 120, 15
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "NO_COLOR": "1", "COLUMNS": "80"}

@@ -3,9 +3,8 @@
 import http.client
 import json
 import math
-import socket
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -243,19 +242,3 @@ def _ask(
 
 
 TRAILERS = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
-
-
-@pytest.mark.parametrize(
-    ("begin", "part", "most"),
-    [(b"X-Long: ", b"a" * 65536, 16 << 20), (TRAILERS, b"A: " + b"b" * 65000 + b"\r\n", 32 << 20)],
-    ids=["head", "trailers"],
-)
-def test_a_head_and_trailers_without_end_are_cut_off(server, begin, part, most):
-    with socket.create_connection(server.address, timeout=20) as connection:
-        connection.sendall(b"POST /api/pay HTTP/1.1\r\nHost: 127.0.0.1\r\n" + begin)
-        sent = 0
-        with suppress(ConnectionResetError, BrokenPipeError):
-            while sent < 2 * most:
-                connection.sendall(part)
-                sent += len(part)
-        assert sent < most

@@ -102,14 +102,10 @@ def test_any_account_can_be_impersonated_and_given_money(server: Server, node: N
     assert "not unlocked" in node.error("eth_sendTransaction", call)["message"]
 
 
-def test_code_storage_and_nonces_are_set_and_reset(server: Server, node: Node) -> None:
-    """`tests/evm/test_overrides.py` compares what they do with anvil."""
-    word = "0x" + "7".rjust(64, "0")
+def test_code_and_nonces_are_set_and_reset(server: Server, node: Node) -> None:
     node.result("anvil_setCode", NOBODY, "0x6001")
-    assert node.result("hardhat_setStorageAt", NOBODY, "0x0", word) is True
     node.result("anvil_setNonce", NOBODY, "0x9")
     assert node.result("eth_getCode", NOBODY) == "0x6001"
-    assert node.result("eth_getStorageAt", NOBODY, "0x0") == word
     assert node.result("eth_getTransactionCount", NOBODY) == "0x9"
     node.result("evm_mine")
     assert node.result("anvil_reset") is None
@@ -120,7 +116,6 @@ def test_code_storage_and_nonces_are_set_and_reset(server: Server, node: Node) -
 
 def test_other_methods_name_the_way(node: Node) -> None:
     assert "GET /_sim lists" in node.error("anvil_nodeInfo")["message"]
-    assert "64 hex" in node.error("hardhat_setStorageAt", NOBODY, "0x0", "0x0")["message"]
     assert "--chain anvil" in node.error("anvil_reset", {"forking": {}})["message"]
     assert "1 parameters" in node.error("evm_snapshot", 1)["message"]
     assert "expected a number" in node.error("evm_increaseTime", True)["message"]

@@ -11,8 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.cli.runner import run
 from tests.fork_server import Forked
 from tests.serve.driver import ORDER, QUOTE, Server, environment, started
+from tests.suite.deployment import Deployment
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.x402_reasons import Meaning
@@ -56,7 +58,6 @@ def log_of(server: Server) -> str:
 
 
 TOKEN = "not-to-be-shown"
-LOST = {"victim": "facilitator", "does": "lose answer", "path": "/settle"}
 SESSION = """\
 12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
 12:00:00 account 0    POST /api/pay                   200      1 ms  pay_abcdef…
@@ -77,7 +78,7 @@ REST = """\
 12:00:00 127.0.0.1    GET /nowhere\\x1b[31mred         404      1 ms
          Not found: GET /nowhere\\x1b[31mred
 """
-"""What comes after it, but for the mistakes, faults and sessions that are in `panes.txt`."""
+"""What comes after it."""
 
 
 def test_a_session_reads_line_by_line() -> None:
@@ -102,6 +103,21 @@ def test_a_session_reads_line_by_line() -> None:
 
 def test_the_guides_excerpt_is_the_beginning_of_that_session() -> None:
     assert f"```console\n{SESSION}```" in GUIDE.read_text(encoding="utf-8")
+
+
+ALONE = re.sub(r"(?m)^ +transfer: .*\n", "", SESSION).replace("account 0    ", "0xf39F…2266  ")
+
+
+def test_a_service_alone_has_a_log_too() -> None:
+    deployment = Deployment()
+    try:
+        for wrong in ((), ("--wrong", "amount")):
+            url, key = deployment.url + QUOTE, deployment.key
+            assert run("pay", url, "-d", json.dumps(ORDER), "--key", key, *wrong).exit_code == 0
+        assert deployment.service.end(signal.SIGINT) == 0
+        assert masked(deployment.service.errors()) == ALONE
+    finally:
+        deployment.close()
 
 
 def test_verbose_has_headers_and_bodies_without_secrets() -> None:

@@ -30,8 +30,6 @@ from x402sim.events import (
 from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report import conformance, html
-from x402sim.report.results import Outcome, Result
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 NO_SEARCH = (
@@ -136,21 +134,6 @@ def test_a_second_attempt_is_noted_once_and_when_it_came(browser: Browser, serve
     assert note.split()[0] >= f"{began:%H:%M:%S}"
 
 
-def test_the_advice_is_that_of_the_command_line(browser: Browser, server: Server) -> None:
-    for name in MISTAKES:
-        server.http.post("/_sim/ui/pay", json={"wrong": name})
-    browser.sees(".lane .why", "Nonce already used")  # the last one
-    browser.do("select", "#status", "refused")
-    told = [detail for _, detail in browser.run(EACH_LANE)]
-    browser.do("select", "#status", "pending")  # funds and time may still come
-    told += [detail for _, detail in browser.run(EACH_LANE)]
-    for mistake in MISTAKES.values():
-        advice = f"Do: {mistake.remedy.replace('`', '')}"
-        assert sum(advice in each for each in told) == 1, (advice, told)
-    marked = browser.run("return page.$eval('#detail .refusal code', (it) => it.innerText)")
-    assert marked, "code is marked, without backticks"
-
-
 def test_a_payment_out_of_time_says_both_times(browser: Browser, server: Server) -> None:
     late_s = 1000
     server.http.post("/_sim/clock/skew", json={"actor": "chain", "seconds": late_s})
@@ -224,45 +207,6 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#state", "999.99")
 
 
-def test_no_button_moves_while_the_list_of_faults_grows(browser: Browser, server: Server) -> None:
-    browser.view("steering")
-    places = "return page.$$eval('#steering .cards button', (all) => all.map((each) => "
-    places += "[each.innerText, each.getBoundingClientRect().x, each.getBoundingClientRect().y]))"
-    before = browser.run(places)
-    for _ in range(12):
-        server.sim("faults", victim="facilitator", does="refuse", path="/settle")
-    browser.sees("#faults", "refuse")
-    browser.run(
-        "await page.waitForFunction('document.querySelectorAll(\"#faults tbody tr\").length > 11')"
-    )
-    assert browser.run(places) == before
-    server.sim("faults/clear")
-
-
-def test_every_action_says_what_it_has_done_in_words(browser: Browser, server: Server) -> None:
-    browser.view("steering")
-    for button, told in (
-        ("+5 min", "5 min have passed."),
-        ("Advance", "30 s have passed."),
-        ("Set", "The clock of the service is 1 min behind."),
-        ("Mine", "The chain is at block "),
-        ("Mine on demand", "Transactions wait until you mine."),
-        ("Mine at once", "Each transaction is mined at once."),
-        ("Undo the newest", "The newest block was replaced; the chain is at block "),
-        ("Run the indexer", "The indexer asked for 0 payments, and found the block of 0."),
-        ("Snapshot", "Snapshot 1 was taken."),
-        ("Back to it", "Chain, database and cache are as in snapshot 1."),
-        ("Crash the service", "The service was killed, and runs again."),
-        ("Clear all", "No fault waits any more."),
-        ("Reset everything", "Chain, database and balances begin anew; the clock is 5.5 min ahead"),
-    ):
-        found = "[...document.querySelectorAll('#steering button')]"
-        click = f"{found}.find((it) => it.textContent === {json.dumps(button)}).click()"
-        browser.run(f"await page.evaluate(() => {{ {click}; }})")
-        browser.sees("#said", told)
-    assert "{" not in browser.run("return page.$eval('#said', (it) => it.innerText)")
-
-
 def test_the_address_is_that_of_the_chosen_lane(browser: Browser, server: Server) -> None:
     first, second = server.account(1).paid(), server.account(2).paid()
     browser.sees(".lane .who", "account 1", "account 2")
@@ -287,44 +231,6 @@ def test_a_link_to_an_unknown_payment_says_so(browser: Browser, server: Server, 
     browser.sees("#count", "1 of 1")
     assert browser.run("return page.$eval('#detail', (it) => it.hidden)")
     assert browser.said == []
-
-
-def test_what_is_folded_is_printed(browser: Browser, server: Server, tmp_path: Path) -> None:
-    """Of the page, also the lanes that are out of sight; of the reports, also the folded sections."""
-    for _ in range(30):
-        server.account(1).paid()
-    browser.sees("#count", "30 of 30")
-    browser.run("await page.$eval('.lane', (it) => it.click())")
-    browser.sees("#detail", "POST /api/pay")
-    on_paper = "await page.emulateMediaType('print'); const told = await page.evaluate(() => "
-    on_paper += "{ dispatchEvent(new Event('beforeprint')); return document.body.innerText; });"
-    on_paper += "await page.emulateMediaType('screen');"
-    on_paper += "await page.evaluate(() => dispatchEvent(new Event('afterprint'))); return told;"
-    told = browser.run(on_paper)
-    assert "paymentRequirements" in told, "the messages"
-    assert "payment settled" in told, "the journal"
-    assert told.count("account 1") > 30
-    assert "Pause" not in told
-    assert browser.run("return page.$$eval('.lane', (all) => all.length)") < 30
-    run = World().play("replay")
-    result = Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.FAILED,
-                    title="t", exchange="POST /\nfolded words", expected="1", actual="2")  # fmt: skip
-    passed = Result(id="spec/5/nonce-once", level="MUST", section="5", outcome=Outcome.PASSED,
-                    title="t")  # fmt: skip
-    reports = {
-        "run": html.page([run, run], stories={"replay": "A folded story."}),  # one is unfolded
-        "conformance": conformance.as_html("http://x", "now", [result, passed]),
-    }
-    for name, text in reports.items():
-        (tmp_path / f"{name}.html").write_text(text)
-        browser.do("goto", (tmp_path / f"{name}.html").as_uri())
-        folded = {"run": ["A folded story."], "conformance": ["folded words", "prevents replay"]}
-        shown = browser.run("return page.evaluate(() => document.body.innerText)")
-        printed = browser.run(on_paper)
-        for each in folded[name]:
-            assert each not in shown
-            assert each in printed
-    browser.do("goto", "about:blank")
 
 
 def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
@@ -374,44 +280,6 @@ def test_every_view_fits_its_window_and_is_accessible(
         wide = browser.run("return page.evaluate(() => document.documentElement.scrollWidth)")
         assert wide <= width
         assert browser.run(AXE) == []
-
-
-@pytest.mark.parametrize("width", [400, 768, 1280])
-def test_no_reason_is_cut_off_and_every_step_has_its_name(
-    browser: Browser, server: Server, width: int
-) -> None:
-    browser.do("setViewport", {"width": width, "height": 4000})
-    for name in MISTAKES:
-        server.http.post("/_sim/ui/pay", json={"wrong": name})
-    browser.sees(".lane .why", "Nonce already used", "Insufficient USDC balance")
-    hidden = """
-      return page.$$eval(".lane", (lanes) => lanes.flatMap((lane) => {
-        const end = lane.getBoundingClientRect().bottom;
-        const isCut = (it) => it.scrollHeight > it.clientHeight || it.getBoundingClientRect().bottom > end;
-        const isNamed = (it) => it.innerText && it.scrollWidth <= it.clientWidth && parseFloat(getComputedStyle(it).fontSize) >= 11;
-        return [...lane.querySelectorAll(".why")].filter(isCut).concat([...lane.querySelectorAll(".step")].filter((it) => !isNamed(it)))
-          .map((it) => it.innerText);
-      }))
-    """
-    assert browser.run(hidden) == []
-    told = browser.run("return page.$$eval('.lane .why', (all) => all.length)")
-    assert told >= len(MISTAKES)
-
-
-def test_a_screen_reader_hears_where_a_payment_stopped(browser: Browser, server: Server) -> None:
-    server.http.post("/_sim/ui/pay", json={"wrong": "expired"})
-    server.account(1).paid()
-    browser.sees(".lane .who", "account 0", "account 1")
-    browser.sees(".lane .step.yes", "block")
-    heard = browser.run("""
-      const found = [], look = (node) => { if (node.role === "option") found.push(node.name); (node.children ?? []).forEach(look); };
-      look(await page.accessibility.snapshot({ interestingOnly: false }));
-      return found.filter((name) => name.includes("account"));
-    """)
-    paid, refused = (re.sub(r"^[\d:.]+ ", "", each) for each in heard)
-    assert paid == "paid account 1 /api/perp/quote 0.01 devUSDC.e as far as block"
-    told = "refused account 0 /api/perp/quote 0.01 devUSDC.e stopped at settled Authorization"
-    assert refused.startswith(told)
 
 
 def test_of_many_payments_those_in_sight_are_drawn(browser: Browser, tmp_path: Path) -> None:
@@ -936,23 +804,4 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     assert "page.html#payment=" in browser.run("return page.url()")
     browser.do("reload")
     browser.sees("#detail", "status")
-    browser.do("goto", "about:blank")
-
-
-@pytest.mark.parametrize(
-    ("theme", "background"), [("true", "rgb(255, 255, 255)"), ("false", "rgba(0, 0, 0, 0)")]
-)
-def test_the_figure_of_a_run_fits_the_theme_of_a_notebook(
-    browser: Browser, tmp_path: Path, theme: str, background: str
-) -> None:
-    """In a light one it is on white; in a dark one its black is white, on nothing."""
-    cell, file = World().play("replay")._repr_html_(), tmp_path / "cell.html"
-    file.write_text(f"<!doctype html><body data-jp-theme-light={theme}>{cell}")
-    browser.do("goto", file.as_uri())
-    style = browser.run("""
-      const { backgroundColor, filter } = await page.$eval('img', (it) => ({ ...getComputedStyle(it) }));
-      return [backgroundColor, filter.split('(')[0]];
-    """)
-    assert style == [background, "none" if theme == "true" else "invert"]
-    picture(browser, tmp_path, f"cell-{theme}")
     browser.do("goto", "about:blank")

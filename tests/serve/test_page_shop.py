@@ -11,7 +11,7 @@ import pytest
 from tests.serve.browser import Browser
 from tests.serve.driver import Payer, Server, started
 from x402sim import BASE_SEPOLIA
-from x402sim.payer.standard import choose, sign
+from x402sim.payer.signing import choose, sign
 from x402sim.protocol.messages import decode
 from x402sim.protocol.x402 import RequiredV1, RequiredV2
 

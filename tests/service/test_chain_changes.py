@@ -264,9 +264,9 @@ async def test_a_payment_is_looked_at_until_its_block_is_deep(rig: ServiceRig) -
     paid = await rig.pay(required, header)
     drop = [Hash(from_hex(paid.json()["txHash"], 32))]
     await indexer.run(rig.service)
-    await rig.parts.chain.mine(rig.service.settings.final_depth - 1)
+    await rig.parts.chain.mine(rig.service.env.settings.final_depth - 1)
     await indexer.run(rig.service)
-    await rig.parts.chain.reorg(rig.service.settings.final_depth, drop=drop)
+    await rig.parts.chain.reorg(rig.service.env.settings.final_depth, drop=drop)
     await indexer.run(rig.service)
     assert (await record(rig, required))["status"] == "pending"
     (agent,) = (await rig.http.get("/api/agents")).json()["agents"]
@@ -276,7 +276,7 @@ async def test_a_payment_is_looked_at_until_its_block_is_deep(rig: ServiceRig) -
     assert await is_served(rig, required)
     assert rig.transfers() == 1
 
-    await rig.parts.chain.mine(rig.service.settings.final_depth)
+    await rig.parts.chain.mine(rig.service.env.settings.final_depth)
     await indexer.run(rig.service)  # finds its block
     await indexer.run(rig.service)  # and that it is deep
     rig.wires["rpc"].seen.clear()

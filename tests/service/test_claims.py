@@ -6,19 +6,17 @@ In each of these stories money was lost, or one payment bought two things, befor
 import asyncio
 import base64
 import json
-import sqlite3
-from pathlib import Path
 
 import pytest
 
+from tests.own_parts import SettleAgain
 from tests.world.playing import played
 from x402sim import Fault, LiveWorld, Payer, Settings, World, events
-from x402sim.policies import ServicePolicy, SettleAgain
+from x402sim.policies import ServicePolicy
 from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
 from x402sim.report.reading import checks_of
 from x402sim.service.store import Store
-from x402sim.service.store.database import Database
 
 LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
 BUSY = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32005, "message": "rate limit"}})
@@ -233,17 +231,6 @@ async def test_an_answer_of_the_chain_that_is_older_than_the_record_fails_nothin
     assert (await alice.payment(required.payment_id))["status"] == "settled"
     opened = await alice.ask_session("0.05", 600, payment_id=required.payment_id)
     assert (await alice.session(opened.body["sessionId"]))["status"] == "active"
-
-
-def test_a_database_that_is_refused_is_not_changed(tmp_path: Path) -> None:
-    file = tmp_path / "others.db"
-    connection = sqlite3.connect(file)
-    connection.execute("CREATE TABLE theirs(x)")
-    connection.close()
-    before = file.read_bytes()
-    with pytest.raises(sqlite3.DatabaseError, match="its tables are of version 0"):
-        Database(file)
-    assert file.read_bytes() == before
 
 
 @played()

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, nullcontext, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,13 @@ from starlette.responses import Response
 from tests.rig import (
     ORDER,
     QUOTE,
-    Fault,
     ServiceRig,
     beside,
     broken,
     lose_answer,
     lose_request,
-    only,
     scene,
 )
-from tests.service.standard import set_up
 from x402sim.chain.base import LogFilter
 from x402sim.events import DebitUndone
 from x402sim.http import web
@@ -33,7 +30,6 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
 from x402sim.protocol.routes import AGENTS, MARKET
 from x402sim.service import gate, sessions
-from x402sim.service.policies import EndedSession, PayBack, ServicePolicy
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Entitlement, Service
 from x402sim.service.store import Store
@@ -210,22 +206,6 @@ async def test_a_debit_whose_answer_is_not_written_is_undone(rig: ServiceRig) ->
     assert (await rig.ask(x_session_id=session_id)).status_code == 402
 
 
-@pytest.mark.parametrize("hung_up", [1, 2])
-@scene
-async def test_a_debit_that_is_undone_after_its_session_has_ended_is_refunded(
-    rig: ServiceRig, hung_up: int
-) -> None:
-    session_id = (await rig.open_session("0.02", 60))["sessionId"]
-    concludes = [await hang_up(rig, session_id) for _ in range(hung_up)]
-    rig.now[0] += 61
-    rig.service.store.sessions.expire(rig.clock.now_ms(), 100)
-    for conclude in concludes:
-        await conclude()
-    await sessions.expire(rig.service)
-    shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
-    assert (shown["released"], shown["status"], rig.earned) == ("0", "refunded", 0)
-
-
 @dataclass
 class Story:
     """A session of 0.03 with one debit, whose time is over, and two services on its database."""
@@ -263,67 +243,6 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "shared.db"
 
 
-@pytest.mark.clause("3/refund-once", "5/session-debit")
-@scene
-async def test_a_debit_that_is_undone_after_the_rest_was_refunded_is_refunded_too(
-    rig: ServiceRig,
-) -> None:
-    async with story(rig) as it:
-        await sessions.expire(it.other)
-        shown = await rig.http.get(f"/api/sessions/{it.session_id}")
-        assert shown.json()["status"] == "refunded"
-        await it.undo()
-        shown = await rig.http.get(f"/api/sessions/{it.session_id}")
-        assert (shown.json()["remaining"], shown.json()["status"]) == ("30000", "expired")
-        await it.ends_with(20_000, 10_000)
-
-
-@scene
-async def test_a_debit_that_is_undone_while_its_refund_is_in_flight_is_refunded_too(
-    rig: ServiceRig,
-) -> None:
-    async with story(rig) as it:
-
-        async def meanwhile(_: Any, deliver: Any) -> Any:
-            await it.undo()
-            return await deliver()
-
-        with broken(rig, "facilitator", only("/settle", meanwhile)):
-            await sessions.expire(it.other)
-        await it.ends_with(20_000, 10_000)
-
-
-@pytest.mark.parametrize("lost", [lose_request, lose_answer])
-@scene
-async def test_what_a_refund_sent_without_an_answer_is_sent_again_as_it_was(
-    rig: ServiceRig, lost: Fault
-) -> None:
-    """A debit that is undone meanwhile does not change it: the chain may have it already."""
-    async with story(rig) as it:
-        with broken(rig, "facilitator", only("/settle", lost)):
-            await sessions.expire(it.other)
-        await it.undo()
-        await it.ends_with(20_000, 10_000)
-
-
-@scene
-async def test_a_debit_that_is_undone_before_the_refund_is_sent_is_part_of_it(
-    rig: ServiceRig,
-) -> None:
-    """Here between the list of the refunds and the first of them."""
-    async with story(rig) as it:
-        undo = iter([it.undo])
-
-        async def meanwhile(_: Any, deliver: Any) -> Any:
-            for each in undo:
-                await each()
-            return await deliver()
-
-        with broken(rig, "rpc", meanwhile):
-            await sessions.expire(it.other)
-        await it.ends_with(30_000)
-
-
 @scene
 async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig) -> None:
     async with story(rig) as it:
@@ -332,72 +251,6 @@ async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig
         assert await sessions.expire(rig.service) == 1
         rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
         await it.ends_with(20_000, 10_000)
-
-
-@dataclass(frozen=True)
-class Fee:
-    """Keeps 5000 base units of each session."""
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        return PayBack(session.unspent_base - 5_000)
-
-
-@pytest.mark.parametrize("lost", [None, lose_request, lose_answer])
-@scene
-async def test_a_policy_takes_its_fee_once_and_what_was_charged_for_nothing_is_owed_whole(
-    rig: ServiceRig, lost: Fault | None
-) -> None:
-    set_up(rig, policy=ServicePolicy(refund=Fee()))
-    async with story(rig) as it:
-        with broken(rig, "facilitator", only("/settle", lost)) if lost else nullcontext():
-            await sessions.expire(it.other)
-        await it.undo()
-        for _ in range(3):
-            await sessions.expire(it.other)
-            rig.now[0] += 300
-        assert rig.earned == 5_000
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """Pays back more, or less than nothing, of each session of 0.03."""
-
-    by: int
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        unspent = session.unspent_base
-        return PayBack(unspent + self.by if session.deposited_base == 30_000 else unspent)
-
-
-@pytest.mark.parametrize("by", [1, -30_001])
-@scene
-async def test_what_a_policy_may_not_pay_back_is_refused_and_other_refunds_go_on(
-    rig: ServiceRig, by: int
-) -> None:
-    set_up(rig, policy=ServicePolicy(refund=Wrong(by)))
-    for amount in ["0.03"] * 21 + ["0.02"]:
-        await rig.open_session(amount, 60)
-    rig.now[0] += 61
-    with pytest.raises(ValueError, match=r"the refund policy Wrong wants to pay back -?\d+ base"):
-        await sessions.expire(rig.service)
-    assert rig.earned == 21 * 30_000, "the session of 0.02 is refunded"
-    set_up(rig, policy=ServicePolicy())
-    rig.now[0] += 10
-    await sessions.expire(rig.service)
-    assert rig.earned == 0
-
-
-@scene
-async def test_two_debits_that_are_undone_late_are_refunded_together(rig: ServiceRig) -> None:
-    """And never more than was debited, however often a request ends."""
-    session_id = (await rig.open_session("0.03", 60))["sessionId"]
-    undos = [await hang_up(rig, session_id) for _ in range(2)]
-    rig.now[0] += 61
-    with beside(rig) as (other, _):
-        await sessions.expire(other)
-        for undo in (*undos, undos[0]):
-            await undo()
-        await Story(rig, other, session_id, undos[0]).ends_with(10_000, 20_000)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -503,17 +356,6 @@ async def test_a_debit_that_is_still_to_undo_is_none_of_a_database_that_is_rever
     await not_undone(rig)
     await (actions.reset(parts) if is_reset else actions.revert(parts, taken.snapshot))
     assert rig.service.debits_to_undo == []
-
-
-@scene
-async def test_a_snapshot_has_no_debit_that_is_still_to_undo(rig: ServiceRig) -> None:
-    """A revert would forget to undo it."""
-    session_id = await not_undone(rig)
-    taken = await actions.snapshot(rig.parts)
-    await actions.revert(rig.parts, taken.snapshot)
-    found = rig.service.store.sessions.get(session_id)
-    assert found is not None
-    assert found.released == 0
 
 
 @scene

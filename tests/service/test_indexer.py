@@ -51,7 +51,7 @@ async def test_it_completes_records_and_then_reputations(rig: ServiceRig) -> Non
 @pytest.mark.clause("8/indexer-batch")
 @scene
 async def test_it_takes_a_batch_at_a_time_newest_first(rig: ServiceRig) -> None:
-    assert rig.service.settings.indexer_batch == 100
+    assert rig.service.env.settings.indexer_batch == 100
     set_up(rig, indexer_batch=10)
     hashes = []
     for n in range(13):

@@ -4,7 +4,6 @@ import json
 import re
 import runpy
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from urllib.parse import urlsplit
@@ -26,7 +25,6 @@ from x402sim.protocol.networks import MAINNET, TESTNET, Network
 from x402sim.protocol.offers import OfferBody
 from x402sim.protocol.refusals import Refusal, status_of
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
-from x402sim.service import content
 from x402sim.service.app import service_app
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
@@ -99,26 +97,6 @@ def test_a_page_is_whole_and_its_links_and_tables_are(name, choices):
         assert page(target, choices), target
     for table in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
-
-
-def test_the_errors_page_says_which_refusals_are_final():
-    rows = [line.split(" | ") for line in str(page("errors", OURS)).splitlines()]
-    final = {row[0].strip("| `"): row[2] for row in rows if len(row) == 5}
-    assert final[Refusal.EXPIRED.text] == "true or false", "no transaction was sent for it"
-    assert final[Refusal.PENDING.text] == "false"
-    assert "true" in final.values()
-
-
-def test_the_sessions_page_says_in_which_unit_a_duration_is_counted():
-    for seconds, unit in ((1, "seconds"), (60, "minutes"), (90, "units of 90 seconds")):
-        counted = page("sessions", replace(OURS, duration_unit_s=seconds))
-        assert f"in {unit}. " in " ".join(str(counted).split()), unit
-
-
-def test_the_prices_of_the_made_up_markets_are_in_the_range_that_is_told():
-    prices = [content._price(f"{number}-USD", content.VENUES[0]) for number in range(200)]
-    assert 0.009 < min(prices) < 1
-    assert 10_000 < max(prices) < 101_000
 
 
 def test_there_is_no_other_page():
@@ -244,25 +222,6 @@ def test_every_example_is_a_message(choices, network):
     assert checked >= 20
 
 
-@BOTH
-def test_the_example_requests_would_be_accepted(choices):
-    api = document(choices)
-    quote = api["paths"]["/api/perp/quote"]["post"]["requestBody"]["content"]["application/json"]
-    assert quote["example"]["side"] in choices.sides
-    assert api["components"]["schemas"]["QuoteRequest"]["properties"]["side"]["enum"] == list(
-        choices.sides
-    )
-    settle = api["paths"]["/api/pay"]["post"]["requestBody"]["content"]["application/json"]
-    read_header(settle["example"]["paymentHeader"])
-    assert "description" not in settle["example"]["paymentRequirements"]
-
-
-def test_patterns_are_those_of_ecma_script():
-    patterns = [n["pattern"] for n in walk(document()) if isinstance(n, dict) and "pattern" in n]
-    assert len(patterns) == 2
-    assert not any("\\Z" in pattern for pattern in patterns)
-
-
 def test_the_price_and_the_network_are_the_deployments():
     api = openapi(Decisions(), 25, MAINNET)
     body = example_402(api)
@@ -317,35 +276,6 @@ def test_nothing_the_service_says_is_read_as_markup():
 
 
 # --- pages for browsers --------------------------------------------------------------
-
-
-def of_a_browser(name: str) -> str:
-    request = Request({"type": "http", "headers": [(b"accept", b"text/html,*/*")], "path": "/"})
-    text = page(name, OURS)
-    assert text is not None
-    told = text_page.answer(request, text, {"Guide": "/docs/guide/index.md"})
-    assert told.media_type == "text/html"
-    return bytes(told.body).decode()
-
-
-def test_the_links_between_the_pages_of_the_guide_lead_somewhere():
-    ids: dict[str, set[str]] = {}
-    links: list[tuple[str, str]] = []
-    for file in (files("x402sim") / "guide").iterdir():
-        if file.name == "__init__.py":
-            continue
-        if not file.name.endswith(".md"):  # it is no page, and has no links
-            ids[file.name] = set()
-            continue
-        tags = Tags(of_a_browser(f"guide/{file.name}")).found
-        assert not [tag for tag, about in tags if tag == "script" or has_handler(about)]
-        ids[file.name] = {about["id"] for _, about in tags if "id" in about}
-        links += [(file.name, about["href"]) for tag, about in tags if tag == "a"]
-    for name, link in links:
-        if "://" not in link and link[0] != "/":
-            to, _, anchor = link.partition("#")
-            assert not anchor or anchor in ids[to or name], (name, link)
-            assert (to or name) in ids, (name, link)
 
 
 def test_html_in_a_text_is_text_and_others_get_the_text_itself():

@@ -27,7 +27,7 @@ from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.states import PaymentState
-from x402sim.service import claims
+from x402sim.service import payments
 
 
 async def pending(rig: ServiceRig, required: httpx.Response) -> bool:
@@ -225,8 +225,8 @@ async def test_a_settlement_of_another_payer_is_rejected(rig: ServiceRig, payer:
 async def test_a_submission_is_the_same_in_memory_and_in_the_database(rig: ServiceRig) -> None:
     """And a process that was refused does not take back what another has sent meanwhile."""
     sent: SettlementRequest = convert(rig.settlement(await rig.ask()), SettlementRequest)
-    request, stored = await claims.validate(rig.service, sent), rig.service.store.payments
-    claimed = claims.claim(rig.service, request, await claims.admit(rig.service, request))
+    request, stored = await payments.validate(rig.service, sent), rig.service.store.payments
+    claimed = payments.claim(rig.service, request, await payments.admit(rig.service, request))
     assert claimed.state is PaymentState.IN_FLIGHT
     assert stored.reload(claimed) == claimed
 
@@ -235,11 +235,11 @@ async def test_a_submission_is_the_same_in_memory_and_in_the_database(rig: Servi
     assert refused is not None
     assert refused.state is PaymentState.NOT_SUBMITTED
 
-    resumed = claims.resume(rig.service, request, refused)
+    resumed = payments.resume(rig.service, request, refused)
     assert resumed.state is PaymentState.IN_FLIGHT
     assert stored.reload(claimed) == resumed
 
-    others = claims.resume(rig.service, request, resumed)  # as if another process sent it, too
+    others = payments.resume(rig.service, request, resumed)  # as if another process sent it, too
     assert others.state is PaymentState.MAYBE_SUBMITTED
     stored.mark_not_submitted(claimed.number)
     assert stored.reload(claimed) == others

@@ -6,7 +6,7 @@ import pytest
 
 from tests.service.test_store import insert_settled, steps
 from x402sim import Settings
-from x402sim.policies import MatchedPayments, ServedShare, Track
+from x402sim.policies import MatchedPayments, Track
 from x402sim.service.store import Store
 
 
@@ -76,8 +76,6 @@ def test_an_update_costs_the_same_however_many_payments_there_are() -> None:
 def test_each_rule_says_what_it_counts() -> None:
     new, good, bad = Track(), Track(matched=98, served=98), Track(matched=98, served=49)
     assert [MatchedPayments().of(each) for each in (new, good, bad)] == [0, 98, 98]
-    assert [ServedShare().of(each) for each in (new, good, bad)] == [500, 990, 500]
-    assert ServedShare().counts_served
     assert not MatchedPayments().counts_served
-    with pytest.raises(ValueError, match="reputation: expected an object with `of`"):
+    with pytest.raises(ValueError, match=r"reputation: expected .*, got the class MatchedPayments"):
         Settings(reputation=MatchedPayments)  # type: ignore[arg-type]

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from tests.own_parts import ServeConfirmed
 from tests.rig import ServiceRig, answer, broken, only, scene
 from tests.service.standard import set_up, settled
-from x402sim.policies import ServeConfirmed, ServicePolicy
+from x402sim.policies import ServicePolicy
 from x402sim.service import sessions
 
 MAX_SPENDS: tuple[object, ...] = ("1.0", "0.00", "99999999999999999.00", "1.00\n", 1.00, "1" * 5000)

@@ -56,11 +56,6 @@ def test_a_missing_setting_is_named(missing: str) -> None:
         read_environment({**ENV, missing: ""})
 
 
-def test_of_several_missing_settings_each_is_named() -> None:
-    with pytest.raises(ValueError, match="variables EXPLORER_URL, RPC_URL are not set"):
-        read_environment({**ENV, "EXPLORER_URL": "", "RPC_URL": ""})
-
-
 def test_a_flow_is_known_and_settles_when_the_policies_do() -> None:
     eager = ServicePolicy(serve=ServeBeforeSettle())
     assert Settings(payment_flow="authorization", policy=eager).payment_flow == "authorization"
@@ -116,7 +111,7 @@ async def test_no_path_has_a_version(rig: ServiceRig) -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"quote_price": 0.01}, "quote_price: expected a text, got 0.01; did you mean '0.01'"),
+        ({"quote_price": 0.01}, "quote_price: expected a text, got 0.01"),
         ({"quote_price": "0.00"}, "quote_price: expected more than 0 tokens"),
         ({"quote_price": "1,00"}, "quote_price: expected a plain decimal"),
         ({"indexer_batch": 1.5}, "indexer_batch: expected a whole number above 0, got 1.5"),

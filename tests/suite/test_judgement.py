@@ -16,7 +16,7 @@ from tests.suite.test_reports import NASTY, STARTED, URL, result
 from x402sim.commands.conformance import judging
 from x402sim.report import conformance as report
 from x402sim.report.conformance import as_html as html, as_markdown as markdown
-from x402sim.report.results import CaseResult, Loss, Outcome, Result
+from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours
 from x402sim.spec.needs import Need
@@ -60,6 +60,7 @@ class Bread:
     decides: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
     is_control: bool = False
+    dialect: str = ""
 
     @property
     def ground(self) -> Ground:
@@ -112,8 +113,7 @@ def oven(*cases: Bread, problem: str = "") -> Subject[OvenOptions]:
     ) -> AsyncIterator[Baking]:
         if problem:
             raise NotReady(problem)
-        ids = tuple(case.id for case in chosen)
-        yield Baking(chosen, options, Plan(ids=ids, lines=(f"Plan: {len(ids)} breads",)))
+        yield Baking(chosen, options, Plan(cases=chosen, lines=(f"Plan: {len(chosen)} breads",)))
 
     def choose(words: Sequence[str], values: Mapping[str, Any]) -> OvenOptions:
         if not words:
@@ -191,7 +191,7 @@ def test_what_was_certain_before_a_subject_was_lost_is_reported(tmp_path: Path) 
 
     @asynccontextmanager
     async def begin(options: OvenOptions, chosen: Sequence[Bread], _: object) -> Any:
-        yield Lost(chosen, options, Plan(ids=tuple(case.id for case in chosen)))
+        yield Lost(chosen, options, Plan(cases=chosen))
 
     file, cases = tmp_path / "report.json", [FAILS, HOLDS]
     subject = replace(oven(*cases), begin=begin)
@@ -291,6 +291,52 @@ def test_what_a_baseline_has_found_does_not_count_and_what_is_new_does(tmp_path:
     for new in (with_case("another"), with_case(NASTY, "kit/1/c"), result("kit/1/b", "failed")):
         assert known([new], before)[0].is_known is False
         assert conclude(known([*again, new], before), True) == FOUND_SOMETHING
+
+
+def in_dialects(**outcomes: str) -> Result:
+    """Return the result of one demand in several dialects; a failure costs what `LOST` is."""
+    cases = [
+        Bread(
+            id="kit/bread/soft",
+            dialect=dialect,
+            ends=ends(
+                outcome,
+                dialect=dialect,
+                actual=f"{outcome} in {dialect}",
+                expected="1",
+                exchange=f"asked in {dialect}",
+                loss=LOST if outcome == "failed" else None,
+            ),
+        )
+        for dialect, outcome in outcomes.items()
+    ]
+    return of_id(cases, {case: case.ends for case in cases}, "judge")
+
+
+def test_a_demand_is_one_id_whose_result_has_its_dialects(tmp_path: Path) -> None:
+    failed = in_dialects(v1="failed", v2="failed", mcp="passed")
+    assert (failed.outcome, report.headline(failed)) == (Outcome.FAILED, "failed in v1, v2")
+    assert report.total_loss([failed]) == ["0.04 tokens"], "a dialect is a way to lose it"
+    assert {name: str(each.outcome) for name, each in by_dialect(failed).items()} == {
+        "v1": "failed",
+        "v2": "failed",
+        "mcp": "passed",
+    }
+    told = report.as_json(URL, STARTED, [failed], "oven", {"v3": "it offers none"})
+    assert [each["dialect"] for each in told["results"][0]["cases"]] == ["v1", "v2", "mcp"]
+    assert told["unspoken"] == {"v3": "it offers none"}
+    text = report.explained(failed)
+    assert "It bakes. [v1]" in text
+    assert "failed in v2" in text
+    assert ("asked in v1" in text, "asked in v2" in text) == (True, False)
+    about = report.About("oven", URL, STARTED, {}, {"v3": "it offers none"})
+    for kind in ("html", "markdown"):
+        assert "it offers none" in report.written(kind, about, [failed])
+    observed = in_dialects(v1="observed", v2="observed")
+    assert observed.actual == "v1: observed in v1; v2: observed in v2"
+    before = kept(tmp_path, in_dialects(v1="failed", v2="passed"))
+    assert known([in_dialects(v1="failed", v2="passed")], before)[0].is_known
+    assert not known([failed], before)[0].is_known, "v2 is new"
 
 
 def test_what_is_mended_since_a_baseline_is_named(tmp_path: Path) -> None:

@@ -147,4 +147,6 @@ def test_one_that_hangs_is_told_at_once_and_once(monkeypatch: pytest.MonkeyPatch
 
     judge = Judge(subject=Mortal(), jobs=1, tell=once(told.append))
     assert len(asyncio.run(judge.every([replace(case("a"), play=hangs)]))) == 1
-    assert told == ["server/a/a: it does not answer, and has 15 s for each answer: 0.5 s until now"]
+    assert told == [
+        "server/a/a [v2]: it does not answer, and has 15 s for each answer: 0.5 s until now"
+    ]

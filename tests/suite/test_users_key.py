@@ -4,6 +4,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -81,10 +82,12 @@ def test_the_users_key_signs_for_nothing_that_the_user_has_not_allowed(
 
 def test_what_is_allowed_is_signed_for() -> None:
     judge = probe(pay_to=parse_address(SHOP), allow_mainnet=True)
-    for wanted in challenge(), challenge(BASE), challenge(FUJI):
+    for wanted in challenge(), challenge(BASE), challenge(FUJI), challenge(BASE):
         auth, _ = authorization_of(judge.wallets.sign(wanted, PAYER))
         assert auth.valid_before <= time.time() + 300
-    assert judge.setting.signed_base == 30_000
+    assert judge.setting.signed_base == 40_000
+    with pytest.raises(Lacking, match="another main network, eip155:137"):
+        judge.wallets.sign(challenge(NETWORKS["polygon"]), PAYER)
 
 
 def test_a_price_that_rises_after_the_plan_is_not_paid() -> None:
@@ -107,13 +110,13 @@ def test_another_chain_of_a_check_is_a_test_network(network: Network) -> None:
 @pytest.mark.parametrize(
     ("lie", "options", "said"),
     [
-        ("price", [], "sign for 0.25; for what was planned, the budget has 0.11 left"),
+        ("price", [], "sign for 0.25; for what was planned, the budget has 0.03 left"),
         ("first", [], "sign for 0.01; for what was planned, the budget has 0.00 left"),
         ("payee", ["--pay-to", PAYER.address], "which is not --pay-to"),
     ],
 )
 def test_a_service_that_lies_gets_no_more_than_the_plan_says(
-    lie: str, options: list[str], said: str
+    lie: str, options: list[str], said: str, tmp_path: Path
 ) -> None:
     got, asked, paid = dict[bytes, int](), list[Asked](), set[str]()
 
@@ -131,14 +134,16 @@ def test_a_service_that_lies_gets_no_more_than_the_plan_says(
             return Reply(400, {"error": "Invalid payment header"})
         if request.headers.get("x-payment-id") in paid:
             return Reply(200, {"quote": {"quoteId": "q1"}, "success": True})
-        wanted: dict[str, Any] = {"paymentId": f"pay_{len(asked):032x}", "network": TESTNET.name}
+        wanted: dict[str, Any] = {"paymentId": f"order-{len(asked):032x}", "network": TESTNET.name}
         if lie != "first" or len(asked) > UNREADABLE:
             amount = "250000" if lie == "price" and got else "10000"
             wanted["paymentRequirements"] = challenge(amount=amount).requirements
         return Reply(402, wanted)
 
-    key = ["--payer-key", PAYER.private_key]
+    key, report = ["--payer-key", PAYER.private_key], tmp_path / "report.json"
+    only = ["--only", "1/sign-settle-repeat,2.8/networks", "--json-file", str(report)]
     with serving(shop) as url:
-        done = conformance(url, *key, *options, "--only", "5/signature-proves,2.8/networks")
+        done = conformance(url, *key, *options, *only)
+    assert "order-0000" not in report.read_text() + done.all
     assert sum(got.values()) == (10_000 if lie == "price" else 0), done.all
     assert said in done.words

@@ -38,11 +38,11 @@ def judged(
 
     async def main() -> dict[str, CaseResult]:
         judge = Judge(subject=facilitator, dialects=tuple(dialects), patience_s=patience_s, jobs=2)
-        return {case.id: result for case, result in await judge.every(list(cases))}
+        return {case.name: result for case, result in await judge.every(list(cases))}
 
     return asyncio.run(main())
 
 
 def cases(ids: str) -> list[RoomCase]:
-    """Return the cases with these ids, with spaces between them."""
+    """Return the cases that a text names: "facilitator/fields/payee [v2 v1]"."""
     return with_ids(all_cases(), ids)

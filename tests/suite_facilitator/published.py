@@ -106,14 +106,14 @@ def transaction(name: str) -> str:
 
 FILE = ROOT / "conformance" / "facilitators.md"
 ABOUT = words(__file__)
-CASES = {case.id: case for case in all_cases()}
+CASES = {case.name: case for case in all_cases()}
 
 
 def _right(each: dict[str, Any]) -> str:
     """Say who is right in a difference."""
     if "not mined" in each["actual"] and "no answer" in each["actual"]:
         return str(ABOUT["jam"])
-    if each["id"].rpartition("-")[0].endswith("-answer"):
+    if each["id"].endswith("-answer"):
         return str(ABOUT["no_answer"])
     fits = [name for name in ABOUT["right"] if each["id"].startswith(name)]
     return str(ABOUT["right"][max(fits, key=len)])
@@ -126,14 +126,17 @@ def _differences(it: dict[str, Any]) -> Iterator[str]:
         yield "| id | what it did | the sentence | who is right |"
         yield "| --- | --- | --- | --- |"
     for each in musts:
-        sentence = CASES[each["id"]].ground.sentences[0]
+        name = f"{each['id']} [{each['dialect']}]"
+        sentence = CASES[name].ground.sentences[0]
         said = f"“{sentence.text}” ({sentence.section})"
         did = cell(f"{each['actual']}")
-        yield f"| {each['id']} | {did} | {cell(said, 400)} | {_right(each)} |"
+        yield f"| {name} | {did} | {cell(said, 400)} | {_right(each)} |"
     shoulds = [each for each in it["failed"] if each["level"] != "MUST"]
     if shoulds:
         yield from ("", f"SHOULD, {ABOUT['right']['kit']}:", "")
-        yield from (f"- {each['id']}: {CASES[each['id']].title}" for each in shoulds)
+        for each in shoulds:
+            name = f"{each['id']} [{each['dialect']}]"
+            yield f"- {name}: {CASES[name].title}"
 
 
 def page() -> str:

@@ -74,7 +74,7 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     found = {each["id"]: each["outcome"] for each in json.loads(file.read_text())["results"]}
-    assert len(found) == 18 + 3  # two rows of three demands, and the control, in three dialects
+    assert len(found) == 2  # in three dialects each
     assert set(found.values()) == {"passed"}
 
 
@@ -91,14 +91,14 @@ def test_a_control_that_breaks_something_has_failed_and_is_reported(
 ) -> None:
     file, report = tmp_path / "answers.py", tmp_path / "report.json"
     file.write_text(REFUSES.replace('"success": False', f'"success": {success}'))
-    only = ("--dialects", "v2", "--only", "facilitator/fields/payee-v2")
+    only = ("--dialects", "v2", "--only", "facilitator/fields/payee")
     done = conformance("--start", f"{sys.executable} {file}", *only, "--json-file", str(report))
     assert done.exit_code == code, done.output
     assert said in words(done)
     found = {each["id"]: each for each in json.loads(report.read_text())["results"]}
-    assert found["facilitator/fields/payee-v2"]["outcome"] == "inconclusive"
+    assert found["facilitator/fields/payee"]["outcome"] == "inconclusive"
     if success == "True":
-        control = found["facilitator/control/settles-v2"]
+        control = found["facilitator/control/settles"]
         assert control["outcome"] == outcome
         assert "POST /settle" in control["exchange"]
         assert "on the chain: 0 transfers" in control["exchange"]
@@ -151,15 +151,15 @@ def test_what_cannot_be_judged_is_refused_with_what_to_do(args: list[str], told:
 
 def test_without_a_chain_http_is_judged_and_the_rest_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    only = "facilitator/body/no-json,facilitator/fields/payee-v2,facilitator/supported/fields"
+    only = "facilitator/body/no-json,facilitator/fields/payee,facilitator/supported/fields"
     with LocalServer(network="base-sepolia", has_service=False) as server:
         asked = ("--only", only, "--dialects", "v2", "--json-file", str(file))
         done = conformance(server.facilitator_url, *asked)
         wrong = conformance(server.facilitator_url + "/discovery")
     found = {each["id"]: each for each in json.loads(file.read_text())["results"]}
     assert done.exit_code == 0, done.output
-    assert found["facilitator/body/no-json-v2"]["outcome"] == "passed"
-    payee = found["facilitator/fields/payee-v2"]
+    assert found["facilitator/body/no-json"]["outcome"] == "passed"
+    payee = found["facilitator/fields/payee"]
     assert payee["outcome"] == "skipped"
     assert "--rpc" in payee["reason"]
     assert wrong.exit_code == 2
@@ -168,17 +168,15 @@ def test_without_a_chain_http_is_judged_and_the_rest_is_skipped(tmp_path: Path) 
 
 def test_who_jams_is_told_and_who_is_jammed_is_not() -> None:
     """A refused settlement loses a nonce of the relayer's: its play fails, and no other one."""
-    ids = (
-        "facilitator/control/settles-v2 facilitator/fields/payee-v2 facilitator/supported/lists-v2"
-    )
+    ids = "facilitator/control/settles [v2] facilitator/fields/payee [v2] facilitator/supported/lists [v2]"
     jams = mutant(["jams"])
 
     async def main() -> dict[str, CaseResult]:
         judge = Judge(subject=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
-        return {case.id: result for case, result in await judge.every(cases(ids))}
+        return {case.name: result for case, result in await judge.every(cases(ids))}
 
     found = asyncio.run(main())
-    jam = found.pop("facilitator/fields/payee-v2")
+    jam = found.pop("facilitator/fields/payee [v2]")
     assert jam.outcome is Outcome.FAILED
     assert "after this, a good payment (v2)" in str(jam.actual)
     assert {each.outcome for each in found.values()} == {Outcome.PASSED}
@@ -223,11 +221,11 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         import pytest
         from tests.suite_facilitator.judging import mutant
 
-        @pytest.mark.x402_facilitator(dialects="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
+        @pytest.mark.x402_facilitator(dialects="v2", only="facilitator/fields/payee,facilitator/window/early")
         def test_honest(x402_facilitator_case):
             x402_facilitator_case(mutant().make)
 
-        @pytest.mark.x402_facilitator(dialects="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
+        @pytest.mark.x402_facilitator(dialects="v2", only="facilitator/fields/payee,facilitator/window/early")
         def test_defective(x402_facilitator_case):
             x402_facilitator_case(mutant(["any payee"]).make)
         """
@@ -235,8 +233,8 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     ended = pytester.runpytest_inprocess(
         "-p", "no:randomly", "-p", "no:schemathesis", "-p", "no:xdist"
     )
-    ended.assert_outcomes(passed=5, failed=1)
-    ended.stdout.fnmatch_lines(["facilitator/fields/payee-v2 (MUST)*", "to repair: *"])
+    ended.assert_outcomes(passed=3, failed=1)
+    ended.stdout.fnmatch_lines(["facilitator/fields/payee (MUST)*", "to repair: *"])
 
 
 def test_a_play_counts_in_pytest_as_on_the_command_line() -> None:
@@ -248,9 +246,11 @@ def test_a_play_counts_in_pytest_as_on_the_command_line() -> None:
 
         return replace(plays(only=name, strict=strict)[0], judged=judged)
 
-    must = "facilitator/fields/payee-v2"
+    must = "facilitator/fields/payee"
     assert f"{must} (MUST): inconclusive: why not" in play(must, unclear).wrong(None)
-    should = next(case.id for case in all_cases() if case.level == "SHOULD" and "v2" in case.id)
+    should = next(
+        case.id for case in all_cases() if case.level == "SHOULD" and case.dialect == "v2"
+    )
     assert f"{should} (SHOULD)" in play(should, unclear, strict=True).wrong(None)
     for name, result in ((should, unclear), (must, skipped)):
         with pytest.raises(Skipped, match="why not"):
@@ -272,7 +272,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])  # where the command finds the tests
     file = tmp_path / "refuses.md"
-    only = "facilitator/control/settles-v2,facilitator/fields/payee-v2"
+    only = "facilitator/control/settles,facilitator/fields/payee"
     command = f"{sys.executable} -m tests.suite_facilitator.mutant 'any payee'"
     done = conformance(
         "--start", command, "--only", only, "--dialects", "v2", "--markdown", str(file)
@@ -281,7 +281,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     told = file.read_text(encoding="utf-8")
     assert "it moves money by a payment that it must refuse" in told
     assert "0.01 USDC" in told
-    assert "--only facilitator/fields/payee-v2" in told
+    assert "--only facilitator/fields/payee" in told
     assert "on the chain: 1 transfer of 10000 base units" in told
 
 

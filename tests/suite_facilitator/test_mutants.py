@@ -7,6 +7,7 @@ import pytest
 
 from tests.campaign import at_length
 from tests.evm import find
+from tests.suite.cases import names
 from tests.suite_facilitator.judging import cases, judged, mutant
 from tests.suite_facilitator.mutant import LENIENT, Facilitator, Invalid
 from x402sim.chain.base import Call
@@ -23,62 +24,62 @@ from x402sim.suite.row import result
 from x402sim.suite.started import App
 
 DEFECTS = {
-    "any payee": "facilitator/fields/payee-v2",
-    "any amount": "facilitator/fields/amount-less-v1",
-    "takes more": "facilitator/fields/amount-more-v2",
-    "any network": "facilitator/fields/network-unknown-v2 facilitator/fields/network-v2",
-    "the payer's scheme": "facilitator/fields/scheme-of-payment-v2",
-    "takes nothing": "kit/fields/amount-zero-v2",
-    "offers what it has not": "facilitator/supported/kinds-v2",
-    "one word for all": "kit/answer/refused-words-v2",
-    "any scheme": "facilitator/fields/scheme-v1",
-    "any version": "facilitator/fields/version-v2",
-    "any asset": "facilitator/fields/asset-demanded-v2",
-    "believes the domain + no trial": "facilitator/domain/named-wrongly-v2",
-    "any chain + no trial": "facilitator/domain/chain-v2 facilitator/domain/chain-gas-v2",
-    "any contract + no trial": "facilitator/domain/contract-v1",
-    "no look at signatures + no trial": "facilitator/signature/of-others-v2 facilitator/signature/of-others-gas-v2",
-    "high s + no trial": "facilitator/signature/form-v2",
-    "v of 0 and 1 + no trial": "facilitator/signature/form-v1",
-    "compact signatures + no trial": "facilitator/signature/form-v2",
-    "no validAfter + no trial": "facilitator/window/early-v2",
-    "no validBefore + no trial": "facilitator/window/expired-v1 facilitator/window/expired-gas-v2",
-    "5xx": "facilitator/body/no-json-v2 facilitator/body/no-object-v2",
-    "dies of depth": "kit/body/deep-next-v2",
-    **dict.fromkeys([*LENIENT][:-1], "kit/spelling/value-v2 kit/spelling/amount-v2"),
-    "hides a version": "facilitator/supported/lists-v1",
-    "another signer": "facilitator/supported/signers-v2",
-    "another payer": "facilitator/answer/settled-payer-v2",
-    "another network": "facilitator/answer/settled-v2",
-    "words of its own": "kit/answer/refused-words-v2",
-    "verify sends": "facilitator/answer/verify-only-v2",
-    "another hash": "facilitator/control/settles-v2",
-    "used is a success": "facilitator/nonce/used-elsewhere-v2 facilitator/nonce/cancelled-between-v1",
-    "no look at nonces + no trial": "facilitator/nonce/cancelled-verify-v2 facilitator/nonce/cancelled-gas-v2",
-    "no look at balances + no trial": "facilitator/balance/none-verify-v2 facilitator/balance/none-gas-v1",
-    "no look before sending": "kit/balance/gone-between-gas-v2 kit/nonce/used-between-gas-v1 "
-    "kit/token/paused-between-gas-v2 kit/wallet/contract-changes-gas-v2",
-    "replays": "facilitator/again/settled-gas-v2",
-    "knows nonces alone + remembers success": "facilitator/again/same-nonce-v1 facilitator/again/same-nonce-v2",
-    "two at once": "kit/again/at-once-gas-v2 kit/again/under-way-gas-v1",
-    "a new hash each time + answers as before": "facilitator/again/settled-v2",
-    "jams": "facilitator/many/after-refusals-v2",
-    "nonces collide": "facilitator/many/eight-all-v2 kit/many/eight-in-a-block-all-v2",
-    "success when sent": "facilitator/chain/not-mined-v2 facilitator/chain/reverted-v2 "
-    "facilitator/balance/gone-in-the-pool-v2",
-    "reverted is a success": "facilitator/chain/reverted-v1 facilitator/nonce/used-in-the-pool-v2",
-    "late is a success": "facilitator/chain/not-mined-v1",
-    "late is a failure": "facilitator/chain/not-mined-v2 kit/chain/not-mined-pending-v2 "
-    "facilitator/node/receipt-fails-v2",
-    "late is a failure + answers 400": "facilitator/chain/not-mined-v2 facilitator/node/receipt-lost-v2",
-    "forgets what it sent + no look before sending": "kit/chain/not-mined-gas-v2",
-    "an error of the node is a yes + no look at balances": "facilitator/node/verify-down-v2",
-    "an error of the node is a success": "facilitator/node/send-refused-v2",
-    "an error of the node is a failure": "facilitator/node/send-lost-v2",
-    "remembers success": "kit/chain/undone-v2",
-    "asks keys for wallets + no trial": "facilitator/wallet/delegated-elsewhere-verify-v2",
-    "takes undeployed wallets + no trial": "facilitator/wallet/not-deployed-verify-v2",
-    "any asset settles + status only + no trial + no look at balances": "facilitator/token/without-code-v2",
+    "any payee": "facilitator/fields/payee [v2]",
+    "any amount": "facilitator/fields/amount-less [v1]",
+    "takes more": "facilitator/fields/amount-more [v2]",
+    "any network": "facilitator/fields/network-unknown [v2] facilitator/fields/network [v2]",
+    "the payer's scheme": "facilitator/fields/scheme-of-payment [v2]",
+    "takes nothing": "kit/fields/amount-zero [v2]",
+    "offers what it has not": "facilitator/supported/kinds [v2]",
+    "one word for all": "kit/answer/refused-words [v2]",
+    "any scheme": "facilitator/fields/scheme [v1]",
+    "any version": "facilitator/fields/version [v2]",
+    "any asset": "facilitator/fields/asset-demanded [v2]",
+    "believes the domain + no trial": "facilitator/domain/named-wrongly [v2]",
+    "any chain + no trial": "facilitator/domain/chain [v2] facilitator/domain/chain-gas [v2]",
+    "any contract + no trial": "facilitator/domain/contract [v1]",
+    "no look at signatures + no trial": "facilitator/signature/of-others [v2] facilitator/signature/of-others-gas [v2]",
+    "high s + no trial": "facilitator/signature/form [v2]",
+    "v of 0 and 1 + no trial": "facilitator/signature/form [v1]",
+    "compact signatures + no trial": "facilitator/signature/form [v2]",
+    "no validAfter + no trial": "facilitator/window/early [v2]",
+    "no validBefore + no trial": "facilitator/window/expired [v1] facilitator/window/expired-gas [v2]",
+    "5xx": "facilitator/body/no-json [v2] facilitator/body/no-object [v2]",
+    "dies of depth": "kit/body/deep-next [v2]",
+    **dict.fromkeys([*LENIENT][:-1], "kit/spelling/value [v2] kit/spelling/amount [v2]"),
+    "hides a version": "facilitator/supported/lists [v1]",
+    "another signer": "facilitator/supported/signers [v2]",
+    "another payer": "facilitator/answer/settled-payer [v2]",
+    "another network": "facilitator/answer/settled [v2]",
+    "words of its own": "kit/answer/refused-words [v2]",
+    "verify sends": "facilitator/answer/verify-only [v2]",
+    "another hash": "facilitator/control/settles [v2]",
+    "used is a success": "facilitator/nonce/used-elsewhere [v2] facilitator/nonce/cancelled-between [v1]",
+    "no look at nonces + no trial": "facilitator/nonce/cancelled-verify [v2] facilitator/nonce/cancelled-gas [v2]",
+    "no look at balances + no trial": "facilitator/balance/none-verify [v2] facilitator/balance/none-gas [v1]",
+    "no look before sending": "kit/balance/gone-between-gas [v2] kit/nonce/used-between-gas [v1] "
+    "kit/token/paused-between-gas [v2] kit/wallet/contract-changes-gas [v2]",
+    "replays": "facilitator/again/settled-gas [v2]",
+    "knows nonces alone + remembers success": "facilitator/again/same-nonce [v1 v2]",
+    "two at once": "kit/again/at-once-gas [v2] kit/again/under-way-gas [v1]",
+    "a new hash each time + answers as before": "facilitator/again/settled [v2]",
+    "jams": "facilitator/many/after-refusals [v2]",
+    "nonces collide": "facilitator/many/eight-all [v2] kit/many/eight-in-a-block-all [v2]",
+    "success when sent": "facilitator/chain/not-mined [v2] facilitator/chain/reverted [v2] "
+    "facilitator/balance/gone-in-the-pool [v2]",
+    "reverted is a success": "facilitator/chain/reverted [v1] facilitator/nonce/used-in-the-pool [v2]",
+    "late is a success": "facilitator/chain/not-mined [v1]",
+    "late is a failure": "facilitator/chain/not-mined [v2] kit/chain/not-mined-pending [v2] "
+    "facilitator/node/receipt-fails [v2]",
+    "late is a failure + answers 400": "facilitator/chain/not-mined [v2] facilitator/node/receipt-lost [v2]",
+    "forgets what it sent + no look before sending": "kit/chain/not-mined-gas [v2]",
+    "an error of the node is a yes + no look at balances": "facilitator/node/verify-down [v2]",
+    "an error of the node is a success": "facilitator/node/send-refused [v2]",
+    "an error of the node is a failure": "facilitator/node/send-lost [v2]",
+    "remembers success": "kit/chain/undone [v2]",
+    "asks keys for wallets + no trial": "facilitator/wallet/delegated-elsewhere-verify [v2]",
+    "takes undeployed wallets + no trial": "facilitator/wallet/not-deployed-verify [v2]",
+    "any asset settles + status only + no trial + no look at balances": "facilitator/token/without-code [v2]",
 }  # fmt: skip
 """What a facilitator gets wrong, and the ids that catch it; `+` joins what must be wrong, too."""
 IN_CI = [
@@ -114,7 +115,7 @@ def caught(defect: str) -> list[str]:
     """Return the ids that should have caught a defect, and did not."""
     wanted = cases(DEFECTS[defect])
     found = judged(mutant(defect.split(" + ")), wanted)
-    failed = [of_id([case], {case: found[case.id]}, "") for case in wanted]
+    failed = [of_id([case], {case: found[case.name]}, "") for case in wanted]
     (one,) = causes(failed)  # one defect is one cause
     assert one.repair
     return [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
@@ -135,24 +136,24 @@ def test_any_defect_is_caught(defect: str) -> None:
 
 def test_a_settle_without_checks_is_one_cause() -> None:
     wanted = cases(
-        "facilitator/fields/payee-v2 facilitator/wallet/contract-wrapped-v2 facilitator/domain/name-gas-v2 "
-        "kit/nonce/used-between-gas-v2"
+        "facilitator/fields/payee [v2] facilitator/wallet/contract-wrapped [v2] facilitator/domain/name-gas [v2] "
+        "kit/nonce/used-between-gas [v2]"
     )
     found = judged(mutant(["settle checks nothing"]), wanted)
-    (one,) = causes([of_id([case], {case: found[case.id]}, "") for case in wanted])
+    (one,) = causes([of_id([case], {case: found[case.name]}, "") for case in wanted])
     assert one.cause == "settle does not check what verify checks"
-    assert (one.id, len(one.follows)) == ("facilitator/fields/payee-v2", 3)
+    assert (one.id, len(one.follows)) == ("facilitator/fields/payee", 3)
 
 
 def test_each_section_has_a_defect_that_it_catches() -> None:
-    caught = {each.split("/")[1] for ids in DEFECTS.values() for each in ids.split()}
+    caught = {each.split("/")[1] for ids in DEFECTS.values() for each in names(ids)}
     assert caught == SECTIONS.keys()
 
 
 FEW = (
-    "facilitator/nonce/used-between-v2 facilitator/again/settled-v2 facilitator/balance/none-v2 "
-    "facilitator/many/eight-v2 facilitator/chain/reverted-v2 facilitator/node/send-lost-v2 "
-    "facilitator/wallet/delegated-v2 facilitator/token/paused-v2 facilitator/fields/payee-v1"
+    "facilitator/nonce/used-between [v2] facilitator/again/settled [v2] facilitator/balance/none [v2] "
+    "facilitator/many/eight [v2] facilitator/chain/reverted [v2] facilitator/node/send-lost [v2] "
+    "facilitator/wallet/delegated [v2] facilitator/token/paused [v2] facilitator/fields/payee [v1]"
 )
 
 
@@ -164,7 +165,7 @@ def test_an_honest_one_is_left_alone(habits: frozenset[str]) -> None:
 
 def test_who_reads_leniently_or_knows_his_token_is_left_alone() -> None:
     """RFC 8259 lets a parser accept more, and a facilitator with a single token needs no name."""
-    ids = "facilitator/body/no-json-refused-v2 facilitator/body/inner-refused-v2"
+    ids = "facilitator/body/no-json-refused [v2] facilitator/body/inner-refused [v2]"
     found = judged(mutant(habits=["first value", "ignores extra"]), cases(ids))
     assert {result.outcome for result in found.values()} == {Outcome.PASSED}
 
@@ -177,7 +178,7 @@ def test_an_honest_one_passes_everything(habits: frozenset[str], dialect: Dialec
     found = judged(mutant(habits=habits), mine, [dialect])
     failed = {name for name, result in found.items() if result.outcome is Outcome.FAILED}
     # the public clients read no refusal that is not a 200: a SHOULD, and legal
-    legal = {f"kit/answer/refused-status-{dialect}"} if "answers 400" in habits else set()
+    legal = {f"kit/answer/refused-status [{dialect}]"} if "answers 400" in habits else set()
     assert failed - legal == set()
     assert len(found) > 250
 
@@ -187,8 +188,8 @@ def test_tokens_that_are_none_are_seen_on_anvil(monkeypatch: pytest.MonkeyPatch)
     """Their code does what they are named for: a facilitator that looks at the status believes it."""
     monkeypatch.setenv(find.VARIABLE, str(find.anvil()))
     hostile = cases(
-        "facilitator/token/silent-v2 facilitator/token/takes-a-fee-v2 "
-        "facilitator/token/named-by-payer-v2"
+        "facilitator/token/silent [v2] facilitator/token/takes-a-fee [v2] "
+        "facilitator/token/named-by-payer [v2]"
     )
     defects = ["any asset settles", "status only", "the payer's token"]
     believes = judged(mutant(defects), hostile)
@@ -204,7 +205,7 @@ def test_a_settlement_without_a_limit_of_gas_is_seen_on_anvil(
 ) -> None:
     """A wallet burns the gas, or a token if any is settled; a facilitator with a limit passes."""
     monkeypatch.setenv(find.VARIABLE, str(find.anvil()))
-    burns, flags = cases("facilitator/token/burns-v2"), [habit] if habit else []
+    burns, flags = cases("facilitator/token/burns [v2]"), [habit] if habit else []
     (without,) = judged(mutant([*flags, "no bound of gas"]), burns).values()
     (bounded,) = judged(mutant(flags), burns).values()
     assert (without.outcome, bounded.outcome) == (Outcome.FAILED, Outcome.PASSED), without.reason
@@ -212,7 +213,7 @@ def test_a_settlement_without_a_limit_of_gas_is_seen_on_anvil(
 
 
 def test_what_comes_in_turn_is_advised_no_lock() -> None:
-    (case,) = cases("facilitator/many/after-refusals-v2")
+    (case,) = cases("facilitator/many/after-refusals [v2]")
     no = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json={"success": False})
     wrong = case.test(None, Observed(pairs=((Any, no),), money=Money(moved=(), sent=())))
     (one,) = causes([of_id([case], {case: result(case, wrong, "", "", 0)}, "")])
@@ -231,7 +232,7 @@ def test_a_jam_within_a_play_is_not_charged_to_what_came_after() -> None:
             return await super().settle(sent)
 
     jams = App(lambda given: Jams(given.rpc_url, given.private_key, given.network))
-    found = judged(jams, cases("facilitator/spelling/capital-letters-agrees-v2"))
+    found = judged(jams, cases("facilitator/spelling/capital-letters-agrees [v2]"))
     (result,) = found.values()
     wanted = "a good payment that settles afterwards"
     assert (result.outcome, result.expected) == (Outcome.FAILED, wanted)
@@ -240,7 +241,7 @@ def test_a_jam_within_a_play_is_not_charged_to_what_came_after() -> None:
 
 def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
     """A facilitator on the chain's own port can send for anybody there."""
-    ids = "facilitator/supported/lists-v2 facilitator/spelling/no-nonce-v2"
+    ids = "facilitator/supported/lists [v2] facilitator/spelling/no-nonce [v2]"
 
     opened: list[Room] = []
 
@@ -259,9 +260,9 @@ def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
     async def main() -> dict[str, CaseResult]:
         steals: App = App(lambda given: Steals(given.rpc_url, given.private_key, given.network))
         judge = Opens(subject=steals, dialects=(Dialect.V2,), jobs=1)
-        return {case.id: result for case, result in await judge.every(cases(ids))}
+        return {case.name: result for case, result in await judge.every(cases(ids))}
 
     found = asyncio.run(main())
-    lists, nonce = (found[each] for each in ids.split())
+    lists, nonce = (found[each] for each in names(ids))
     assert (lists.outcome, nonce.outcome) == (Outcome.FAILED, Outcome.PASSED)
     assert "1 transfer of 1000000 base units" in str(lists.actual)

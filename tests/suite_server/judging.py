@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tests.suite.cases import with_ids
+from tests.suite.cases import names, with_ids
 from tests.suite_server.shop import Shop, shop
 from x402sim.suite.row import Found, RoomCase, RoomKind, Violation, by_play
 from x402sim.suite.server.payment import Dialect
@@ -63,8 +63,8 @@ class Bench:
             if (kind := group[0].kind) not in self.rooms:
                 self.rooms[kind] = await self.judge.room(kind)
             played = await self.judge.played(group, self.rooms[kind])
-            assert not played.unclear, (group[0].id, played.unclear)
-            found |= {case.id: each for case, each in played.found.items()}
+            assert not played.unclear, (group[0].name, played.unclear)
+            found |= {case.name: each for case, each in played.found.items()}
         return found
 
 
@@ -114,7 +114,7 @@ def missed(bench: type[Bench], defects: Mapping[str, str]) -> dict[str, list[str
     """Return the defects that are not caught, each with the ids that should."""
     found = run(bench, [(cases(ids), defect, "") for defect, ids in defects.items()])
     missed = {
-        defect: [each for each in ids.split() if not isinstance(seen[each], Violation)]
+        defect: [each for each in names(ids) if not isinstance(seen[each], Violation)]
         for (defect, ids), seen in zip(defects.items(), found, strict=True)
     }
     return {defect: ids for defect, ids in missed.items() if ids}
@@ -140,5 +140,5 @@ def broken(
 
 
 def cases(ids: str) -> list[RoomCase]:
-    """Return the cases with these ids, with spaces between them."""
+    """Return the cases that a text names: "server/many/again [v2 v1]"."""
     return with_ids(all_cases(), ids)

@@ -98,7 +98,7 @@ def verdict(name: str, only: str | Iterable[str] = ()) -> Verdict:
     first, *also = it.sells
     more = {"restart": "yes"} | ({} if it.failing is None else {"failing": it.failing})
     return judge(
-        "server", [first], start=shlex.join(it.words), also=also, versions=str(it.dialect),
+        "server", [first], start=shlex.join(it.words), also=also, dialects=str(it.dialect),
         only=only if isinstance(only, str) else [*only], **more,
     )  # fmt: skip
 
@@ -159,8 +159,8 @@ def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
         yield from ("", "SHOULD, of ours:", "")
         for cause, (one, *more) in shoulds.items():
             yield f"- {cause}: {one}{f', and {len(more)} more' if more else ''}"
-    observed = it.get("observed", {}).items()
-    if lines := [f"- {told}: `{each}`" for each, told in observed if PORT not in told]:
+    observed = [each for each in it["observed"] if PORT not in each["told"]]
+    if lines := [f"- {each['told']}: `{each['id']}`" for each in observed]:
         yield from ("", "Observed:", "", *lines)
     first = max(musts, key=lambda each: "lost" in each)["id"]
     sold = published.sells[0]

@@ -56,7 +56,7 @@ def test_what_is_sold_is_read_with_its_method_and_body() -> None:
         (["http://127.0.0.1:4021/weather"], {}, "--facilitator http"),
         (["https://shop.example/weather"], {}, "no server of this computer"),
         (["/a"], {"start": "x", "facilitator": "http://127.0.0.1:1"}, "runs already"),
-        (["/a"], {"start": "x", "versions": "v3"}, "versions are v1, v2"),
+        (["/a"], {"start": "x", "dialects": "v3"}, "dialects are v1, v2"),
         (["/a"], {"start": "x", "restart": "perhaps"}, "yes or no"),
         (["/a"], {"start": "x", "patience": 0.0}, "above 0"),
     ],
@@ -99,20 +99,20 @@ def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict
 
     async def run() -> dict[str, CaseResult]:
         judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=items, jobs=1)
-        return {case.id: result for case, result in await judge.every(cases(ids))}
+        return {case.name: result for case, result in await judge.every(cases(ids))}
 
     return asyncio.run(run())
 
 
 def test_a_failure_is_played_again_and_says_what_it_costs() -> None:
-    (found,) = judged("server/order/settled-lost-v2", ["unknown is refused"]).values()
+    (found,) = judged("server/order/settled-lost [v2]", ["unknown is refused"]).values()
     assert found.outcome is Outcome.FAILED
     assert str(found.loss).startswith("0.01 USDC: charged and not served")
     assert "GET /weather: 402" in found.exchange
 
 
 def test_a_server_that_serves_nobody_any_more_is_told_of_the_play_before() -> None:
-    (found,) = judged("server/header/malformed-answer-v2", ["dies of a long header"]).values()
+    (found,) = judged("server/header/malformed-answer [v2]", ["dies of a long header"]).values()
     assert found.outcome is Outcome.FAILED
     assert "after this, it offers nothing that can be paid: 500" in str(found.actual)
 
@@ -126,7 +126,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     done = CliRunner().invoke(
         app,
         [
-            *("conformance", "server", "/weather", "--start", command, "--versions", "v2"),
+            *("conformance", "server", "/weather", "--start", command, "--dialects", "v2"),
             *("--only", "server/order/settled-cut", "--jobs", "1", "--json-file", str(file)),
         ],
     )
@@ -135,7 +135,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert report["subject"] == "server"
     assert "tells a payer whose money has moved that the payment has failed" in file.read_text()
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
-    assert failed["rerun"].endswith("--only server/order/settled-cut-v2")
+    assert failed["rerun"].endswith("--only server/order/settled-cut")
     assert "Plan: 1 id in 1 play of /weather" in done.output
     assert FULL not in " ".join(done.output.split())
     assert f"{file}" in "".join(done.output.split()).partition("[…]")[2]
@@ -179,7 +179,7 @@ def test_an_answer_in_short_says_what_matters_and_the_rest_is_whole() -> None:
 
 
 def test_each_header_that_is_no_payment_is_named_where_it_is_sent_and_where_it_fails() -> None:
-    (found,) = judged("server/header/malformed-answer-v2", ["5xx for malformed"]).values()
+    (found,) = judged("server/header/malformed-answer [v2]", ["5xx for malformed"]).values()
     assert found.expected == "400 or 402 for what is no payment"
     failed = [each for each in HEADERS if f"a header that {each}: GET" in found.exchange]
     assert failed == [*HEADERS]
@@ -193,17 +193,17 @@ def test_each_header_that_is_no_payment_is_named_where_it_is_sent_and_where_it_f
 
 
 def test_what_a_catalogue_lists_and_nobody_said_how_to_ask_for_is_left_alone() -> None:
-    (listed,) = judged("kit/discovery/listed-v2", [], items=ITEMS[:1]).values()
+    (listed,) = judged("kit/discovery/listed [v2]", [], items=ITEMS[:1]).values()
     assert listed.outcome is Outcome.PASSED, listed.actual
 
 
 def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> None:
-    (cached,) = judged("kit/offer/cache-forbidden-v2", ["says nothing of caches"]).values()
+    (cached,) = judged("kit/offer/cache-forbidden [v2]", ["says nothing of caches"]).values()
     assert str(cached.actual).startswith("through the cache, without a payment: 200")
     assert "\nthrough the cache, GET /weather: 200" in cached.exchange
     assert re.search(r"\non the chain, by 0x\w{10}…: 1 transfer of", cached.exchange)
     its = ["head is free", "sells the same each time"]
-    (head,) = judged("server/path/head-v2", its).values()
+    (head,) = judged("server/path/head [v2]", its).values()
     assert "not counted" in str(head.actual)
 
 
@@ -223,29 +223,28 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
 ) -> None:
     words = "'sells the same each time' 'serves again' 'head is free' 'hides its length'"
     ids = "server/many/again,server/handler/unpaid,server/many/two,server/path/head"
-    only = ("--only", ids, "--versions", "v2")
+    only = ("--only", ids, "--dialects", "v2")
     code, told = asked(words, monkeypatch, *only)
     assert code == 0
-    verdict = told[told.index("No MUST clause failed: 2 held") :]
-    assert "Could not be judged: server/many/again-v2, since what it sells is the same" in verdict
+    verdict = told[told.index("No MUST clause failed: ") :]
+    assert "Could not be judged: server/many/again, since what it sells is the same" in verdict
     assert (
-        "Could not be judged: server/path/head-v2, server/handler/unpaid-v2, since nothing shows how often"
+        "Could not be judged: server/path/head, server/handler/unpaid, since nothing shows how often"
         in verdict
     )
     code, told = asked(words, monkeypatch, *only, "--counter", "/count")
     assert code == 1
     assert "handlers ran 3 times" in told
-    assert "failed server/path/head-v2" in told
+    assert "failed in v2 server/path/head MUST" in told
     assert "Could not be judged" not in told
 
 
 def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code, told = asked("'another name of the token'", monkeypatch, "--only", "server/offer/whole")
+    code, told = asked("'another name of the token'", monkeypatch, "--only", "server/offer/whole-")
     assert code == 1, told
-    assert "failed server/offer/whole-token-v1 MUST" in told
-    assert "server/offer/whole-token-v2 MUST, failed" in told
+    assert "failed in v1, v2 server/offer/whole-token MUST" in told
     assert "'USD Coin of nobody'" in told
 
 
@@ -253,7 +252,7 @@ def test_the_numbers_of_a_body_are_changed_too_and_an_empty_one_is_told() -> Non
     its = ["forgets what it was for", "serves again", "does not compare"]
     bodies = ('{"n": 1}', '{"a": [true, {"b": 2.5}]}', "{}")
     one, two, none = (
-        judged("server/binding/body-v2", its, items=[item_in(f"POST /report {each}")])
+        judged("server/binding/body [v2]", its, items=[item_in(f"POST /report {each}")])
         for each in bodies
     )
     assert [it.outcome for it in (*one.values(), *two.values())] == [Outcome.FAILED] * 2
@@ -280,7 +279,14 @@ def test_a_command_is_killed_and_started_again(
     monkeypatch.chdir(ROOT)
     file = tmp_path / "report.json"
     command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies' 'serves before settling'"
-    asked = ["--only", "server/restart/served,server/replicas/in-turn-v2", "--jobs", "1"]
+    asked = [
+        "--only",
+        "server/restart/served,server/replicas/in-turn",
+        "--dialects",
+        "v2",
+        "--jobs",
+        "1",
+    ]
     done = CliRunner().invoke(
         app,
         [
@@ -291,11 +297,7 @@ def test_a_command_is_killed_and_started_again(
     assert done.exit_code == 1, done.output
     results = json.loads(file.read_text(encoding="utf-8"))["results"]
     outcomes = {each["id"]: each["outcome"] for each in results}
-    assert outcomes == {
-        "server/restart/served-v2": "failed",
-        "server/restart/served-mcp": "skipped",
-        "server/replicas/in-turn-v2": "skipped",
-    }
+    assert outcomes == {"server/restart/served": "failed", "server/replicas/in-turn": "skipped"}
     assert "killed and started again once" in " ".join(done.output.split())
 
 
@@ -311,12 +313,12 @@ def test_a_version_whose_offer_nobody_can_pay_is_no_version_that_it_lacks(
         ["conformance", "server", "/weather", "--start", start, *asked, "--json-file", str(file)],
     )
     results = json.loads(file.read_text(encoding="utf-8"))["results"]
-    outcomes = {each["id"]: each["outcome"] for each in results}
-    assert outcomes["server/offer/whole-v2"] == "failed", done.output
-    assert outcomes["server/offer/whole-v1"] == "passed"
-    assert outcomes["server/many/again-v1"] == "passed"
-    assert outcomes["server/many/again-v2"] == "skipped"
-    assert outcomes["server/control/sells-v2"] == "skipped"
+    outcomes = {
+        each["id"]: {case["dialect"]: case["outcome"] for case in each["cases"]} for each in results
+    }
+    assert outcomes["server/offer/whole"] == {"v1": "passed", "v2": "failed"}, done.output
+    assert outcomes["server/many/again"] == {"v1": "passed", "v2": "skipped"}
+    assert outcomes["server/control/sells"] == {"v1": "passed", "v2": "skipped"}
     assert done.exit_code == 1
     assert "Only its offer is judged: v2" in done.output
 
@@ -358,14 +360,13 @@ def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
     file, report = tmp_path / "shop.py", tmp_path / "report.json"
     file.write_text(BELIEVES)
     words = ["conformance", "server", "/weather", "--start", f"{sys.executable} {file}"]
-    more = ["--versions", "v2", "--only", "server/payment", "--json-file", str(report)]
+    more = ["--dialects", "v2", "--only", "server/payment", "--json-file", str(report)]
     done = CliRunner().invoke(app, [*words, *more], env={"PYTHONPATH": str(ROOT)})
     assert done.exit_code == 1, done.output
     control, *others = json.loads(report.read_text())["results"]
-    assert (control["id"], control["outcome"]) == ("server/control/sells-v2", "failed")
+    assert (control["id"], control["outcome"]) == ("server/control/sells", "failed")
     assert "GET /weather" in control["exchange"]
-    v2 = {each["outcome"] for each in others if each["id"].endswith("-v2")}
-    assert v2 == {"inconclusive"}
+    assert {each["outcome"] for each in others} == {"inconclusive"}
 
 
 def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
@@ -391,7 +392,7 @@ def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
 
     async def run() -> list[Outcome]:
         judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
-        mine = cases("server/control/sells-v2 server/order/settled-lost-v2")
+        mine = cases("server/control/sells [v2] server/order/settled-lost [v2]")
         return [found.outcome for case, found in await judge.every(mine)]
 
     assert set(asyncio.run(run())) == {Outcome.PASSED}
@@ -445,7 +446,7 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     ended.assert_outcomes(passed=4, failed=2, skipped=2)
     ended.stdout.fnmatch_lines(
         [
-            "server/path/spelling-v2 (MUST): failed",
+            "server/path/spelling (MUST): failed in v2",
             "cause: *",
             "to repair: *",
             "loss: *0.01*",

@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from tests.suite.cases import names
 from tests.suite_server.judging import Bench, Counting, broken, cases, missed, run
 from x402sim.suite.row import Found, RoomCase, Violation
 from x402sim.suite.server.payment import Dialect
@@ -14,117 +15,117 @@ from x402sim.suite.server.room import REPLICAS
 from x402sim.suite.server.subject import SECTIONS, all_cases
 
 DEFECTS = {
-    "no hash": "server/control/sells-receipt-v2 server/control/sells-receipt-v1",
-    "another price in the body": "kit/offer/whole-same-v1",
-    "another price in a body of version 2": "server/offer/whole-same-v2",
-    "another name of the token": "server/offer/whole-token-v2 server/offer/whole-token-v1",
-    "amount is a number": "server/offer/whole-v2",
-    "no resource": "server/offer/whole-v2",
-    "no error": "kit/offer/whole-reason-v1 kit/offer/whole-reason-v2",
-    "exposes nothing": "kit/offer/cors-v1 kit/offer/cors-v2",
-    "preflight is asked to pay": "server/offer/preflight-v2 kit/offer/preflight-allows-v2",
-    "cacheable": "server/offer/cache-offer-v2 server/offer/cache-offer-v1",
-    "cacheable goods": "server/offer/cache-v2 kit/offer/cache-forbidden-v2",
-    "public": "server/offer/cache-v2 server/offer/cache-offer-v1",
-    "names the payment in vary": "kit/offer/cache-forbidden-v2",
-    "says nothing of caches": "kit/offer/cache-forbidden-v1",
-    "believes what was accepted": "server/payment/accepted-v2",
-    "any header pays": "server/header/malformed-v2 server/header/malformed-v1",
-    "5xx for malformed": "server/header/malformed-answer-v2 server/payment/fields-answer-v1 "
-    "server/header/other-answer-v2 server/header/version-answer-v1",
-    "forgets what it was for, serves again, does not compare": "server/binding/elsewhere-v2 server/binding/query-v1 "
-    "server/binding/body-v2 server/many/again-v1",
-    "binds to the price alone": "server/binding/elsewhere-v2 server/binding/elsewhere-v1",
-    "claims late, keeps nothing": "kit/many/at-once-told-again-v2",
-    "serves again": "server/many/again-v2 server/many/at-once-v2 server/many/at-once-settling-v1",
-    "claims nonces as they are written": "kit/many/respelled-v2 kit/many/respelled-v1",
-    "claims by request": "kit/many/elsewhere-at-once-v2 kit/many/elsewhere-at-once-v1",
-    "one receipt for all": "server/many/receipts-v2 server/many/receipts-v1",
-    "answers who knows a nonce": "server/many/unsigned-v2 server/many/unsigned-v1",
-    "one nonce for all payers": "kit/many/same-nonce-served-v2 kit/many/same-nonce-served-v1",
-    "serves on the nonce of another": "server/many/same-nonce-v2 server/many/same-nonce-v1",
-    "keeps what was refused": "kit/many/refused-before-v2 kit/many/refused-before-v1",
-    "breaks at endless windows": "server/payment/endless-v2 server/payment/endless-v1",
-    "odd bodies are free": "server/path/body-v2",
-    "decodes behind the wall": "server/path/spelling-v2",
-    "merges slashes behind the wall": "server/path/spelling-v2",
-    "small letters behind the wall": "server/path/spelling-v2",
-    "any method behind the wall": "server/path/method-v2",
-    "overrides behind the wall": "server/path/headers-v2",
-    "head is free": "server/path/head-v2 server/path/head-v1 kit/path/head-success-v2",
-    "head is free, hides its length": "server/path/head-v2",
-    "head pays, refuses what was served": "kit/path/head-paid-v2",
-    "unknown is refused": "server/order/settled-lost-v2 server/order/settled-cut-v1 "
-    "server/order/settled-gateway-v2 kit/order/settled-lost-first-v1 "
-    "server/order/settled-twice-v1",
-    "unknown is refused, no result of refusals": "kit/order/settled-pending-first-v2",
-    "forgets what is unknown, never verifies": "server/order/settled-lost-used-v2 "
-    "server/order/settled-lost-used-v1",
-    "says unknown for ever": "kit/order/settled-lost-again-v2 kit/order/settled-cut-again-v1",
-    "open when settle fails": "server/order/settle-down-v2 server/order/settle-lost-v1 "
-    "server/order/settle-moved-v2",
-    "open when verify fails": "server/order/verify-down-v2 server/order/verify-moved-v1",
-    "truthy": "server/order/settle-text-v2",
-    "serves before settling": "server/order/settle-down-v1 server/order/refused-v2",
-    "follows": "kit/order/settle-redirected-v2 kit/order/verify-redirected-v1",
-    "charges failures": "server/order/handler-fails-v2",
-    "charges failures and says so": "server/order/handler-fails-flow-v2 "
-    "kit/order/handler-fails-charged-v1",
-    "works before it verifies": "server/handler/unpaid-v2 server/handler/unpaid-v1",
-    "breaks off": "server/order/handler-fails-v2",
-    "no result of refusals": "kit/order/refused-receipt-v2",
-    "no result of refusals, no error": "server/order/refused-reason-v2 server/order/refused-reason-v1",
-    "forgets who leaves": "kit/gone/settling-again-v2 kit/gone/settled-again-v1",
-    "forgets who leaves, charges failures": "kit/handler/left-again-v2",
-    "forgets who leaves, says failed": "server/gone/settled-v2 server/gone/settling-v1",
-    "served although refused": "server/order/refused-v2 server/order/refused-400-v1 "
-    "server/handler/expired-v2 server/handler/stream-refused-v1",
-    "redirects are free": "kit/handler/redirects-settled-v2",
-    "redirects without a receipt": "server/handler/redirects-v1",
-    "settles after the stream": "server/handler/stream-refused-v2 kit/handler/stream-receipt-v2",
-    "settles after the stream, stops for who leaves": "server/handler/stream-left-v2",
-    "ids are looked up alone": "server/identifier/other-v2 server/identifier/payer-v2 "
-    "server/identifier/unsigned-v2",
-    "claims ids late": "server/identifier/other-at-once-v2",
-    "ids are forgotten": "server/identifier/other-409-v2 server/identifier/payer-409-v2",
-    "ids are forgotten, ids are required": "server/identifier/required-v2",
-    "ids are forgotten, serves again": "server/identifier/busy-v2",
-    "verifies before it looks up": "server/identifier/again-v2",
-    "stores no receipt": "server/identifier/again-receipt-v2",
-    "lets any wallet in": "server/sign-in/stranger-v2",
-    "trusts the address": "server/sign-in/stranger-v2",
-    "takes any domain": "server/sign-in/elsewhere-v2",
-    "takes the host for its domain": "server/sign-in/elsewhere-v2",
-    "lets in for ever": "server/sign-in/times-v2",
-    "lets in twice": "kit/sign-in/replayed-v2",
-    "describes another method": "server/discovery/described-method-v2 "
-    "kit/discovery/described-sold-v2",
-    "not as its schema": "server/discovery/described-v2",
-    "another example": "kit/discovery/described-example-v2",
-    "lists old prices": "kit/discovery/listed-v2",
-    "lists what is gone": "kit/discovery/listed-v2",
-    "a page for browsers": "server/offer/browser-v2",
-    "a page that cannot be paid": "server/offer/browser-paid-v1",
-    "settles the first offer": "server/offer/each-v2",
-    "keeps it in memory": "kit/restart/settled-again-v2 kit/restart/settling-again-v2 "
-    "kit/replicas/at-once-told-again-v2 kit/replicas/lost-again-v2",
-    "keeps it in memory, says failed": "server/restart/settled-v2 server/restart/settling-v2 "
-    "server/replicas/lost-v2",
-    "keeps it in memory, never verifies": "kit/restart/served-told-again-v2 "
-    "kit/replicas/in-turn-told-again-v2",
-    "keeps it in memory, never verifies, serves before settling": "server/restart/served-v2 "
-    "server/replicas/in-turn-v2 server/replicas/at-once-v2",
+    "no hash": "server/control/sells-receipt [v2 v1]",
+    "another price in the body": "kit/offer/whole-same [v1]",
+    "another price in a body of version 2": "server/offer/whole-same [v2]",
+    "another name of the token": "server/offer/whole-token [v2 v1]",
+    "amount is a number": "server/offer/whole [v2]",
+    "no resource": "server/offer/whole [v2]",
+    "no error": "kit/offer/whole-reason [v1 v2]",
+    "exposes nothing": "kit/offer/cors [v1 v2]",
+    "preflight is asked to pay": "server/offer/preflight [v2] kit/offer/preflight-allows [v2]",
+    "cacheable": "server/offer/cache-offer [v2 v1]",
+    "cacheable goods": "server/offer/cache [v2] kit/offer/cache-forbidden [v2]",
+    "public": "server/offer/cache [v2] server/offer/cache-offer [v1]",
+    "names the payment in vary": "kit/offer/cache-forbidden [v2]",
+    "says nothing of caches": "kit/offer/cache-forbidden [v1]",
+    "believes what was accepted": "server/payment/accepted [v2]",
+    "any header pays": "server/header/malformed [v2 v1]",
+    "5xx for malformed": "server/header/malformed-answer [v2] server/payment/fields-answer [v1] "
+    "server/header/other-answer [v2] server/header/version-answer [v1]",
+    "forgets what it was for, serves again, does not compare": "server/binding/elsewhere [v2] server/binding/query [v1] "
+    "server/binding/body [v2] server/many/again [v1]",
+    "binds to the price alone": "server/binding/elsewhere [v2 v1]",
+    "claims late, keeps nothing": "kit/many/at-once-told-again [v2]",
+    "serves again": "server/many/again [v2] server/many/at-once [v2] server/many/at-once-settling [v1]",
+    "claims nonces as they are written": "kit/many/respelled [v2 v1]",
+    "claims by request": "kit/many/elsewhere-at-once [v2 v1]",
+    "one receipt for all": "server/many/receipts [v2 v1]",
+    "answers who knows a nonce": "server/many/unsigned [v2 v1]",
+    "one nonce for all payers": "kit/many/same-nonce-served [v2 v1]",
+    "serves on the nonce of another": "server/many/same-nonce [v2 v1]",
+    "keeps what was refused": "kit/many/refused-before [v2 v1]",
+    "breaks at endless windows": "server/payment/endless [v2 v1]",
+    "odd bodies are free": "server/path/body [v2]",
+    "decodes behind the wall": "server/path/spelling [v2]",
+    "merges slashes behind the wall": "server/path/spelling [v2]",
+    "small letters behind the wall": "server/path/spelling [v2]",
+    "any method behind the wall": "server/path/method [v2]",
+    "overrides behind the wall": "server/path/headers [v2]",
+    "head is free": "server/path/head [v2 v1] kit/path/head-success [v2]",
+    "head is free, hides its length": "server/path/head [v2]",
+    "head pays, refuses what was served": "kit/path/head-paid [v2]",
+    "unknown is refused": "server/order/settled-lost [v2] server/order/settled-cut [v1] "
+    "server/order/settled-gateway [v2] kit/order/settled-lost-first [v1] "
+    "server/order/settled-twice [v1]",
+    "unknown is refused, no result of refusals": "kit/order/settled-pending-first [v2]",
+    "forgets what is unknown, never verifies": "server/order/settled-lost-used [v2] "
+    "server/order/settled-lost-used [v1]",
+    "says unknown for ever": "kit/order/settled-lost-again [v2] kit/order/settled-cut-again [v1]",
+    "open when settle fails": "server/order/settle-down [v2] server/order/settle-lost [v1] "
+    "server/order/settle-moved [v2]",
+    "open when verify fails": "server/order/verify-down [v2] server/order/verify-moved [v1]",
+    "truthy": "server/order/settle-text [v2]",
+    "serves before settling": "server/order/settle-down [v1] server/order/refused [v2]",
+    "follows": "kit/order/settle-redirected [v2] kit/order/verify-redirected [v1]",
+    "charges failures": "server/order/handler-fails [v2]",
+    "charges failures and says so": "server/order/handler-fails-flow [v2] "
+    "kit/order/handler-fails-charged [v1]",
+    "works before it verifies": "server/handler/unpaid [v2 v1]",
+    "breaks off": "server/order/handler-fails [v2]",
+    "no result of refusals": "kit/order/refused-receipt [v2]",
+    "no result of refusals, no error": "server/order/refused-reason [v2 v1]",
+    "forgets who leaves": "kit/gone/settling-again [v2] kit/gone/settled-again [v1]",
+    "forgets who leaves, charges failures": "kit/handler/left-again [v2]",
+    "forgets who leaves, says failed": "server/gone/settled [v2] server/gone/settling [v1]",
+    "served although refused": "server/order/refused [v2] server/order/refused-400 [v1] "
+    "server/handler/expired [v2] server/handler/stream-refused [v1]",
+    "redirects are free": "kit/handler/redirects-settled [v2]",
+    "redirects without a receipt": "server/handler/redirects [v1]",
+    "settles after the stream": "server/handler/stream-refused [v2] kit/handler/stream-receipt [v2]",
+    "settles after the stream, stops for who leaves": "server/handler/stream-left [v2]",
+    "ids are looked up alone": "server/identifier/other [v2] server/identifier/payer [v2] "
+    "server/identifier/unsigned [v2]",
+    "claims ids late": "server/identifier/other-at-once [v2]",
+    "ids are forgotten": "server/identifier/other-409 [v2] server/identifier/payer-409 [v2]",
+    "ids are forgotten, ids are required": "server/identifier/required [v2]",
+    "ids are forgotten, serves again": "server/identifier/busy [v2]",
+    "verifies before it looks up": "server/identifier/again [v2]",
+    "stores no receipt": "server/identifier/again-receipt [v2]",
+    "lets any wallet in": "server/sign-in/stranger [v2]",
+    "trusts the address": "server/sign-in/stranger [v2]",
+    "takes any domain": "server/sign-in/elsewhere [v2]",
+    "takes the host for its domain": "server/sign-in/elsewhere [v2]",
+    "lets in for ever": "server/sign-in/times [v2]",
+    "lets in twice": "kit/sign-in/replayed [v2]",
+    "describes another method": "server/discovery/described-method [v2] "
+    "kit/discovery/described-sold [v2]",
+    "not as its schema": "server/discovery/described [v2]",
+    "another example": "kit/discovery/described-example [v2]",
+    "lists old prices": "kit/discovery/listed [v2]",
+    "lists what is gone": "kit/discovery/listed [v2]",
+    "a page for browsers": "server/offer/browser [v2]",
+    "a page that cannot be paid": "server/offer/browser-paid [v1]",
+    "settles the first offer": "server/offer/each [v2]",
+    "keeps it in memory": "kit/restart/settled-again [v2] kit/restart/settling-again [v2] "
+    "kit/replicas/at-once-told-again [v2] kit/replicas/lost-again [v2]",
+    "keeps it in memory, says failed": "server/restart/settled [v2] server/restart/settling [v2] "
+    "server/replicas/lost [v2]",
+    "keeps it in memory, never verifies": "kit/restart/served-told-again [v2] "
+    "kit/replicas/in-turn-told-again [v2]",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served [v2] "
+    "server/replicas/in-turn [v2] server/replicas/at-once [v2]",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
 COUNTED = {
-    "serves again": "server/many/again-v2 server/many/at-once-v2 server/many/at-once-settling-v1",
-    "forgets what it was for, serves again, does not compare": "server/binding/elsewhere-v2 "
-    "server/binding/query-v1 server/binding/body-v2",
-    "claims late, keeps nothing": "kit/many/at-once-told-again-v2",
-    "claims nonces as they are written": "kit/many/respelled-v2",
-    "works before it verifies": "server/handler/unpaid-v2",
-    "head is free, hides its length": "server/path/head-v2",
-    "keeps it in memory, never verifies, serves before settling": "server/restart/served-v2",
+    "serves again": "server/many/again [v2] server/many/at-once [v2] server/many/at-once-settling [v1]",
+    "forgets what it was for, serves again, does not compare": "server/binding/elsewhere [v2] "
+    "server/binding/query [v1] server/binding/body [v2]",
+    "claims late, keeps nothing": "kit/many/at-once-told-again [v2]",
+    "claims nonces as they are written": "kit/many/respelled [v2]",
+    "works before it verifies": "server/handler/unpaid [v2]",
+    "head is free, hides its length": "server/path/head [v2]",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served [v2]",
 }
 """The same, for shops with equal goods and a path that counts handlers' runs."""
 HONEST = {
@@ -169,7 +170,7 @@ def _defects(*, slow: bool) -> dict[str, str]:
 
 
 def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None:
-    runs = cases("silent/many/runs-v2")
+    runs = cases("silent/many/runs [v2]")
     late = "serves before settling, claims late, keeps nothing"
     counts, once, alike = run(
         Bench, [(runs, late, ""), (runs, "", ""), (runs, late, "sells the same each time")]
@@ -198,7 +199,7 @@ def test_a_shop_that_does_everything_right_breaks_nothing() -> None:
 
 
 def test_each_section_has_a_defect_that_it_catches() -> None:
-    caught = {each.split("/")[1] for ids in DEFECTS.values() for each in ids.split()}
+    caught = {each.split("/")[1] for ids in DEFECTS.values() for each in names(ids)}
     assert caught == SECTIONS.keys() - {"tool"}
 
 
@@ -206,10 +207,12 @@ def test_two_servers_with_equal_numbers_of_their_goods_are_told_apart() -> None:
     async def found(first: int) -> Found:
         bench = Bench()
         try:
-            asked = cases("kit/replicas/in-turn-told-again-v2")
+            asked = cases("kit/replicas/in-turn-told-again [v2]")
             bench.rooms[REPLICAS] = await bench.judge.room(REPLICAS)
             bench.shops[1].numbers = itertools.count(first)
-            return (await bench.found(asked, ["keeps it in memory", "never verifies"]))[asked[0].id]
+            return (await bench.found(asked, ["keeps it in memory", "never verifies"]))[
+                asked[0].name
+            ]
         finally:
             await bench.judge.close()
 

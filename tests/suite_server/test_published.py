@@ -3,7 +3,7 @@
 import pytest
 
 from tests.interop.table import THOROUGH
-from tests.published import summary
+from tests.published import failed, summary
 from tests.suite_server.published import FILE, KEPT, PUBLISHED, page, verdict
 
 FEW = (
@@ -15,11 +15,6 @@ FEW = (
 )
 """What CI judges of three of them."""
 LOST = ("lost", "cut", "twice", "empty", "page", "gateway")
-
-
-def failed(verdict: dict[str, list[dict[str, str]]]) -> set[str]:
-    """Return the ids that have failed."""
-    return {each["id"] for each in verdict["failed"]}
 
 
 def test_the_page_is_that_of_the_cases_and_of_the_verdicts_that_are_kept() -> None:
@@ -37,17 +32,17 @@ def test_each_is_kept_with_its_version() -> None:
 def test_a_settlement_whose_answer_is_lost_is_charged_and_never_served(name: str) -> None:
     """Measured before there was a judge: 24 of 24, for four middlewares and six faults."""
     losses = {each["id"]: each.get("lost") for each in KEPT.all()[name]["failed"]}
-    found = [losses.get(f"server/order/settled-{each}-v2") for each in LOST]
+    found = [losses.get(f"server/order/settled-{each}") for each in LOST]
     assert found == ["0.01 USDC"] * len(LOST)
-    assert ("server/header/version-answer-v2" in losses) == (name in ("FastAPI", "Flask"))
-    assert ("server/path/head-v2" in losses) == (name != "FastAPI")
+    assert ("server/header/version-answer" in losses) == (name in ("FastAPI", "Flask"))
+    assert ("server/path/head" in losses) == (name != "FastAPI")
 
 
 @THOROUGH
 @pytest.mark.parametrize("name", ["FastAPI", "Express", "fastapi-x402"])
 def test_a_few_cases_are_judged_as_they_were(name: str) -> None:
     found = failed(summary(verdict(name, FEW).results))
-    assert found == {each for each in failed(KEPT.all()[name]) if each.startswith(FEW)} != set()
+    assert found == failed(KEPT.all()[name], FEW) != set()
 
 
 @pytest.mark.campaign

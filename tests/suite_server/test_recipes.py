@@ -89,7 +89,7 @@ def judged(shown: str, words: list[str]) -> None:
     command = shlex.split(shown)[1:]
     command[command.index("--start") + 1] = shlex.join(words)
     done = subprocess.run(
-        [sys.executable, "-m", "x402sim", *command, "--only", ONLY, "--versions", "v2"],
+        [sys.executable, "-m", "x402sim", *command, "--only", ONLY, "--dialects", "v2"],
         capture_output=True,
         text=True,
         timeout=100,

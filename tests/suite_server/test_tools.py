@@ -9,6 +9,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.house import PACKAGE
+from tests.suite.cases import names
 from tests.suite_server.judging import Bench, broken, missed
 from tests.suite_server.tool_shop import ToolShop, tool_shop
 from x402sim.cli import app
@@ -29,43 +30,43 @@ ITEMS = tuple(
     )
 )
 DEFECTS = {
-    "is no error": "server/tool/offer-mcp",
-    "only the text": "server/tool/offer-both-mcp",
-    "prose for text": "server/tool/offer-both-mcp",
-    "another price in the text": "server/tool/offer-both-mcp",
-    "any key pays": "server/tool/unpaid-mcp",
-    "a receipt pays": "server/tool/unpaid-mcp",
-    "works before it is paid": "server/handler/unpaid-mcp",
-    "keeps the content": "server/tool/refused-mcp",
-    "no offer for refusals": "server/tool/underpaid-mcp server/tool/invalid-mcp server/payment/amount-answer-mcp",
-    "no error": "kit/offer/whole-reason-mcp server/tool/underpaid-mcp",
-    "no receipt": "server/control/sells-receipt-mcp",
-    "no hash": "server/control/sells-receipt-mcp",
-    "amount is a number": "server/offer/whole-mcp",
-    "no resource": "server/offer/whole-mcp",
-    "believes what was accepted": "server/payment/accepted-mcp",
-    "any header pays": "server/header/malformed-mcp",
-    "5xx for malformed": "server/header/malformed-answer-mcp server/payment/fields-answer-mcp",
-    "forgets what it was for, serves again, does not compare": "server/binding/elsewhere-mcp "
-    "server/binding/body-mcp server/many/again-mcp",
-    "claims late, keeps nothing": "kit/many/at-once-told-again-mcp",
-    "serves again": "server/many/again-mcp server/many/at-once-mcp server/many/at-once-settling-mcp",
-    "unknown is refused": "server/order/settled-lost-mcp server/order/settled-cut-mcp "
-    "kit/order/settled-lost-first-mcp server/order/settled-twice-mcp",
-    "unknown is refused, no result of refusals, no error": "kit/order/settled-pending-first-mcp",
-    "says unknown for ever": "kit/order/settled-lost-again-mcp",
-    "open when settle fails": "server/order/settle-down-mcp server/order/settle-moved-mcp",
-    "open when verify fails": "server/order/verify-down-mcp",
-    "served although refused": "server/order/refused-mcp",
-    "truthy": "server/order/settle-text-mcp",
-    "serves before settling": "server/order/refused-mcp",
-    "follows": "kit/order/settle-redirected-mcp kit/order/verify-redirected-mcp",
-    "charges failures": "server/order/handler-fails-mcp",
-    "no result of refusals, no error": "server/order/refused-reason-mcp",
-    "keeps it in memory, never verifies, serves before settling": "server/restart/served-mcp server/replicas/in-turn-mcp",
-    "forgets who leaves": "kit/gone/settling-again-mcp",
-    "forgets who leaves, says failed": "server/gone/settled-mcp",
-    "settles the first offer": "server/offer/each-mcp",
+    "is no error": "server/tool/offer [mcp]",
+    "only the text": "server/tool/offer-both [mcp]",
+    "prose for text": "server/tool/offer-both [mcp]",
+    "another price in the text": "server/tool/offer-both [mcp]",
+    "any key pays": "server/tool/unpaid [mcp]",
+    "a receipt pays": "server/tool/unpaid [mcp]",
+    "works before it is paid": "server/handler/unpaid [mcp]",
+    "keeps the content": "server/tool/refused [mcp]",
+    "no offer for refusals": "server/tool/underpaid [mcp] server/tool/invalid [mcp] server/payment/amount-answer [mcp]",
+    "no error": "kit/offer/whole-reason [mcp] server/tool/underpaid [mcp]",
+    "no receipt": "server/control/sells-receipt [mcp]",
+    "no hash": "server/control/sells-receipt [mcp]",
+    "amount is a number": "server/offer/whole [mcp]",
+    "no resource": "server/offer/whole [mcp]",
+    "believes what was accepted": "server/payment/accepted [mcp]",
+    "any header pays": "server/header/malformed [mcp]",
+    "5xx for malformed": "server/header/malformed-answer [mcp] server/payment/fields-answer [mcp]",
+    "forgets what it was for, serves again, does not compare": "server/binding/elsewhere [mcp] "
+    "server/binding/body [mcp] server/many/again [mcp]",
+    "claims late, keeps nothing": "kit/many/at-once-told-again [mcp]",
+    "serves again": "server/many/again [mcp] server/many/at-once [mcp] server/many/at-once-settling [mcp]",
+    "unknown is refused": "server/order/settled-lost [mcp] server/order/settled-cut [mcp] "
+    "kit/order/settled-lost-first [mcp] server/order/settled-twice [mcp]",
+    "unknown is refused, no result of refusals, no error": "kit/order/settled-pending-first [mcp]",
+    "says unknown for ever": "kit/order/settled-lost-again [mcp]",
+    "open when settle fails": "server/order/settle-down [mcp] server/order/settle-moved [mcp]",
+    "open when verify fails": "server/order/verify-down [mcp]",
+    "served although refused": "server/order/refused [mcp]",
+    "truthy": "server/order/settle-text [mcp]",
+    "serves before settling": "server/order/refused [mcp]",
+    "follows": "kit/order/settle-redirected [mcp] kit/order/verify-redirected [mcp]",
+    "charges failures": "server/order/handler-fails [mcp]",
+    "no result of refusals, no error": "server/order/refused-reason [mcp]",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served [mcp] server/replicas/in-turn [mcp]",
+    "forgets who leaves": "kit/gone/settling-again [mcp]",
+    "forgets who leaves, says failed": "server/gone/settled [mcp]",
+    "settles the first offer": "server/offer/each [mcp]",
 }
 HONEST = {
     "says unknown for ever": "server/order/settled",
@@ -119,8 +120,8 @@ def test_honest_tools_with_other_habits_break_nothing_nor_where_it_takes_time() 
 
 
 def test_what_only_tools_have_has_a_defect_that_it_catches() -> None:
-    caught = {each for ids in DEFECTS.values() for each in ids.split() if "/tool/" in each}
-    assert caught == {case.id for case in MCP if case.section == "tool" and case.level != "MAY"}
+    caught = {each for ids in DEFECTS.values() for each in names(ids) if "/tool/" in each}
+    assert caught == {case.name for case in MCP if case.section == "tool" and case.level != "MAY"}
 
 
 ROOT = PACKAGE.parent
@@ -145,7 +146,7 @@ def test_a_command_is_judged_over_http_and_by_its_input_and_output(
     assert f"of MCP {place} weather, {also}" in " ".join(good.output.split())
     bad = judged(f"MCP {place} weather", f"{words} 'serves again'", monkeypatch)
     assert bad.exit_code == 1, bad.output
-    assert "server/many/again-mcp" in bad.output
+    assert "failed in mcp server/many/again MUST" in bad.output
     assert "0.02 USDC" in bad.output
 
 
@@ -162,8 +163,8 @@ def test_an_offer_that_is_no_error_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         (["MCP /mcp t [1]", "--start", "x"], "the arguments of a tool are a JSON object"),
         (["MCP stdio t"], "the judge must start it"),
         (["MCP /mcp t", "--start", "x", "--also", "/weather"], "tools with a tool"),
-        (["MCP /mcp t", "--start", "x", "--versions", "v2"], "a tool is judged in mcp"),
-        (["/weather", "--start", "x", "--versions", "mcp"], "a tool is judged in mcp"),
+        (["MCP /mcp t", "--start", "x", "--dialects", "v2"], "a tool is judged in mcp"),
+        (["/weather", "--start", "x", "--dialects", "mcp"], "a tool is judged in mcp"),
     ],
 )
 def test_what_is_no_tool_is_refused(words: list[str], text: str) -> None:

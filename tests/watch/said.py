@@ -6,7 +6,7 @@ from typing import Any
 
 from x402sim import Wallet
 from x402sim.clock import Clock
-from x402sim.payer.standard import choose, sign
+from x402sim.payer.signing import choose, sign
 from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA, Network
 from x402sim.protocol.x402 import RequiredV1, RequiredV2

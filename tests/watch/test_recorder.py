@@ -40,7 +40,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
 from x402sim.report.diff import describe
 from x402sim.watch.messages import HIDDEN, digest, hidden_body, hidden_message
-from x402sim.watch.proxy import Exchange
+from x402sim.watch.proxy import MAX_BODY, Exchange
 from x402sim.watch.recorder import Recorder, Seen, line_of
 from x402sim.world.server.log import Form
 
@@ -564,6 +564,41 @@ def test_what_another_scheme_can_spend_is_not_recorded():
     watch.see(offer(1, MAIN), paid(2, packed(payment), MAIN))
     assert "SPENDABLE" not in watch.text
     assert packed(payment) not in watch.text
+
+
+def odd(header: str) -> str:
+    """Return a payment's header with a text that JSON's writers allow, and our reader refuses."""
+    message = json.loads(base64.b64decode(header))
+    message["accepted"]["extra"]["note"] = "\ud800"
+    return packed(message)
+
+
+def test_a_payment_of_real_money_that_cannot_be_read_is_hidden_after_one_of_play_money():
+    faults = (Fault(victim="service", does="refuse", times=None),)
+    for header in (signed(NOW_S, MAIN), odd(signed(NOW_S, MAIN)), "~" + signed(NOW_S, MAIN)):
+        watch = Watch(faults=faults)
+        watch.see(offer(1), paid(2, header))
+        assert header not in watch.text
+        assert watch.recorder.fault(paid(3, header)) is None
+    header = signed(NOW_S, MAIN)
+    meta = {"x402/payment": json.loads(base64.b64decode(header))}
+    params = {"_meta": meta, "name": "t", "arguments": {"text": "x" * MAX_BODY}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    whole = json.dumps({**call, "params": params | {"arguments": {}}}).encode()
+    for body in (call, whole.replace(b"/", b"\\/"), whole.replace(b"/", b"\\u002f")):
+        watch = Watch(faults=faults)
+        watch.see(offer(1), exchange(2, method="POST", body=body))
+        assert signature_of(header) not in watch.text
+        assert watch.recorder.fault(exchange(3, method="POST", body=body)) is None
+
+
+def test_what_an_answer_repeats_of_a_payment_is_not_recorded():
+    watch, header = Watch(allow_mainnet=True), signed(NOW_S, MAIN)
+    signature = signature_of(header)
+    said = {"error": "bad", "headers": {"payment-signature": header}, "sig": signature.upper()}
+    watch.see(offer(1, MAIN), paid(2, header, MAIN, answered={"X-Echo": header}, answer=said))
+    assert header not in watch.text
+    assert signature[2:].lower() not in watch.text.lower()
 
 
 def test_a_body_that_is_cut_or_odd_hides_what_it_may_hold():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.own_parts import ServedShare
 from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, Payer, Settings, events
 from x402sim.payer.policies import Choose
@@ -11,7 +12,6 @@ from x402sim.policies import (
     FailToServe,
     ListedService,
     MatchedPayments,
-    ServedShare,
     ServicePolicy,
     best_reputation,
     cheapest,

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.own_parts import ServeConfirmed
 from tests.serve.driver import ORDER, QUOTE
 from tests.world.playing import play, played, standard_payment
 from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
-from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
+from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.rng import Rng
 from x402sim.world.stages import START_S
 
@@ -71,31 +72,6 @@ def test_a_policy_of_ones_own_reads_confirmations() -> None:
     play(dropped, service=serving(AtLeastTwo()))
 
 
-def test_a_story_sees_each_block_and_the_newest_one() -> None:
-    seen: list[int] = []
-
-    async def story(world: LiveWorld) -> None:
-        world.on_block(lambda block: seen.append(block.number))
-        alice = await world.payer("alice", balance="1.00")
-        paid = await alice.buy()
-        newest = await world.newest_block()
-        assert newest.number == seen[-1]
-        assert abs(newest.time_s - world.clock.now()) < 5
-        await world.reorg(1, drop=[paid.body["txHash"]])
-        assert seen[-2:] == [newest.number] * 2, "the one that replaces it counts"
-
-        async def broken(block: Any) -> None:
-            raise LookupError(f"in block {block.number}")
-
-        world.on_block(broken)
-        await world.mine()
-        await world.advance(5)
-
-    run = World(block_time_s=5).play(story)
-    assert run.reason.startswith("LookupError: in block"), run.reason
-    assert run.place.startswith("test_confirmations.py:")
-
-
 def test_a_payers_policy_sees_the_newest_block() -> None:
     class OncePerBlock:
         """Sends the same authorization again in each new block."""
@@ -111,7 +87,10 @@ def test_a_payers_policy_sees_the_newest_block() -> None:
     seen_s: list[float] = []
 
     async def story(world: LiveWorld) -> None:
-        world.on_block(lambda block: seen_s.append(world.clock.now()))
+        async def on_block() -> None:
+            seen_s.append(world.clock.now())
+
+        world.stage.parts.chain.watchers.append(on_block)
         alice = await world.payer("alice", policy=PayerPolicy(retry=OncePerBlock()))
         buying = asyncio.create_task(alice.buy())
         await world.advance(7)

@@ -2,18 +2,14 @@
 
 import doctest
 import inspect
-import pydoc
 import re
 import sys
-from dataclasses import fields
-from enum import EnumType
-from typing import Protocol, get_args
+from typing import get_args
 
 import msgspec
 import pytest
 
-from tests.house import names_of
-from x402sim import Fault, Settings, World, backends, policies, population
+from x402sim import Fault, Settings, World
 from x402sim.payer import policies as of_payer
 from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Session
@@ -59,49 +55,7 @@ def test_every_field_is_explained_with_its_default(options: type) -> None:
             assert "default" in block
 
 
-@pytest.mark.parametrize("module", [policies, population, backends])
-def test_help_of_a_module_is_two_screens_that_name_all_it_has(module) -> None:
-    _, *lines = pydoc.render_doc(module, renderer=pydoc.plaintext).splitlines()
-    assert len(lines) <= 48
-    lines = lines[: lines.index("FILE")]  # a path may be as long as it likes
-    assert max(map(len, lines)) <= 80
-    for name in names_of(module):
-        assert re.search(rf"\b{name}\b", "\n".join(lines)), name
-
-
-def is_protocol(public: type) -> bool:
-    return Protocol in public.__bases__
-
-
-@pytest.mark.parametrize("module", [policies, population])
-def test_help_of_a_class_names_each_argument_before_any_dunder(module) -> None:
-    for name in names_of(module):
-        public = getattr(module, name)
-        if isinstance(public, type) and type(public) is not EnumType and not is_protocol(public):
-            text = pydoc.render_doc(public, renderer=pydoc.plaintext).partition(" |  __")[0]
-            told = re.split(r"\n \| *\n", text, maxsplit=1)[-1]  # Python 3.13 writes " |"
-            for argument in inspect.signature(public).parameters:
-                assert argument in told, (name, argument)
-
-
 def test_every_kind_of_fault_is_explained() -> None:
     kinds = re.split(r"\n(?=\w+\n)", inspect.getdoc(Fault) or "")[2]
     for kind in get_args(faults.FaultType):
         assert re.search(rf'- (".+", )?"{kind}"(, ".+")?: \S', kinds), kind
-
-
-def test_the_documentation_of_the_policies_names_them_all_and_the_default_first() -> None:
-    text = inspect.getdoc(policies) or ""
-    for name in names_of(policies):
-        assert name in text, name
-        assert inspect.getdoc(getattr(policies, name)), name
-    for policy in (policies.ServicePolicy(), policies.PayerPolicy()):
-        for field in (
-            each.name
-            for each in fields(policy)
-            if each.name not in ("steps", "timeout_s", "within_s")
-        ):
-            default = type(getattr(policy, field)).__name__
-            (line,) = (each for each in text.splitlines() if each.split()[:1] == [field])
-            assert line.split()[1].rstrip(",:") == default
-            assert len(line.split()) >= 1 + 2, "a default and an alternative"

@@ -230,14 +230,11 @@ def test_what_cannot_be_observed_is_refused_with_the_reason(virtual: str) -> Non
             ({"at": "facilitatr"}, "unknown victim 'facilitatr'.*facilitator"),
             ({"at": "facilitator", "path": "/settel"}, "path of facilitator.*/settle"),
             ({"at": "mempool"}, r"mines each transaction at once.*World\(block_time_s=2\)"),
-            ({"at": "service", "probability": 2}, "probability: expected a number from 0 to 1"),
         ):
             with pytest.raises(ValueError, match=says):
                 world.observe(print, **given)
         await world.mining(False)
         with pytest.raises(ValueError, match="transactions of the mempool have none"):
             world.observe(print, at="mempool", path="/settle")
-        with pytest.raises(TypeError, match="act: expected `async def act"):
-            world.observe("print", at="service")
 
     play(story, virtual)

@@ -25,7 +25,8 @@ from x402sim import (
     Settings,
     World,
 )
-from x402sim.payer.standard import choose, read_standard, sign
+from x402sim.payer.signing import choose, sign
+from x402sim.payer.standard import read_standard
 from x402sim.policies import OpenSessions, PayerPolicy
 from x402sim.protocol.x402 import PAYMENT_HEADERS, PaymentFlow
 

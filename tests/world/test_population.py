@@ -8,11 +8,8 @@ import pytest
 from tests.world.playing import play
 from x402sim import Fault, LiveWorld, Payer, Settings, World
 from x402sim.events import Note
-from x402sim.population import At, Buy, Every, Poisson, Session
-from x402sim.rng import Rng, Stream
-from x402sim.world.population import DAY_S
-
-START_S = 1_800_000_000
+from x402sim.population import Buy, Every, Poisson, Session
+from x402sim.rng import Stream
 
 
 def came(n: int, seed: int = 0, **options: object) -> list[tuple[float, Note]]:
@@ -38,7 +35,6 @@ def visits(n: int, **options: object) -> list[tuple[float, str]]:
 
 def test_without_an_end_each_payer_comes_once_in_turn():
     assert visits(3, arrivals=Every(10)) == [(0, "payer 1"), (10, "payer 2"), (20, "payer 3")]
-    assert visits(3, arrivals=At([5, 1])) == [(1, "payer 1"), (5, "payer 2")]
     assert [name for _, name in visits(3, arrivals=Poisson(per_s=1))] == [
         "payer 1", "payer 2", "payer 3",
     ]  # fmt: skip
@@ -59,21 +55,6 @@ def test_poisson_visits_are_of_payers_drawn_at_random():
     mean = sum(waits) / len(waits)
     deviation = (sum((wait - mean) ** 2 for wait in waits) / len(waits)) ** 0.5
     assert deviation / mean == pytest.approx(1, abs=0.15), "of an exponential both are equal"
-
-
-def test_a_daily_profile_shifts_visits_and_keeps_their_mean():
-    daily = [0] * 12 + [1] * 6 + [3] * 6
-    arrivals = Poisson(per_s=0.02, daily=daily)
-    moments = []
-    for at_s in arrivals.moments(START_S, Rng(1).stream("it")):
-        if at_s >= START_S + 5 * DAY_S:
-            break
-        moments.append(at_s)
-    hours = Counter(int(at_s % DAY_S // 3600) for at_s in moments)
-    quarters = [sum(hours[hour] for hour in range(first, first + 6)) for first in (0, 6, 12, 18)]
-    assert quarters[:2] == [0, 0]
-    assert quarters[3] / quarters[2] == pytest.approx(3, rel=0.15)
-    assert len(moments) == pytest.approx(0.02 * 5 * DAY_S, rel=0.05)
 
 
 def test_a_seed_decides_when_they_come_and_what_they_draw():

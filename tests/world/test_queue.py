@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import math
+from collections.abc import Iterator
 from itertools import dropwhile
 from typing import Any
 
@@ -18,7 +19,7 @@ from x402sim.durations import ServiceTime
 from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.policies import PayerPolicy
-from x402sim.population import At, Buy, Every, Poisson
+from x402sim.population import Buy, Every, Poisson
 from x402sim.report import frames, plots
 from x402sim.rng import Rng
 from x402sim.world.loop import VirtualLoop, run_virtual
@@ -182,9 +183,21 @@ def test_more_servers_give_the_same_requests_the_same_times() -> None:
     assert not many["waited_s"].any()
 
 
+class At:
+    """Arrivals of one's own: a visit at each of these seconds."""
+
+    is_random = False
+
+    def __init__(self, *seconds: float) -> None:
+        self.seconds = seconds
+
+    def moments(self, start_s: float, rng: Any) -> Iterator[float]:
+        return (start_s + each for each in self.seconds)
+
+
 def test_a_server_is_busy_until_the_block_comes() -> None:
     async def two(world: LiveWorld) -> None:
-        await world.population(2, arrivals=At([0.0, 0.0]), behaviour=Buy())
+        await world.population(2, arrivals=At(0.0, 0.0), behaviour=Buy())
 
     one_by_one = FacilitatorSettings(servers=1, service_time_s={"/settle": 0})
     queues = play(two, facilitator=one_by_one, block_time_s=10).queues
@@ -240,7 +253,7 @@ def test_a_client_that_gives_up_stays_in_the_queue_and_is_served() -> None:
 def test_a_service_serves_in_its_turn_who_has_given_up(virtual: str) -> None:
     async def three(world: LiveWorld) -> None:
         policy = PayerPolicy(timeout_s=1.5)
-        await world.population(3, arrivals=At([0, 0.1, 0.2]), policy=policy)
+        await world.population(3, arrivals=At(0, 0.1, 0.2), policy=policy)
         await world.advance(10)
 
     queues = play(three, virtual, service=Settings(servers=1, service_time_s=1)).queues

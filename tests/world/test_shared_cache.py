@@ -3,10 +3,11 @@
 import pytest
 from starlette.datastructures import Headers
 
+from tests.own_parts import CacheControl
 from tests.world.playing import played
 from x402sim import LiveWorld, Settings, World
 from x402sim.backends import SharedCache
-from x402sim.policies import CacheControl, NoStore, ServicePolicy
+from x402sim.policies import NoStore, ServicePolicy
 from x402sim.world.payer import Answer, Payer
 from x402sim.world.transport.cache import storable_s
 

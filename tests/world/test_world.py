@@ -27,7 +27,7 @@ from x402sim.payer.core import PaymentFailed
 from x402sim.protocol import abi
 from x402sim.report.reading import checks_of
 from x402sim.rng import Rng
-from x402sim.service import claims
+from x402sim.service import payments
 from x402sim.service.store.payment_records import Attempt, PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
@@ -569,8 +569,8 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
 
     honest = PaymentRecords.insert_pending
     monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
-    monkeypatch.setattr(claims, "resume_earlier", forgetful)
-    monkeypatch.setattr(claims, "is_unused", unused)
+    monkeypatch.setattr(payments, "resume_earlier", forgetful)
+    monkeypatch.setattr(payments, "is_unused", unused)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

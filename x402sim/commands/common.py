@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import os
 import signal
 import sqlite3
@@ -65,13 +64,6 @@ def number(text: Any, kind: Callable[[Any], float] = float, wanted: str = "a num
         raise typer.BadParameter(f"{wanted} is wanted, not {as_given(text)}") from None
 
 
-def seconds(text: Any) -> float:
-    """Parse an option that is a time from 0 on, in seconds; an error says what is wanted."""
-    if 0 <= (found := number(text)) < math.inf:
-        return found
-    raise typer.BadParameter(f"seconds from 0 on are wanted, not {as_given(text)}")
-
-
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     """Return how a shell completes an argument: by the names that begin as it does."""
     return lambda incomplete: [each for each in names() if each.startswith(incomplete)]
@@ -111,15 +103,6 @@ NetworkFile = Annotated[
         help="TOML file with more networks, one table `[[network]]` each: name, chain_id, asset, "
         "token_name, token_symbol, token_version, decimals, base_fee_gwei (default 1).",
         metavar="FILE",
-    ),
-]
-BlockTime = Annotated[
-    float | None,
-    typer.Option(
-        help="Mine a block every SECONDS. [default: every transaction at once]",
-        parser=number,
-        metavar="SECONDS",
-        show_default=False,
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")]

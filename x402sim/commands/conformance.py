@@ -30,7 +30,6 @@ Only = Annotated[
     list[str] | None,
     typer.Option(
         "--only",
-        "--requirement",
         metavar="PREFIX",
         help="Check only clause ids (see `--list`) with this prefix, such as 5 or 7/nonce; "
         "repeatable, or separated by commas.",
@@ -75,10 +74,9 @@ def takes(flags: Sequence[Flag]) -> Callable[[Given], Given]:
 
 
 def _parameter(flag: Flag) -> inspect.Parameter:
-    names = [flag.option, flag.also] if flag.also else [flag.option]
     parser = _PARSERS.get(flag.kind)
     option = typer.Option(
-        *names, metavar=flag.metavar, envvar=flag.variable, help=flag.help, parser=parser
+        flag.option, metavar=flag.metavar, envvar=flag.variable, help=flag.help, parser=parser
     )
     kind: Any = list[str] if flag.is_repeatable else flag.kind
     if flag.default is None:

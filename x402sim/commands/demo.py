@@ -16,23 +16,19 @@ from x402sim.commands import common
 from x402sim.commands.common import Step, print_step
 from x402sim.commands.purchase import Local, Purchase
 from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
+from x402sim.payer.signing import Allowed
 from x402sim.protocol import routes
-from x402sim.protocol.networks import Network, choose_network
+from x402sim.protocol.networks import Network
 from x402sim.protocol.values import Amount, change, data_of, meant
 from x402sim.world.server.local import LocalServer
 
 
 def demo(
-    seed: common.RandomSeed = 0,
-    network: common.NetworkName = None,
-    network_file: common.NetworkFile = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
-    with common.as_misuse():
-        chosen = choose_network(network, network_file)
     steps = []
-    for step in _play(seed, chosen):
+    for step in _play():
         steps.append(step)
         if not as_json:
             print_step(len(steps), step)
@@ -46,18 +42,17 @@ def demo(
         raise typer.Exit(common.NOT_ALL_HELD)
 
 
-def _play(seed: int, network: Network) -> Iterator[Step]:
-    """Pay for a quote; yield every step."""
+def _play() -> Iterator[Step]:
     with (
-        LocalServer(seed=seed, network=network) as server,
+        LocalServer(seed=0) as server,
         httpx.Client(base_url=server.url) as http,
     ):
-        payer, before = server.wallets[0], _balances(server)
+        payer, before, network = server.wallets[0], _balances(server), server.network
         facts = {"service": server.url, "payer": payer.address}
         yield Step("The world is up", True, {**facts, "balance": _amount(before[0], network)})
         mark, steps = server.journal.length, list[Step]()
         request = http.build_request("POST", routes.QUOTE, json=routes.ORDER)
-        here = Local({network.name: network}, [], Clock(), frozenset({network.name}))
+        here = Local(Allowed({network.name: network}, [], Clock(), frozenset({network.name})))
         served = Purchase(http, payer, here, request, steps.append, "0.05").buy()
         steps[-1].facts["quote"] = served.json().get("quote")
         yield from steps
@@ -99,5 +94,4 @@ def _amount(amount_base: int, network: Network) -> Amount:
 
 
 def _balances(server: LocalServer) -> list[int]:
-    """Return the balances of payer and merchant."""
     return [server.balance(each) for each in (server.wallets[0].address, server.info.pay_to)]

@@ -102,7 +102,6 @@ def _row(number: str, cells: list[str]) -> None:
 
 
 def _cells(way: Way, known: Mapping[str, Network]) -> list[str]:
-    """Return the cells of an offer; amounts of known networks in tokens."""
     fields, amount = way.fields, amount_of(way, known)
     return [
         way.dialect.value.replace("version ", "v"),

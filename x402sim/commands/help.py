@@ -113,7 +113,7 @@ pays for gas, and a minter's key, if listed, mints for payers.
 Examples:
   x402sim run replay
   x402sim run --out report
-  x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5
+  x402sim run mine.py:story --chain anvil
   x402sim run mine.py:story --on http://127.0.0.1:4020
 """,
     "open": """Show a saved run in a browser.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -179,7 +180,7 @@ def pay(
             else:
                 local = buying.world_at(http, world, known, own_key=key is not None)
             if network is not None:
-                local = local.only(network)
+                local = replace(local, allowed=local.allowed.only(network))
             kept = None if state_dir is None or wrong is not None else buying.Kept(state_dir)
             of = (http, _wallet(key, account, local), local, request, printer)
             purchase = buying.Purchase(*of, most, steps, session, kept)
@@ -220,7 +221,6 @@ def _alone(kept: buying.Kept, request: httpx.Request, printer: _Printer) -> Iter
 
 
 def _show_bought(bought: buying.Bought, printer: _Printer) -> None:
-    """Print what another start of the same command has bought."""
     answer = httpx.Response(bought.status, content=bought.body)
     if printer.as_json:
         _print_json(printer, ok=True, answer=answer, payment=bought.payment)
@@ -302,14 +302,11 @@ def _without_task(method: str | None, data: str | None) -> tuple[None, None]:
 
 
 def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:
-    """Return the wallet that pays; raises `ValueError`."""
-    if key is None and account >= len(local.keys):
-        raise ValueError(
-            f"--account {account}: there are {len(local.keys)}, from 0 to {len(local.keys) - 1}; "
-            "`serve --accounts N` funds more"
-        )
+    count = len(local.allowed.keys)
+    if key is None and account >= count:
+        raise ValueError(f"--account {account}: there are {count}, from 0 to {count - 1}")
     try:
-        return Wallet(local.keys[account] if key is None else key)
+        return Wallet(local.allowed.keys[account] if key is None else key)
     except ValueError as wrong:
         source = next((each for each in VARIABLES if os.environ.get(each) == key), "--key")
         number = f"; account {key} of a local server is --account {key}"
@@ -323,7 +320,7 @@ def instead(answer: httpx.Response) -> str:
     """Return what to do about an answer other than 402."""
     status, there = answer.status_code, answer.headers.get("location")
     if there and 300 <= status < 400:
-        return f"the server answered {status} and redirects to {there}: give that URL"
+        return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
     if status == 405:
         allowed = answer.headers.get("allow", "another method")
         do = "give it with --method, and a body with --data if it wants one"
@@ -360,7 +357,7 @@ def failure(
         why = f"{UNKNOWN}: {why.rstrip('.')}"
     sent, goods, known = outcome.sent, "", outcome.described()
     if sent.payment_id:
-        goods = f"the request with -H '{PAYMENT_ID}: {sent.payment_id}' gets the goods"
+        goods = f"the request with -H {_quoted(PAYMENT_ID, sent.payment_id)} gets the goods"
     if outcome.is_confirmed:
         why = why.removeprefix(f"{UNKNOWN}: ")
         return f"{why.rstrip('.')}. It is {known}{'; ' * bool(goods)}{goods}"
@@ -383,7 +380,12 @@ def proof_in(request: httpx.Request) -> str:
     headers = request.headers
     if mcp.TOOL in headers:
         return ""
-    return next((f"-H '{name}: {headers[name]}'" for name in PROOFS if name in headers), "")
+    return next((f"-H {_quoted(name, headers[name])}" for name in PROOFS if name in headers), "")
+
+
+def _quoted(name: str, value: str) -> str:
+    """Return a header as one word of a shell, whatever the server has put into its value."""
+    return shlex.quote(f"{name}: {value}")
 
 
 # --- the outcome -------------------------------------------------------------------------
@@ -395,7 +397,7 @@ def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) ->
     if mistake.name == "replay":
         _bought(purchase, printer)
         assert purchase.sent is not None
-        used = purchase.sent.auth
+        used = purchase.sent
     wrong = replace(purchase, mistake=mistake, used=used)
     answer = _bought(wrong, printer)
     right, sent = wrong.right, wrong.sent

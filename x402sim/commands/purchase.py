@@ -36,15 +36,15 @@ from x402sim.payer import mistakes
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.diagnosis import Picked, pick
-from x402sim.payer.flow import FlowAuth, origin_of
+from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
 from x402sim.payer.purchases import Unfinished
 from x402sim.payer.session import SessionAuth
+from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import mcp
 from x402sim.protocol.abi import authorization_state
 from x402sim.protocol.crypto import checksum, to_hex
-from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import to_base, to_decimal
@@ -60,7 +60,7 @@ from x402sim.protocol.x402 import (
     Version,
     json_in,
 )
-from x402sim.text.words import moment, near_url, readable, unknown
+from x402sim.text.words import as_given, moment, near_url, readable
 from x402sim.version import VERSION
 from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.listen import LOOPBACK
@@ -108,9 +108,9 @@ def request_to(
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as wrong:
-        raise ValueError(f"{url!r} is no URL: {wrong}") from wrong
+        raise ValueError(f"{as_given(url)} is no URL: {wrong}") from wrong
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError(f"{url!r} is no URL with http:// or https://{near_url(url)}")
+        raise ValueError(f"{as_given(url)} is no URL with http:// or https://{near_url(url)}")
     if data is not None and data.startswith("@"):
         file = data[1:]
         try:
@@ -137,7 +137,6 @@ def request_to(
 def _call(
     url: httpx.URL, tool: str, arguments: str | None, headers: dict[str, str]
 ) -> httpx.Request:
-    """Return the call of a tool; raises `ValueError`."""
     try:
         given = {} if arguments is None else decode(arguments.encode(), dict[str, Any])
     except BadMessage as wrong:
@@ -146,16 +145,33 @@ def _call(
     return tool_request(url, tool, given, headers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Unpaid(FlowAuth):
+    """Authentication of a request that pays nothing: only its deadline."""
+
+    limits: Limits
+
+    def exchange(self, request: httpx.Request) -> Flow:
+        return (yield from send(Send(request)))
+
+
 def answer_to(
-    http: httpx.Client, request: httpx.Request, auth: httpx.Auth | None = None
+    http: httpx.Client,
+    request: httpx.Request,
+    auth: FlowAuth | None = None,
+    *,
+    deadline_s: float = DEADLINE_S,
 ) -> httpx.Response:
     """Return the answer to a request, read within limits; raises `httpx.HTTPError`, and what the
     authentication raises.
+
+    The deadline, of head and body, is for a request without `auth`: that has a deadline of its own.
     """
-    response = http.send(request, auth=auth, stream=True)
+    limits = Limits(deadline_s=deadline_s)
+    response = http.send(request, auth=auth or _Unpaid(limits), stream=True)
     try:
         if not response.is_stream_consumed:
-            bound(response, Limits())
+            bound(response, limits, None if auth else stopwatch())
             response.read()
     finally:
         response.close()
@@ -411,33 +427,17 @@ ASK_S = 5.0
 """Seconds in which a local server must answer with its time and accounts."""
 LOCK_POLL_S = 0.05
 """Seconds between a waiting process's requests for the lock."""
-CLOCKS_AGREE_S = 60
-"""Seconds that a world's clock may be off before the payer is asked to believe the world."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """The trusted facts of this machine and of the user's world: payable tokens, and the time.
+    """The trusted facts of this machine and of the user's world."""
 
-    `known` are the networks, `keys` the keys that pay without --key.
-    """
-
-    known: Mapping[str, Network]
-    keys: list[str]
-    clock: Clock
-    chosen: frozenset[str] = frozenset()
-    """The networks named by the user: no other network may have real money."""
+    allowed: Allowed
     rpc: str = ""
     """The URL of its chains' JSON-RPC, by the name of a network; "" if there is no such server."""
     hint: str = ""
     """The server's claims that a payer does not believe, and the option to believe them."""
-
-    def only(self, name: str) -> "Local":
-        """Return a copy with only the network of a name or CAIP-2 name; raises `ValueError`."""
-        found = {each: it for each, it in self.known.items() if name in (each, it.caip2)}
-        if not found:
-            raise ValueError(f"--network {unknown('network', name, self.known)}")
-        return replace(self, known=found, chosen=frozenset(found))
 
 
 def world_at(
@@ -456,13 +456,13 @@ def world_at(
         raise ValueError(f"--world {world} is not the control API of `serve`: {wrong}") from wrong
     clock = SkewedClock(Clock())
     clock.skew_s = now_s - Clock().now()
-    found = Local(known, [] if own_key else keys, clock, rpc=f"{root}/rpc")
+    rpc = f"{root}/rpc"
     if own_key:
-        return found
+        return Local(Allowed(known, [], clock), rpc)
     tokens = {(each.chain_id, each.asset): each for each in NETWORKS.values()}
     network = tokens.get((own.chain_id, own.asset), own)
     known = {**known, network.name: network}
-    return replace(found, known=known, chosen=frozenset({network.name}))
+    return Local(Allowed(known, keys, clock, frozenset({network.name})), rpc)
 
 
 def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
@@ -471,7 +471,7 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
     Without a world, the accounts are anvil's. A server that names a key knows the key already, so a
     lie costs nothing; all other limits of a signature are not the server's to say.
     """
-    found = Local(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
+    found = Local(Allowed(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock()))
     if url.host not in LOOPBACK:
         return found
     root, differs = origin_of(url), ""
@@ -486,7 +486,8 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
         differs = f"its network is {who.network[:80]!r}"
     hint = f". The server says that {differs}, which a payer does not believe by itself: if you "
     hint += f"have started it, add --world {root}"
-    return replace(found, keys=keys, rpc=f"{root}/rpc", hint=hint if differs else "")
+    allowed = Allowed(known, keys, Clock())
+    return Local(allowed, rpc=f"{root}/rpc", hint=hint if differs else "")
 
 
 def _described(http: httpx.Client, root: str) -> tuple[WorldInfo, list[str]]:
@@ -494,7 +495,7 @@ def _described(http: httpx.Client, root: str) -> tuple[WorldInfo, list[str]]:
 
     def fetched(what: str) -> bytes:
         request = http.build_request("GET", f"{root}/_sim/{what}", timeout=ASK_S)
-        return answer_to(http, request).content
+        return answer_to(http, request, deadline_s=ASK_S).content
 
     who: WorldInfo = decode(fetched("who"), WorldInfo)
     accounts: list[Account] = decode(fetched("accounts"), list[Account])
@@ -521,8 +522,8 @@ class Purchase:
     """Where unfinished payments are kept; None: nowhere."""
     mistake: mistakes.Mistake | None = None
     """The mistake in the payment; `buy` then returns the answer to the wrong payment."""
-    used: Authorization | None = None
-    """The authorization that a replay sends again."""
+    used: mistakes.Draft | None = None
+    """The payment whose authorization a replay sends again."""
 
     network: Network = field(default=TESTNET, init=False)
     picked: Picked | None = field(default=None, init=False)
@@ -570,12 +571,18 @@ class Purchase:
         return answer
 
     def _changed(self, mistake: mistakes.Mistake, request: httpx.Request) -> httpx.Request:
-        """Return a request with the mistake in its payment."""
         draft = self.right = self._draft(request)
         if draft.dialect not in mistake.dialects:
             name, only = draft.dialect.value, ", ".join(d.value for d in mistake.dialects)
             raise PaymentFailed(f"--wrong {mistake.name} cannot be done in {name}, only in {only}")
-        self.sent = mistake.change(replace(draft, auth=self.used or draft.auth))
+        if self.used is not None:
+            if draft.named != self.used.named:
+                raise PaymentFailed(
+                    f"the first 402 asked for a payment on {self.used.named.name}, and the "
+                    f"second one on {draft.named.name}; nothing more was signed"
+                )
+            draft = replace(draft, auth=self.used.auth)
+        self.sent = mistake.change(draft)
         return mistakes.request_of(self.sent, request)
 
     def _resume(self, kept: Kept) -> None:
@@ -584,10 +591,10 @@ class Purchase:
             found = kept.read(self.request)
             if found is None:
                 return
-            self.network = network_named(found.network, self.local.known)
+            self.network = network_named(found.network, self.local.allowed.known)
         except ValueError as wrong:
             raise PaymentFailed(str(wrong)) from wrong
-        if why := self._not_allowed(self.network):
+        if why := self.local.allowed.why_not(self.network, self.wallet):
             raise PaymentFailed(f"an earlier start has signed for it: {why}")
         self.resumed = found.unfinished
         last = self.resumed.payments[-1]
@@ -597,7 +604,7 @@ class Purchase:
             *(self.wallet, self.network, self.network),
             str(self.request.url),
             last.proof.get(PAYMENT_ID, "") if last.version is None else "",
-            self.local.clock.now_s(),
+            self.local.allowed.clock.now_s(),
         )
 
     def _keep(self, answer: httpx.Response | None = None) -> None:
@@ -641,7 +648,8 @@ class Purchase:
         a shop on this machine could tell anything.
         """
         found = self.outcome
-        if found.is_confirmed or not (self.local.rpc and self._is_play):
+        is_play = self.local.allowed.is_play(self.network, self.wallet)
+        if found.is_confirmed or not (self.local.rpc and is_play):
             return found
         auth, named = found.sent.auth, found.sent.named
         data = authorization_state(auth.from_, auth.nonce)
@@ -650,7 +658,7 @@ class Purchase:
         with suppress(httpx.HTTPError, ValueError):  # then it is not known
             url = f"{self.local.rpc}/{named.name}"
             request = self.http.build_request("POST", url, json=call_, timeout=ASK_S)
-            read = object_in(answer_to(self.http, request).content) or {}
+            read = object_in(answer_to(self.http, request, deadline_s=ASK_S).content) or {}
             return replace(found, is_used=int(str(read.get("result")), 16) == 1)
         return found
 
@@ -678,42 +686,32 @@ class Purchase:
             ways = [(number, way) for number, way in ways if self._is_wanted(way)]
             if not ways:
                 raise PaymentFailed(f"{only} {offered}; leave it out")
-        picked = pick(response.request, response, ways, self.local.known, self._forbidden)
+        picked = pick(response.request, response, ways, self.local.allowed.known, self._forbidden)
         if picked.way is None or picked.network is None:
             raise self._unpayable([way for _, way in ways], picked)
         self.network, self.picked = picked.network, picked
         try:
             if self.session:
-                clock, deposit = self._clock, self._spend()
+                deposit = self._spend()
+                clock = self.local.allowed.clock_for(self.network, self.wallet)
                 return SessionAuth(self.wallet, deposit=deposit, network=self.network, clock=clock)
             return self._single(picked.way.dialect.version)
         except ValueError as wrong:
             why = str(wrong).removeprefix("deposit: ")  # which is --max
             raise PaymentFailed(f"--max {self.max_amount}: {why}") from wrong
 
-    @property
-    def _clock(self) -> Clock:
-        """The clock to sign by: this machine's, for real money of the user's own key."""
-        return self.local.clock if self._is_play else Clock()
-
-    @property
-    def _is_play(self) -> bool:
-        """Whether the money is not real, or is that of a key that the server names."""
-        return self.network.is_test or self.wallet.private_key in self.local.keys
-
     def _spend(self) -> str:
         decimals = self.network.decimals
         return to_decimal(to_base(self.max_amount, decimals), decimals)
 
     def _single(self, version: Version | None) -> PaymentAuth:
-        """Return the payer of one purchase, which resumes its unfinished payments."""
         self._payer = PaymentAuth(
             self.wallet,
             max_amount=self._spend(),
             max_total=self._spend(),
             network=self.network,
             version=version,
-            clock=self._clock,
+            clock=self.local.allowed.clock_for(self.network, self.wallet),
             deadline_s=DEADLINE_S,
         )
         if self.resumed.payments:
@@ -721,22 +719,10 @@ class Purchase:
         return self._payer
 
     def _is_wanted(self, way: Way) -> bool:
-        """Tell whether --steps allows a way to pay."""
         return self.steps is None or (way.dialect is Dialect.TWO_STEPS) == (self.steps == 2)
 
-    def _not_allowed(self, network: Network) -> str:
-        """Return why the user has not allowed to sign on a network; "" if it is allowed."""
-        name, local = network.name, self.local
-        if NETWORKS.get(name) is network and not network.is_test and name not in local.chosen:
-            return f"the 402 asks for real money, on {name}; --network {name} allows that"
-        is_off = abs(local.clock.now() - Clock().now()) > CLOCKS_AGREE_S
-        if is_off and not network.is_test and self.wallet.private_key not in local.keys:
-            return f"--world is believed for test networks only: its clock is wrong, not {name}'s"
-        return ""
-
     def _forbidden(self, amount_base: int, network: Network) -> str:
-        """Return why the user has not allowed to pay this; "" if it is allowed."""
-        if why := self._not_allowed(network):
+        if why := self.local.allowed.why_not(network, self.wallet):
             return why
         most = to_base(self.max_amount, network.decimals)
         if amount_base <= most or self.session:
@@ -751,10 +737,11 @@ class Purchase:
                 "the 402 offers two steps as the public Cronos paywall does, with the payment id "
                 "in `extra` of `accepts`; `pay` does not speak that, Cronos' clients do"
             )
-        if all(way.network(self.local.known) is None for way in ways):
+        if all(way.network(self.local.allowed.known) is None for way in ways):
             named = ", ".join(dict.fromkeys(repr(way.fields.get("network"))[:80] for way in ways))
+            known = ", ".join(self.local.allowed.known)
             return PaymentFailed(
-                f"the 402 asks for a payment on {named}; known are {', '.join(self.local.known)}. "
+                f"the 402 asks for a payment on {named}; known are {known}. "
                 "Describe the network and its token in a file: --network-file"
             )
         whys = [each.why for each in picked.rejected]
@@ -776,18 +763,17 @@ class Purchase:
 
     def _draft(self, request: httpx.Request) -> mistakes.Draft:
         """Return what was signed; raises `PaymentFailed` if it is not what was shown."""
-        now_s = self.local.clock.now_s()
+        now_s = self.local.allowed.clock.now_s()
         draft = mistakes.draft_of(request, self.wallet, self.network, now_s)
         way = self._shown
-        if way is not None and all(draft.auth != each.auth for each in self.resumed.payments):
-            signed = (str(draft.auth.value), checksum(draft.auth.to).lower(), self.network)
-            network = way.network(self.local.known)
-            if signed != (way.amount, str(way.fields.get("payTo")).lower(), network):
-                self._payer = None  # so it is not kept, either
-                raise PaymentFailed(
-                    "the 402 contradicts itself: its body and its header offer different prices "
-                    "or payees; nothing was sent. `doctor URL` shows both"
-                )
+        if any(draft.auth == each.auth for each in self.resumed.payments):
+            return draft
+        if way is not None and not self.local.allowed.is_as_shown(draft.auth, self.network, way):
+            self._payer = None  # so it is not kept, either
+            raise PaymentFailed(
+                "the 402 contradicts itself: its body and its header offer different prices "
+                "or payees; nothing was sent. `doctor URL` shows both"
+            )
         return draft
 
     def _sends(self, request: httpx.Request) -> None:
@@ -801,7 +787,7 @@ class Purchase:
         if not pays or draft is None:
             return
         self.sent = draft
-        auth, now_s = self.sent.auth, self.local.clock.now_s()
+        auth, now_s = self.sent.auth, self.local.allowed.clock.now_s()
         facts: dict[str, Any] = {}
         if self.picked is not None and self.picked.rejected:
             facts["offer"] = self.picked.number
@@ -855,7 +841,7 @@ class Purchase:
 
     def _offer(self, response: httpx.Response) -> dict[str, Any]:
         """Return the facts of the offer that is paid; else of one on a known network."""
-        ways, known = ways_in(response.headers, response.content), self.local.known
+        ways, known = ways_in(response.headers, response.content), self.local.allowed.known
         if not ways:
             return {}
         numbered = [(n, way) for n, way in enumerate(ways, 1) if self._is_wanted(way)]

@@ -19,11 +19,8 @@ _Points = Annotated[
     typer.Option(
         metavar="N",
         parser=common.within(1, 1 << 62),
-        help="Repeat only N points of a sweep, drawn by --seed.",
+        help="Repeat only N points of a sweep, drawn at random, always the same.",
     ),
-]
-_Seed = Annotated[
-    int, typer.Option(metavar="N", parser=common.whole, help="Random seed that draws --points.")
 ]
 _Workers = Annotated[
     int | None,
@@ -40,14 +37,13 @@ _Workers = Annotated[
 def reproduce(
     folder: _Folder,
     points: _Points = None,
-    seed: _Seed = 0,
     workers: _Workers = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Repeat a result, print what differs, and exit with 0, 1 or 2."""
     try:
         with common.quiet(), common.as_misuse(ValueError, TypeError, ModuleNotFoundError, OSError):
-            found = repeat(folder, points=points, seed=seed, workers=workers)
+            found = repeat(folder, points=points, workers=workers)
     except KeyboardInterrupt as interrupt:
         typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
         raise typer.Exit(INTERRUPTED) from None

@@ -23,7 +23,6 @@ from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.commands import common
 from x402sim.events import Check, RequestSent, StoryRaised
-from x402sim.explorer.index import ExplorerSettings
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import choose_network
 from x402sim.report import need_extra
@@ -89,19 +88,6 @@ def choose(names: Sequence[str]) -> list[Chosen]:
         except Exception as error:
             raise common.Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
     return chosen
-
-
-def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
-    """Parse PART=SECONDS or PART=MEDIAN,SIGMA; raises `ValueError`."""
-    part, _, given = text.partition("=")
-    try:
-        numbers = tuple(map(float, given.split(",")))
-    except ValueError:
-        numbers = ()
-    if len(numbers) not in (1, 2) or not min(numbers) >= 0:
-        wanted = "PART=SECONDS or PART=MEDIAN,SIGMA is needed, from 0 on"
-        raise ValueError(f"--latency: {wanted}, not {text!r}")
-    return part, numbers if len(numbers) == 2 else numbers[0]
 
 
 def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Played:
@@ -203,9 +189,7 @@ def conclusion(seed: int, all_played: Sequence[Played], real_s: float) -> Iterat
         if played.run.outcome == "failed":
             yield "\n" + "\n".join(_failure(played))
     if unchecked := [played.run.name for played in all_played if is_unchecked(played)]:
-        yield "\n" + common.filled(
-            "no checks, which proves nothing (--allow-no-checks, if you mean it):"
-        )
+        yield "\nno checks, which proves nothing:"
         yield common.filled(", ".join(unchecked), 2)
     outcomes = ["no checks" if is_unchecked(it) else it.run.outcome for it in all_played]
     counts = [(outcome, outcomes.count(outcome)) for outcome in (*OUTCOMES, "no checks")]
@@ -230,7 +214,6 @@ def is_unchecked(played: Played) -> bool:
 
 
 def _failure(played: Played) -> Iterator[str]:
-    """Yield the lines of a failed scenario: its failed checks, or its error."""
     run = played.run
     yield common.filled(f"FAILED {run.name}: {run.title}")
     yield common.filled(why_failed(run), 2)
@@ -292,21 +275,6 @@ _On = Annotated[
         metavar="STAGE",
     ),
 ]
-_Latencies = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--latency",
-        metavar="PART=S",
-        help="Latency of one message to service, facilitator, explorer or rpc: seconds, or "
-        "MEDIAN,SIGMA of a lognormal; repeatable.",
-    ),
-]
-_ExplorerLag = Annotated[
-    float,
-    typer.Option(
-        parser=common.seconds, metavar="S", help="Seconds until the explorer shows a block."
-    ),
-]
 _Out = Annotated[
     Path | None,
     typer.Option(
@@ -325,9 +293,6 @@ def run(
     network: common.NetworkName = None,
     network_file: common.NetworkFile = None,
     seed: common.RandomSeed = 0,
-    latency: _Latencies = None,
-    block_time: common.BlockTime = None,
-    explorer_lag: _ExplorerLag = 0.0,
     out: _Out = None,
     as_json: common.AsJson = False,
     budget: Annotated[
@@ -339,10 +304,6 @@ def run(
     ] = BUDGET,
     allow_mainnet: Annotated[
         bool, typer.Option("--allow-mainnet", help="Allow that key to pay with real money.")
-    ] = False,
-    keep_going: Annotated[bool, typer.Option(help="Continue after a failure.")] = True,
-    allow_no_checks: Annotated[
-        bool, typer.Option("--allow-no-checks", help="Pass scenarios without a single check.")
     ] = False,
 ) -> None:
     """Play scenarios, and check them against the specification."""
@@ -361,9 +322,7 @@ def run(
             is_chosen = network is not None or network_file is not None
             chosen = choose_network(network, network_file) if is_chosen else None
         with common.as_misuse():
-            given = dict(map(_latency, latency or ()))
-            explorer = ExplorerSettings(lag_s=explorer_lag) if explorer_lag else None
-            world = build(network=chosen, latency=given, block_time_s=block_time, explorer=explorer)
+            world = build(network=chosen)
         options = (
             ("on", place),
             ("chain", None if backend == DEFAULT_CHAIN else backend.name),
@@ -371,9 +330,6 @@ def run(
             ("network", chosen and chosen.name),
             ("network-file", network_file),
             ("seed", seed),
-            *(("latency", each) for each in latency or ()),
-            ("block-time", None if block_time is None else f"{block_time:g}"),
-            ("explorer-lag", f"{explorer_lag:g}" if explorer_lag else None),
             ("budget", None if budget == BUDGET else budget),
         )
         again = [f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None]
@@ -388,7 +344,7 @@ def run(
             told = f"if it funds no payers, {payer} ({PAYER_KEY}) pays at most {budget} tokens"
             typer.echo(f"x402sim: {place}: {told}", err=True)
         elapsed = stopwatch()
-        all_played = _play(scenarios, world, " ".join(again), as_json, keep_going)
+        all_played = _play(scenarios, world, " ".join(again), as_json)
         if as_json:
             typer.echo(json.dumps(document(seed, all_played)))
         else:
@@ -405,13 +361,11 @@ def run(
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
         raise common.Misuse("nothing was played: every scenario was skipped")
-    if "failed" in outcomes or (not allow_no_checks and any(map(is_unchecked, all_played))):
+    if "failed" in outcomes or any(map(is_unchecked, all_played)):
         raise typer.Exit(common.NOT_ALL_HELD)
 
 
-def _play(
-    chosen: list[Chosen], world: World, options: str, as_json: bool, keep_going: bool
-) -> list[Played]:
+def _play(chosen: list[Chosen], world: World, options: str, as_json: bool) -> list[Played]:
     """Play the scenarios one after the other, and print each row when its run has ended."""
     console = new_console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
     names = [each.scenario.name for each in chosen]
@@ -422,8 +376,6 @@ def _play(
             console.print(header(names), style="bold")
         all_played.append(played)
         console.print(row(names, played), style=_STYLES[played.run.outcome])
-        if played.run.outcome == "failed" and not keep_going:
-            break
     return all_played
 
 

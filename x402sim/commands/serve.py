@@ -135,8 +135,14 @@ Mnemonic = Annotated[
         metavar="WORDS",
     ),
 ]
-Accounts = Annotated[
-    int, typer.Option(help="How many accounts to fund, 1 to 100.", parser=common.whole, metavar="N")
+BlockTime = Annotated[
+    float | None,
+    typer.Option(
+        help="Mine a block every SECONDS. [default: every transaction at once]",
+        parser=common.number,
+        metavar="SECONDS",
+        show_default=False,
+    ),
 ]
 ControlToken = Annotated[
     str | None,
@@ -236,10 +242,9 @@ def serve(
     db: Db = None,
     seed: Seed = None,
     mnemonic: Mnemonic = None,
-    accounts: Accounts = 10,
     network: Networks = None,
     network_file: common.NetworkFile = None,
-    block_time: common.BlockTime = None,
+    block_time: BlockTime = None,
     calls_at_block_time: AtBlockTime = False,
     chain: common.Chain = "ledger",
     token: common.Token = None,
@@ -277,7 +282,6 @@ def serve(
             network=[choose_network(each, network_file) for each in network or (None,)],
             seed=seed,
             mnemonic=mnemonic,
-            accounts=accounts,
             file=db,
             unlocked=listen.is_local,
             has_service=not no_service,
@@ -427,7 +431,6 @@ def quick_start(ready: Ready) -> list[str]:
 
 
 def _network(ready: Ready) -> tuple[list[str], list[str], str]:
-    """Return a program's imports, first lines and argument `network`, for this network."""
     named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
     if ready.network == TESTNET.name:
         return [], [], ""

@@ -88,9 +88,6 @@ def sweep(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete the results in DIR first.")
     ] = False,
-    independent: Annotated[
-        bool, typer.Option("--independent", help="Draw other seeds for each cell.")
-    ] = False,
     unit: _Unit = "seed",
     as_json: AsJson = False,
 ) -> None:
@@ -100,7 +97,7 @@ def sweep(
     try:
         function = _function(experiment)
         again = [each for value in values or [] for each in ("--set", value)]
-        again += ["--seeds", seeds, *(["--independent"] if independent else []), "--out", "results"]
+        again += ["--seeds", seeds, "--out", "results"]
         enough = _until(until)
         again += ["--until", until] if until else []
         kept = _kept(out, fresh=fresh, program=_program(experiment, again))
@@ -108,9 +105,9 @@ def sweep(
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
             with _executor(dask) as executor:
-                places, common = (executor, None if executor else workers), not independent
+                places = executor, None if executor else workers
                 frame = play(
-                    function, found, numbers, places, kept, until=enough, common=common,
+                    function, found, numbers, places, kept, until=enough, common=True,
                     shown=True, replay=replay,
                 )  # fmt: skip
         if enough is not None and (text := unreached(frame, enough)):
@@ -134,7 +131,6 @@ def _replay(experiment: str, cell: Cell) -> str:
 
 
 def _function(experiment: str) -> Callable[..., Any]:
-    """Return the function in a file; raises `Misuse`."""
     name, _, function = experiment.rpartition(":")
     file = Path(name)
     if not name.endswith(".py") or not function.isidentifier():
@@ -219,7 +215,6 @@ def _executor(dask: str | None) -> AbstractContextManager[Any]:
 
 
 def _program(experiment: str, options: list[str]) -> Running:
-    """Return this command as a bundle's program, with the file below the working directory."""
     name, _, function = experiment.rpartition(":")
     file = Path(name).resolve()
     root = Path.cwd() if file.is_relative_to(Path.cwd()) else file.parent
@@ -261,7 +256,6 @@ def _summary(rows: "DataFrame", keys: Sequence[str], unit: Unit) -> "DataFrame |
 
 
 def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_json: bool) -> None:
-    """Print the summary, or the reason why there is none."""
     table = _summary(frame, keys, unit)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")

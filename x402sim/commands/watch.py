@@ -103,7 +103,6 @@ def watch(
     network_file: common.NetworkFile = None,
     allow_mainnet: _AllowMainnet = False,
     fault: _Faults = None,
-    seed: common.RandomSeed = 0,
     keep_host: _KeepHost = False,
     as_json: _AsJson = False,
     log: common.LogForm = "text",
@@ -149,7 +148,6 @@ def watch(
         known,
         allow_mainnet=allow_mainnet,
         faults=faults,
-        seed=seed,
         chain=EvmChain(LinkedNode(OverClient(http), rpc), chosen, Clock()) if rpc else None,
         log=log_exchange,
         say=lambda text: typer.echo(f"x402sim: {printable(text)}", err=True),
@@ -194,7 +192,6 @@ def watch(
 
 
 def _fault(text: str) -> Fault:
-    """Parse a fault in JSON; raises `ValueError`."""
     found = read_fault(decoded(text.encode()))
     if found.does.startswith("crash"):
         raise ValueError(f"--fault: {found.does!r} stops a process, and watch has none to stop")

@@ -54,7 +54,7 @@ export interface Account {
   balanceDecimal: string;
 }
 
-/** One network of a server: its chain's JSON-RPC, and its token. */
+/** One network of a server: the chain's JSON-RPC, and the token. */
 export interface OnNetwork {
   network: string;
   chainId: number;
@@ -63,7 +63,7 @@ export interface OnNetwork {
   token: TokenInfo;
 }
 
-/** A fault: what it does, to which requests, how often and how likely. */
+/** A fault: the effect, the struck requests, how often and how likely. */
 export interface Fault {
   victim: string;
   does: "answer" | "crash after" | "crash before" | "delay answer" | "delay request" | "duplicate" | "lose answer" | "lose request" | "refuse" | "shorten" | "truncate";
@@ -215,7 +215,7 @@ export interface ExplorerQuery {
   at: number;
 }
 
-/** A transaction that was sent, and whether it is mined. */
+/** A sent transaction, mined or not. */
 export interface Sent {
   txHash: string;
   mined: boolean;

@@ -201,7 +201,7 @@ class _Meter:
             if len(self._head) < 2:
                 return b""
             chunk, self._head = self._head, b""
-            self._zlib = zlib.decompressobj(self._window(chunk))
+            self._zlib = zlib.decompressobj(_window(self._encoding, chunk))
         try:
             most = self._limits.max_answer_bytes - self._decoded + 1
             inflated: bytes = self._zlib.decompress(chunk, most)
@@ -209,20 +209,57 @@ class _Meter:
             raise AnswerUnreadable(f"the answer's body is not {self._encoding}: {error}") from error
         return inflated
 
-    def _window(self, head: bytes) -> int:
-        """Return zlib's name for the encoding; `deflate` comes with a zlib header or without."""
-        match self._encoding:
-            case "gzip" | "x-gzip":
-                return zlib.MAX_WBITS | 16
-            case "deflate":
-                has_header = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
-                return zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
-            case other:
-                raise AnswerUnreadable(
-                    f"the answer has Content-Encoding {other[:80]!r}; gzip, deflate and none are "
-                    "read, because others cannot be decoded within a limit. Ask the server for "
-                    "one of them"
-                )
+
+class EncodedEnd:
+    """Tells whether a body in gzip or deflate was whole, by its bytes; keeps none of them.
+
+    A body in another encoding counts as whole: nothing here can read it.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding.strip().lower()
+        self._head, self._is_broken = b"", False
+        self._zlib: Any = None
+
+    def feed(self, chunk: bytes) -> None:
+        """Read the next bytes of the body."""
+        if self._encoding not in _INFLATED or self._is_broken:
+            return
+        if self._zlib is None:
+            self._head += chunk
+            if len(self._head) < 2:
+                return
+            chunk, self._head = self._head, b""
+            self._zlib = zlib.decompressobj(_window(self._encoding, chunk))
+        try:
+            while chunk and not self._zlib.eof:
+                self._zlib.decompress(chunk, _PIECE_BYTES)  # a small chunk may hold a large text
+                chunk = self._zlib.unconsumed_tail
+        except zlib.error:
+            self._is_broken = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the bytes so far are a whole body; an empty body is whole."""
+        ends = self._zlib is None or self._zlib.eof
+        return ends and not self._head and not self._is_broken
+
+
+_INFLATED = ("gzip", "x-gzip", "deflate")
+_PIECE_BYTES = 1 << 16
+
+
+def _window(encoding: str, head: bytes) -> int:
+    """Return zlib's name for an encoding; `deflate` comes with a zlib header or without."""
+    if encoding == "deflate":
+        has_header = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+        return zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
+    if encoding in _INFLATED:
+        return zlib.MAX_WBITS | 16
+    raise AnswerUnreadable(
+        f"the answer has Content-Encoding {encoding[:80]!r}; gzip, deflate and none are read, "
+        "because others cannot be decoded within a limit. Ask the server for one of them"
+    )
 
 
 def require_size(count: int, limits: Limits) -> None:

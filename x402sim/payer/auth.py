@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import httpx
 import msgspec
-from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
@@ -23,10 +22,7 @@ from x402sim.payer.core import (
     PAYMENT_ID,
     PaidNotServed,
     PaymentFailed,
-    SpendingCapExceeded,
     proofs,
-    settlement,
-    signed_header,
 )
 from x402sim.payer.flow import (
     Flow,
@@ -50,26 +46,19 @@ from x402sim.payer.reading import (
     is_inconclusive,
     read_settlement,
 )
+from x402sim.payer.signing import Choice, Signer
 from x402sim.payer.standard import (
-    Choice,
     ForeignRequired,
-    choose,
     foreign_required,
-    proof,
     read_refusal,
     read_required,
     settlement_in,
-    short_window_note,
-    sign,
 )
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import Spelling
-from x402sim.protocol.messages import PaymentRequired, Receipt
-from x402sim.protocol.money import parse_base, to_base, to_decimal
+from x402sim.protocol.messages import Receipt
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.protocol.x402 import AnyRequired, Settlement, Version
-from x402sim.text.arguments import explained
+from x402sim.protocol.x402 import Settlement, Version
 
 DEADLINE_S = 120.0
 """Seconds for a purchase: more than a service waits for its facilitator."""
@@ -96,7 +85,6 @@ def _is_success(response: httpx.Response) -> bool:
     return response.is_success
 
 
-@explained
 class PaymentAuth(FlowAuth):
     """An httpx auth that pays when a server answers 402, and repeats the request.
 
@@ -169,35 +157,44 @@ class PaymentAuth(FlowAuth):
     ) -> None:
         self.wallet = wallet
         self.network = network
-        self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
-        self.max_total_base = to_base(max_total, network.decimals, name="max_total")
+        self.clock = clock or Clock()
+        self.signer = Signer(
+            wallet,
+            network,
+            max_amount=max_amount,
+            max_total=max_total,
+            max_window_s=max_window_s,
+            spelling=spelling,
+            clock=self.clock,
+        )
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
-        if max_window_s < 1:
-            raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
-        self.max_window_s = max_window_s
-        """How long an authorization may be used after signing, in seconds."""
-        self.signed_base = 0
-        """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
         """The receipts of POST /api/pay. If such an answer is lost, the next one reports only that
         the payment is settled: GET /api/payments/ID has its transaction, and the request's header
         X-Payment-Id the id."""
         self.settlements: list[Settlement] = []
-        self.choices: list[Choice] = []
         self.foreign: list[ForeignRequired] = []
         """The 402s of other protocols, which were returned to the caller as they are."""
         self.version = version
         """The version of the standard to pay in; None for two steps where the server offers them,
         and else the newest version that it offers."""
         self.limits = Limits(max_answer_bytes=max_answer_bytes, deadline_s=deadline_s)
-        self.clock = clock or Clock()
         self._reuse = reuse
         self._pay_path = pay_path
-        self._spelling = spelling
         self._payments: dict[tuple[str, ...], ResourcePayments] = {}
         """By `purchase_key`."""
         self._lock = threading.Lock()
+
+    @property
+    def signed_base(self) -> int:
+        """The amount signed for so far, in base units: used or not."""
+        return self.signer.signed_base
+
+    @property
+    def choices(self) -> list[Choice]:
+        """The offers that were taken in one step, and why others were rejected."""
+        return self.signer.choices
 
     def exchange(
         self, request: httpx.Request, *, is_own: bool = False, is_served: Served = _is_success
@@ -243,7 +240,7 @@ class PaymentAuth(FlowAuth):
         """
         with self._lock:
             self._payments.setdefault(purchase_key(request), ResourcePayments()).resume(unfinished)
-            self.signed_base += unfinished.signed_base
+        self.signer.count(unfinished.signed_base)
 
     def _buy(self, order: Order, response: httpx.Response) -> Flow:
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
@@ -262,7 +259,7 @@ class PaymentAuth(FlowAuth):
                 raise self._not_served(order)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
-            payment = self._sign(order, required)
+            payment = self.signer.sign(order.resource, required)
             if payments.unresolved is not None:
                 payments.given_up_base += payments.unresolved.auth.value
             answer = yield from self._settle(order, payment)
@@ -293,7 +290,7 @@ class PaymentAuth(FlowAuth):
     def _not_served(self, order: Order) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
         payment = order.payments.unserved[-1]
-        paid = f"{self._tokens(payment.auth.value)} with {payment.shown}"
+        paid = f"{self.signer.tokens(payment.auth.value)} with {payment.shown}"
         if payment.receipt is not None:
             paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
         else:
@@ -306,63 +303,6 @@ class PaymentAuth(FlowAuth):
             "Repeat the request: it shows the same payment again. To pay once more, raise "
             f"max_unserved (now {self.max_unserved})",
         )
-
-    def _sign(self, order: Order, required: PaymentRequired | AnyRequired) -> Payment:
-        """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
-        with self._lock:  # the caps are checked and what is signed is counted in one step
-            try:
-                if isinstance(required, PaymentRequired):
-                    payment = self._sign_two_steps(required)
-                else:
-                    offer = choose(required, self.network, self._over_caps)
-                    self.choices.append(Choice(order.resource, offer.chosen, offer.rejected))
-                    now_s, most_s = self.clock.now_s(), self.max_window_s
-                    auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
-                    payment = Payment(
-                        auth=auth,
-                        proof=proof(offer, header),
-                        shown=f"authorization {to_hex(auth.nonce)[:12]}…",
-                        version=offer.accepted.version,
-                        note=short_window_note(offer, auth),
-                    )
-            except ValueError as error:
-                raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
-            self.signed_base += payment.auth.value
-        return payment
-
-    def _sign_two_steps(self, offer: PaymentRequired) -> Payment:
-        requirements = offer.payment_requirements
-        amount_base = parse_base(requirements.max_amount_required)
-        if over := self._over_caps(amount_base):
-            raise SpendingCapExceeded(f"the 402 asks for {self._tokens(amount_base)}; {over}")
-        allowed_s = min(requirements.max_timeout_seconds, self.max_window_s)
-        requirements = replace(requirements, max_timeout_seconds=allowed_s)
-        auth = self.wallet.authorize(requirements, self.clock.now_s())
-        header = signed_header(auth, self.wallet, self.network, self._spelling)
-        sent_back = msgspec.to_builtins(offer.payment_requirements)
-        return Payment(
-            auth=auth,
-            proof=proofs(offer.payment_id),
-            shown=f"payment id {offer.payment_id[:12]}…",
-            settlement=settlement(offer.payment_id, header, sent_back),
-        )
-
-    def _over_caps(self, amount_base: int) -> str:
-        """Return why this amount is more than is allowed; "" if it is not."""
-        left_base = self.max_total_base - self.signed_base
-        if amount_base > self.max_amount_base:
-            cap = "max_amount"
-            allowed = f"{cap} allows {self._tokens(self.max_amount_base)} for one payment"
-        elif amount_base > left_base:
-            cap = "max_total"
-            total = self._tokens(self.max_total_base)
-            allowed = f"{self._tokens(left_base)} is left of {cap} {total}"
-        else:
-            return ""
-        return f"{allowed}. Raise {cap} to pay it."
-
-    def _tokens(self, amount_base: int) -> str:
-        return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
     def _resend(self, order: Order) -> Maybe:
         """Send the payment again whose outcome is not known; raises `PaymentFailed` if it stays so.

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 
-_WITHOUT_BODY = (204, 205, 304)
+from x402sim.http.bounded import EncodedEnd
+
+_WITHOUT_BODY = (204, 304)
 Ended = Callable[[bool], None]
 """Called with whether a body was read to its end."""
 
@@ -17,32 +19,41 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
     """Call `ended` once: when the body was read to its end, breaks off, or is closed before.
 
     It is called at once if the body is read already, or if there is none to read (HEAD, 204, a
-    length of 0). A body without length or chunks ends with its connection: there a break cannot be
-    noticed.
+    length of 0 without chunks). A body in gzip or deflate that ends before its encoding does has
+    broken off, though its length is right. A body without length or chunks ends with its
+    connection: there a break cannot be noticed.
     """
-    has_body = (
-        response.request.method != "HEAD"
-        and response.status_code not in _WITHOUT_BODY
-        and response.headers.get("content-length") != "0"
+    is_empty = (
+        response.headers.get("content-length") == "0"
+        and "transfer-encoding" not in response.headers  # which httpx reads the body by
     )
-    if response.is_stream_consumed or not has_body:
+    has_no_body = response.request.method == "HEAD" or response.status_code in _WITHOUT_BODY
+    if response.is_stream_consumed or has_no_body or is_empty:
         ended(True)
     else:
-        response.stream = _TrackedBody(response.stream, ended)
+        encoded = EncodedEnd(response.headers.get("content-encoding", ""))
+        response.stream = _TrackedBody(response.stream, encoded, ended)
 
 
 class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     """A body that reports once how it ended."""
 
-    def __init__(self, inner: httpx.SyncByteStream | httpx.AsyncByteStream, ended: Ended) -> None:
-        self._inner, self._ended, self._is_reported = inner, ended, False
+    def __init__(
+        self,
+        inner: httpx.SyncByteStream | httpx.AsyncByteStream,
+        encoded: EncodedEnd,
+        ended: Ended,
+    ) -> None:
+        self._inner, self._encoded, self._ended, self._is_reported = inner, encoded, ended, False
 
     def __iter__(self) -> Iterator[bytes]:
         assert isinstance(self._inner, httpx.SyncByteStream)
         is_whole = False
         try:
-            yield from self._inner
-            is_whole = True
+            for chunk in self._inner:
+                self._encoded.feed(chunk)
+                yield chunk
+            is_whole = self._encoded.is_whole
         finally:
             self._report(is_whole)
 
@@ -51,8 +62,9 @@ class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
         is_whole = False
         try:
             async for chunk in self._inner:
+                self._encoded.feed(chunk)
                 yield chunk
-            is_whole = True
+            is_whole = self._encoded.is_whole
         finally:
             self._report(is_whole)
 

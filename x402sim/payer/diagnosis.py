@@ -7,6 +7,7 @@ they know, and in their spending caps.
 """
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +17,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from x402sim.payer.core import PaymentFailed
-from x402sim.payer.reading import is_header_value, read_offer
-from x402sim.payer.standard import Rejected, choose, read_required
+from x402sim.payer.reading import is_header_value
+from x402sim.payer.signing import Rejected, choose, read_offer
+from x402sim.payer.standard import read_required
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.envelopes import Enclosed, of_copies
@@ -201,7 +203,6 @@ _ACCOUNT = re.compile(r"0x[0-9a-fA-F]{40}|[1-9A-HJ-NP-Za-km-z]{32,44}")
 
 
 def _wrong_type(way: Way, *more: str) -> str:
-    """Return which field of an offer is not of its type."""
     for name in ("scheme", "network", "asset", "payTo", way.amount_name, *more):
         if not isinstance(way.fields.get(name), str):
             return f"{name} is no text"
@@ -419,7 +420,6 @@ def _cannot_pay(name: str, reasons: list[str], dialect: Dialect | None) -> Payer
 
 
 def _two_steps(case: _Case) -> PayerVerdict:
-    """Return whether a payer in two steps reads the 402 and signs, and why not."""
     name, reasons = "payer in two steps", list[str]()
     for number, way, findings in case.of(Dialect.TWO_STEPS):
         found = [each.about for each in blocking(iter(findings))]
@@ -477,7 +477,6 @@ def _client(client: Client, case: _Case) -> PayerVerdict:
 
 
 def _payment_auth(case: _Case) -> PayerVerdict:
-    """Return whether `PaymentAuth(network=...)` pays the 402 with its defaults, and why not."""
     name = "httpx, PaymentAuth"
     by_dialect = (case.of(each) for each in (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1))
     offers = next((each for each in by_dialect if each), [])
@@ -630,10 +629,10 @@ def _no_402(response: httpx.Response) -> Finding:
         case 401 | 403 | 407:
             do = "Give credentials: --header 'Name: value'."
         case 405:
-            allowed = response.headers.get("allow", "POST")
+            allowed = shlex.quote(response.headers.get("allow", "POST"))
             do = f"Give another method, --method {allowed}, and --data if it wants a body."
         case _ if there and 300 <= status < 400:
-            do = f"Give the URL that it redirects to: {there}"
+            do = f"Give the URL that it redirects to: {shlex.quote(there)}"
         case _ if response.is_success:
             do = "Give the URL of a protected endpoint; if it is one, it serves without payment."
         case _:

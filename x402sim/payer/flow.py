@@ -36,8 +36,16 @@ class Guard:
     caller's own trace.
     """
 
-    def __init__(self, inner: Trace | None, origin: str | None, deadline: Deadline | None) -> None:
+    def __init__(
+        self,
+        inner: Trace | None,
+        origin: str | None,
+        deadline: Deadline | None,
+        *,
+        is_async: bool,
+    ) -> None:
         self._inner, self._origin, self._deadline = inner, origin, deadline
+        self._is_async = is_async
         self._sent = 0
         self._sending: Any = None
 
@@ -58,12 +66,16 @@ class Guard:
         if self._inner is not None:
             found: Coroutine[Any, Any, Any] | None = self._inner(event, info)
             return found
-        return _nothing() if self._deadline is None else None
+        return _nothing() if self._is_async else None
 
     def release(self, extensions: dict[str, Any]) -> None:
         """Leave the rest, the body of the answer, to the timeouts of the caller's client."""
         if self._sending is not None:
             self._sending.extensions = extensions
+
+    def without_deadline(self) -> "Guard":
+        """Return a guard of the same origin, for a request that follows whenever it may."""
+        return Guard(self._inner, self._origin, None, is_async=self._is_async)
 
     def _check(self, origin: str, request: Any) -> None:
         if request.method == b"CONNECT":
@@ -275,8 +287,10 @@ def _drive(
                 raise
             else:
                 step = flow.send(response)
-    except StopIteration:
+    except StopIteration as end:
         guard.release(extensions)
+        if (following := end.value.next_request) is not None:  # the caller sends it, if at all
+            following.extensions = extensions | {"trace": guard.without_deadline()}
     finally:
         request.extensions = extensions
         flow.close()
@@ -343,7 +357,7 @@ def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) ->
     """Add a `Guard` to a request, and in a thread the timeouts that are left until its deadline."""
     request, timeouts = step.request, extensions.get("timeout", {})
     origin = origin_of(request.url) if step.has_proof else None
-    guard = Guard(extensions.get("trace"), origin, deadline)
+    guard = Guard(extensions.get("trace"), origin, deadline, is_async=deadline is None)
     request.extensions = extensions | {"trace": guard}
     if deadline is not None:
         request.extensions["timeout"] = {

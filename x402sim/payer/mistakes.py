@@ -96,7 +96,6 @@ def _for_another_version(draft: Draft) -> Draft:
 
 
 def _from_empty_account(draft: Draft) -> Draft:
-    """Return a draft of a new account, which has no tokens."""
     wallet = Wallet.create()
     return replace(draft, signer=wallet).signing(from_=wallet.address_bytes)
 
@@ -300,7 +299,6 @@ class ObservedAuth(FlowAuth):
             flow.close()
 
     def _observed(self, step: Send) -> Flow:
-        """Send a request; report it, and its answer."""
         self.on_request(sent := copy_of(step.request))
         answer = yield from send(step)
         self.on_answer(sent, answer)

@@ -1,4 +1,4 @@
-"""Parses a server's answers for a payer: offers in two steps, receipts and refusals.
+"""Parses a server's answers to a payment in two steps: receipts and refusals.
 
 A server may be hostile or broken, so every field is checked before it is used or shown.
 """
@@ -11,9 +11,7 @@ import msgspec
 
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.purchases import Payment
-from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded
-from x402sim.protocol.networks import Network
+from x402sim.protocol.messages import Receipt, decoded
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.x402_reasons import WORDS, Meaning
 
@@ -44,42 +42,6 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
     final: bool | None
     refuses: bool
     hints: bool
-
-
-def read_offer(
-    request: httpx.Request, response: httpx.Response, network: Network
-) -> PaymentRequired:
-    """Return the requirements of a 402, if a payer on this network can pay them.
-
-    Raises `PaymentFailed`.
-    """
-    try:
-        offer: PaymentRequired = decode(response.content, PaymentRequired)
-    except BadMessage as error:
-        raise PaymentFailed(f"the 402 has no readable payment requirements: {error}") from error
-    required = offer.payment_requirements
-    for field, got, wanted, remedy in (
-        ("scheme", required.scheme, "exact", "This payer knows no other scheme."),
-        ("network", required.network, network.name, "Pass the server's network as `network`."),
-        (
-            "asset",
-            required.asset.lower(),
-            checksum(network.asset).lower(),
-            f"Only the stablecoin of {network.name} is paid.",
-        ),
-        ("resource", required.resource, request.url.path, "Only the requested path is paid for."),
-    ):
-        if got != wanted:
-            raise PaymentFailed(f"the 402 asks for {field} {got!r}, not {wanted!r}. {remedy}")
-    if not is_header_value(offer.payment_id):
-        raise PaymentFailed(
-            f"the 402 has no usable payment id: {offer.payment_id[:80]!r} cannot be a header"
-        )
-    if not 1 <= required.max_timeout_seconds < 2**31:
-        raise PaymentFailed(
-            f"the 402 allows {required.max_timeout_seconds} seconds to pay; at least 1 is needed"
-        )
-    return offer
 
 
 def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:

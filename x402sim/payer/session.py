@@ -39,7 +39,6 @@ from x402sim.protocol import routes
 from x402sim.protocol.messages import SessionRequest, Wire, decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.text.arguments import explained
 
 
 class _SessionAnswer(Wire, frozen=True):
@@ -70,7 +69,6 @@ Opened = Generator[Step, httpx.Response | None, str]
 """A part of a flow that returns the id of a session."""
 
 
-@explained
 class SessionAuth(FlowAuth):
     """An httpx auth that pays one `deposit`, then sends X-Session-Id (1/session-no-402).
 
@@ -181,7 +179,6 @@ class SessionAuth(FlowAuth):
         return response
 
     def _opened(self, request: httpx.Request) -> Opened:
-        """Yield what opens a session at the server of a request; raises `PaymentFailed`."""
         terms = SessionRequest(max_spend=self.deposit, duration=self._duration)
         create = post(request, self._create_path, terms)
         try:
@@ -221,7 +218,6 @@ def _session_id(response: httpx.Response) -> str:
 
 
 def _is_session(response: httpx.Response) -> bool:
-    """Return whether an answer names a session that can be spent."""
     try:
         _session_id(response)
     except PaymentFailed:

@@ -1,78 +1,26 @@
-"""Payment in one step: the x402 standard, versions 1 and 2, where the request itself pays.
+"""Parses the messages of the x402 standard for a payer: a 402, and the answer to a payment.
 
-A payer chooses one of the offers of a 402, signs it, and reads the settlement in the answer. A
-server may be hostile or broken, so every field is checked before it is used.
+Versions 1 and 2, where the request itself pays. `signing.choose` decides which offer is taken.
 """
 
 import logging
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import httpx
 import msgspec
 
-from x402sim.payer.core import PaymentFailed, SpendingCapExceeded, changed, proofs
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.purchases import Payment
-from x402sim.payer.reading import UNKNOWN, AttemptOver, is_header_value, read_offer, says_used
-from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.payer.reading import UNKNOWN, AttemptOver, says_used
+from x402sim.payer.signing import read_offer
 from x402sim.protocol import x402, x402_reasons
-from x402sim.protocol.crypto import checksum, parse_address
-from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encode
-from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
-from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.ways import MOST_WAYS, foreign_in, object_in
-from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
+from x402sim.protocol.ways import foreign_in, object_in
 from x402sim.protocol.x402_reasons import Outcome
 
 log = logging.getLogger("x402sim.payer")
-BEFORE_SIGNING_S = 600
-"""The window of the public client libraries: from 600 s before signing to the server's timeout."""
-
-
-class Rejected(msgspec.Struct, frozen=True):
-    """An offer of a 402 that this payer does not take, and why.
-
-    `offered` describes the offer, or numbers it; `is_too_much`: only the cap forbids it.
-    """
-
-    offered: str
-    why: str
-    is_too_much: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.offered}: {self.why}"
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """The offer that was chosen for a resource, and those that were rejected."""
-
-    resource: str
-    chosen: str
-    rejected: tuple[Rejected, ...]
-
-
-class StandardOffer(msgspec.Struct, frozen=True):
-    """The offer of a 402 that a payer accepts; `about` is the resource as the server describes it.
-
-    `takes_payment_ids`: the server has the extension payment-identifier, so that an answer can be
-    requested again.
-    """
-
-    accepted: x402.AnyRequirements
-    amount_base: int
-    about: x402.Resource | None
-    rejected: tuple[Rejected, ...]
-    takes_payment_ids: bool = False
-    unknown: Mapping[str, Any] | None = None
-    """The extensions that this payer does not know: they are sent back as they came."""
-
-    @property
-    def chosen(self) -> str:
-        """The way to pay, in words."""
-        return _describe(self.accepted)
 
 
 def read_standard(
@@ -138,10 +86,6 @@ def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired
     return ForeignRequired(resource, other.name, says)
 
 
-OverCaps = Callable[[int], str]
-"""Returns why an amount in base units is not paid; "" if it is."""
-
-
 def read_required(
     request: httpx.Request, response: httpx.Response, network: Network, version: x402.Version | None
 ) -> PaymentRequired | x402.AnyRequired:
@@ -163,126 +107,6 @@ def read_required(
 
 _TWO_STEP_FIELDS = ("paymentId", "paymentRequirements")
 """What a body of section 2.2 has, well-formed or not."""
-
-
-def choose(
-    required: x402.AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
-) -> StandardOffer:
-    """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
-
-    One that is settled before the server works comes after the others.
-    """
-    about, takes_payment_ids, unknown = None, False, None
-    if isinstance(required, x402.RequiredV2):
-        about, offered = required.resource, required.extensions or {}
-        takes_payment_ids = PAYMENT_IDENTIFIER in offered
-        unknown = {name: each for name, each in offered.items() if name != PAYMENT_IDENTIFIER}
-    rejected: list[Rejected] = []
-    accepts: list[x402.AnyRequirements] = sorted(
-        required.accepts[:MOST_WAYS],
-        key=lambda each: (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
-    )
-    for number, each in enumerate(accepts, 1):
-        why = _why_rejected(each, network)
-        amount_base = 0 if why else parse_base(each.amount)
-        over = over_caps(amount_base)
-        if not why and not over:
-            later = "another way to pay comes first"
-            others = (*rejected, *(Rejected(_describe(way), later) for way in accepts[number:]))
-            return StandardOffer(each, amount_base, about, others, takes_payment_ids, unknown)
-        rejected.append(Rejected(_describe(each), why or over, is_too_much=not why))
-    listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
-    is_over = any(each.is_too_much for each in rejected)
-    raise (SpendingCapExceeded if is_over else PaymentFailed)(
-        "the 402 offers no way to pay that this payer can take; nothing was signed. "
-        + (listed or "It offers none at all")
-    )
-
-
-def _why_rejected(offered: x402.AnyRequirements, network: Network) -> str:
-    """Return why an offer is not taken; "" if it is."""
-    name, extra = x402.network_name(offered.version, network), offered.extra or {}
-    for field, got, wanted in (
-        ("scheme", offered.scheme, SCHEME),
-        ("network", offered.network, name),
-        ("asset", offered.asset.lower(), checksum(network.asset).lower()),
-        ("the token's domain", {key: extra.get(key) for key in _DOMAIN}, x402.domain_of(network)),
-    ):
-        if got != wanted:
-            return f"{field} is {str(got)[:80]!r}, this payer pays {str(wanted)!r}"
-    if (other := unsupported_in(extra)) is not None:
-        return str(other)
-    if not 1 <= offered.max_timeout_seconds < 2**31:
-        return f"it allows {offered.max_timeout_seconds} seconds to pay; at least 1 is needed"
-    try:
-        parse_address(offered.pay_to)
-        parse_base(offered.amount)
-    except ValueError as wrong:
-        return str(wrong)
-    return ""
-
-
-_DOMAIN = ("name", "version")
-
-
-def _describe(offered: x402.AnyRequirements) -> str:
-    what = f"{offered.amount[:30]} of {offered.asset[:42]}"
-    return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
-
-
-def sign(
-    offer: StandardOffer,
-    wallet: Wallet,
-    network: Network,
-    now_s: int,
-    max_window_s: int = AFTER_SIGNING_S,
-    *,
-    by: Wallet | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> tuple[Authorization, str]:
-    """Return a new authorization for an offer, and its payment header; raises `ValueError`.
-
-    Its window ends when the server says, but at most `max_window_s` from now. A defective payer
-    makes `changes` to the authorization, or lets another wallet sign: `by`.
-    """
-    auth = wallet.authorization(
-        to=parse_address(offer.accepted.pay_to),
-        amount_base=offer.amount_base,
-        valid_after=now_s - BEFORE_SIGNING_S,
-        valid_before=now_s + min(offer.accepted.max_timeout_seconds, max_window_s),
-    )
-    auth = changed(auth, changes or {})
-    extensions = dict(offer.unknown or {})
-    if offer.takes_payment_ids:
-        extensions |= named(wallet.name_of(auth))
-    signature = (by or wallet).sign(auth, network.domain)
-    return auth, x402.encode_payment(
-        auth, signature, offer.accepted, offer.about, extensions or None
-    )
-
-
-def short_window_note(offer: StandardOffer, auth: Authorization) -> str:
-    """Return a sentence if an authorization ends sooner than its offer allows; "" if not."""
-    signed_s = auth.valid_before - auth.valid_after - BEFORE_SIGNING_S
-    if signed_s >= offer.accepted.max_timeout_seconds:
-        return ""
-    return (
-        f" It was signed for {signed_s} s, and the server allows "
-        f"{offer.accepted.max_timeout_seconds} s: if that is why, raise max_window_s."
-    )
-
-
-def proof(offer: StandardOffer, header: str) -> dict[str, str]:
-    """Return the headers of a request that pays.
-
-    If the 402 names a payment id in `extra`, it is shown, too: after a lost answer it gives access.
-    """
-    accepted = offer.accepted
-    payment = {x402.PAYMENT_HEADERS[accepted.version]: header}
-    payment_id = (accepted.extra or {}).get(PAYMENT_ID)
-    if isinstance(payment_id, str) and is_header_value(payment_id):
-        payment |= proofs(payment_id)
-    return payment
 
 
 def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settlement | None:

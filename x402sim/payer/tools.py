@@ -137,7 +137,6 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return mcp.Incoming(response.headers.get("content-type", ""), number)
 
     def _exchange(self, request: httpx.Request) -> _Steps:
-        """Yield the messages of one call, and return its answer."""
         endpoint = self._endpoints.setdefault(request.url, _Endpoint())
         for is_last in (False, True):
             if not endpoint.is_initialized:
@@ -174,8 +173,11 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return httpx.Response(found.status, headers=found.headers, content=found.body)
             return _passed_on(response, incoming)
         revision = result.get("protocolVersion")
-        endpoint.headers[mcp.PROTOCOL] = revision if isinstance(revision, str) else mcp.REVISIONS[0]
-        if (session := response.headers.get(mcp.SESSION)) is not None:
+        if not (isinstance(revision, str) and revision.isascii() and revision.isprintable()):
+            revision = mcp.REVISIONS[0]
+        endpoint.headers[mcp.PROTOCOL] = revision
+        session = response.headers.get(mcp.SESSION)
+        if session is not None and session.isascii():
             endpoint.headers[mcp.SESSION] = session
         yield self._post(endpoint, request, None, "notifications/initialized", {})
         endpoint.is_initialized = True

@@ -1,6 +1,6 @@
 """The dialect of the public Cronos facilitator: its paths, messages and error texts.
 
-Both sides use it: `facilitator/cronos.py` serves it, and `service/upstream/cronos.py` calls it.
+`facilitator/cronos.py` serves it, and `service/upstream/facilitator.py` calls it.
 """
 
 from enum import Enum

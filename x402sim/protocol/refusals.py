@@ -3,8 +3,8 @@
 `Refusal` holds the refusals of a settlement: the five texts of section 7 and our own.
 `RequestError` holds every other error. One row an error: the service, its documentation,
 the payer and the reports read it here. A new error is a new row, and the place that raises
-it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/cronos.py`, for the
-service's own a `raise SettlementRefused` in `service/claims.py`, or a row of `protocol/rules.py`
+it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/facilitator.py`, for the
+service's own a `raise SettlementRefused` in `service/payments.py`, or a row of `protocol/rules.py`
 if requirements that were changed are the reason. A payment in one step is answered with the
 standard's word for it, or nearest to it: a line in `code_of` of `service/one_step.py`, which mypy
 asks for.

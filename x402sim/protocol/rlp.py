@@ -1,6 +1,10 @@
 """RLP, the encoding of Ethereum's transactions: byte strings, and lists of them.
 
 Decoding is strict, as in nodes: one item, written in the only valid way, with nothing after it.
+
+The package rlp decodes the same, but lists of any depth: 128 KiB of nested lists, which anybody may
+send, took 116 MB. It also takes half a second to import. `tests/chain/test_raw_transaction.py`
+compares both.
 """
 
 from typing import TypeAlias

@@ -2,7 +2,7 @@
 
 Each machine is a table, a row for each state and event. What is in no row changes nothing. The
 store takes what each update of a state expects, and what it writes, from the rows of `PAYMENT`.
-The documentation prints both tables. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-refund.
+The guide prints both tables. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-refund.
 """
 
 from dataclasses import dataclass
@@ -63,25 +63,6 @@ class Move:
     after: str
     does: str
 
-
-HANDLED_BY: dict[str, str] = {
-    PaymentEvent.PRESENTED: "service.payments:claimed_and_verified",
-    PaymentEvent.RIVAL: "service.claims:resume_earlier",
-    PaymentEvent.NOT_TAKEN: "service.unsettled:recover",
-    PaymentEvent.MAYBE_TAKEN: "service.unsettled:recover",
-    PaymentEvent.PAID: "service.reconcile:grant",
-    PaymentEvent.PAID_AGAIN: "service.reconcile:follow",
-    PaymentEvent.NOT_YET: "service.reconcile:follow",
-    PaymentEvent.UNDONE: "service.reconcile:suspend",
-    PaymentEvent.NEVER: "service.reconcile:revoke",
-    PaymentEvent.SILENT: "service.reconcile:ask_chain",
-    PaymentEvent.IN_BLOCK: "service.reconcile:set_block",
-    PaymentEvent.DEEP: "service.indexer:run",
-    PaymentEvent.DROPPED: "service.unsettled:recover",
-    PaymentEvent.FORGOTTEN: "service.reconcile:PendingPaymentHandle.forget",
-    PaymentEvent.RESTARTED: "service.background:run_background",
-}
-"""The code that handles each event, as `module:name` below x402sim."""
 
 _NEW, _NOT, _FLIGHT, _MAYBE, _SETTLED, _FAILED = PaymentState
 _E = PaymentEvent
@@ -159,14 +140,3 @@ already: it would settle the first, and the difference would be lost. Whoever ha
 def moves(event: PaymentEvent) -> dict[str, str]:
     """Return where an event moves a payment, by the states in which it does something."""
     return {move.before: move.after for move in PAYMENT if move.event == event}
-
-
-def mermaid(machine: tuple[Move, ...]) -> str:
-    """Return the state diagram of a machine, as Mermaid text."""
-    names = {move.before: move.before.replace(" ", "_") for move in machine} | {"new": "[*]"}
-    lines = (
-        f"    {names[move.before]} --> {names.get(move.after, move.after)}: {move.event}"
-        for move in machine
-        if move.before != move.after
-    )
-    return "\n".join(("stateDiagram-v2", *lines))

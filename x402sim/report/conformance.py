@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
@@ -29,6 +29,7 @@ from x402sim.report.results import (
     Outcome,
     Result,
     Results,
+    by_dialect,
     failures,
 )
 from x402sim.spec.clauses import CLAUSES
@@ -134,12 +135,15 @@ def _untold(counting: Results) -> str:
 
 
 def headline(result: Result) -> str:
-    """Return the outcome of an id, and how many of its cases had it.
+    """Return the outcome of an id, its dialects, and how many of its cases had it.
 
     "failed (2 of 7 cases, 1 not judged)", "passed (6 of 7 cases, 1 not judged)"; or, if a decisive
-    case was not judged, "inconclusive (3 of 7 cases passed)".
+    case was not judged, "inconclusive (3 of 7 cases passed)". With dialects: "failed in v1, v2".
     """
     outcome, cases = str(result.outcome), result.cases
+    dialects = [case.dialect for case in cases if case.outcome is result.outcome]
+    if any(dialects) and result.outcome is not Outcome.PASSED:
+        return f"{outcome} in {', '.join(dict.fromkeys(dialects))}"
     if result.outcome in NOT_JUDGED and result.in_part:
         passed = sum(case.outcome not in NOT_JUDGED for case in cases)
         return f"{outcome} ({passed} of {len(cases)} cases passed)"
@@ -171,11 +175,25 @@ def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()
 
 
 def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
-    """Return the failed cases of an id, each with the lines of its ground that are new."""
+    """Return the failed cases of an id, each with the lines of its ground that are new.
+
+    Of a demand that fails in several dialects, only the first has its exchange.
+    """
     cases = failures(result)
-    return [
-        (case, ground_lines(case, (it.ground for it in cases[:n]))) for n, case in enumerate(cases)
-    ]
+    found = list[tuple[CaseResult | Result, list[str]]]()
+    for place, case in enumerate(cases):
+        before = cases[:place]
+        lines = ground_lines(case, (each.ground for each in before))
+        if any((each.title, each.expected) == (case.title, case.expected) for each in before):
+            case = msgspec.structs.replace(case, exchange="")
+        found.append((case, lines))
+    return found
+
+
+def named(case: CaseResult | Result) -> str:
+    """Return the title of a case, and its dialect: "HEAD without payment is no success [v2]"."""
+    dialect = case.dialect if isinstance(case, CaseResult) else ""
+    return f"{case.title} [{dialect}]" if dialect else case.title
 
 
 def grounds(result: Result) -> list[str]:
@@ -187,16 +205,23 @@ def grounds(result: Result) -> list[str]:
 def total_loss(results: Results) -> list[str]:
     """Return what the failed ids cost, by token; empty if no money was counted."""
     sums: Counter[tuple[str, int]] = Counter()
-    for result in results:
+    for result in (each for whole in results for each in by_dialect(whole).values()):
         if result.loss is not None:
             sums[result.loss.symbol, result.loss.decimals] += result.loss.base
     return [f"{to_decimal(base, places)} {symbol}" for (symbol, places), base in sums.items()]
 
 
-def as_json(target: str, started: str, results: Results, subject: str = SERVICE) -> dict[str, Any]:
+def as_json(
+    target: str,
+    started: str,
+    results: Results,
+    subject: str = SERVICE,
+    unspoken: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Return the report as one JSON object: target, started (ISO 8601), summary, results.
 
-    A `subject` other than a service is named first.
+    A `subject` other than a service is named first. `unspoken` has the dialects that the subject
+    does not speak, with the reasons.
     """
     results = readable(results)
     plain = msgspec.to_builtins(results)
@@ -213,6 +238,7 @@ def as_json(target: str, started: str, results: Results, subject: str = SERVICE)
         **({} if subject == SERVICE else {"subject": subject}),
         "target": target,
         "started": started,
+        **({"unspoken": dict(unspoken)} if unspoken else {}),
         "summary": summary(results),
         "causes": msgspec.to_builtins(causes(results)),
         "results": plain,
@@ -297,7 +323,7 @@ def _case(suite: ET.Element, result: Result, strict: bool) -> None:
 
 def left_out(cases: list[CaseResult]) -> list[str]:
     """Return a line for each case that was not judged, with its reason."""
-    return [f"not judged: {case.title.rstrip('.')}: {case.reason}" for case in cases]
+    return [f"not judged: {named(case).rstrip('.')}: {case.reason}" for case in cases]
 
 
 def explained(result: Result) -> str:
@@ -305,7 +331,7 @@ def explained(result: Result) -> str:
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
     parts += [f"to repair: {repair(result)}"] if repair(result) else []
     for case, ground in shown(result):
-        parts += ["", case.title, *ground]
+        parts += ["", named(case), *ground]
         parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
         parts += [f"loss:     {case.loss}"] if case.loss else []
         if case.exchange:
@@ -412,6 +438,8 @@ class About:
     started: str
     sections: Mapping[str, str]
     """The title of each section."""
+    unspoken: Mapping[str, str] = field(default_factory=dict)
+    """The dialects that the target does not speak, with the reasons."""
 
 
 def written(kind: str, about: About, results: Results, *, strict: bool = False) -> str:
@@ -419,18 +447,28 @@ def written(kind: str, about: About, results: Results, *, strict: bool = False) 
     target, started = about.target, about.started
     match kind:
         case "json":
-            return json.dumps(as_json(target, started, results, about.subject), indent=2) + "\n"
+            told = as_json(target, started, results, about.subject, about.unspoken)
+            return json.dumps(told, indent=2) + "\n"
         case "junit":
             return as_junit(target, started, results, strict=strict).decode()
         case "sarif":
             found = as_sarif(target, results, _demands(about.subject), about.subject)
             return json.dumps(found, indent=2) + "\n"
         case "markdown":
-            return as_markdown(about.subject, target, results, strict=strict)
+            return as_markdown(
+                about.subject, target, results, strict=strict, unspoken=about.unspoken
+            )
         case "annotations":
             return as_annotations(results, _demands(about.subject), about.subject, strict=strict)
         case _:
-            return as_html(target, started, results, strict=strict, sections=about.sections)
+            return as_html(
+                target,
+                started,
+                results,
+                strict=strict,
+                sections=about.sections,
+                unspoken=about.unspoken,
+            )
 
 
 def _demands(subject: str) -> str:
@@ -500,7 +538,14 @@ MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "�
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~@-])")
 
 
-def as_markdown(subject: str, target: str, results: Results, *, strict: bool = False) -> str:
+def as_markdown(
+    subject: str,
+    target: str,
+    results: Results,
+    *,
+    strict: bool = False,
+    unspoken: Mapping[str, str] | None = None,
+) -> str:
     """Return the report as Markdown; with `strict`, SHOULD counts for the verdict."""
     results = readable(results)
     outcome, why = verdict(results, strict)
@@ -512,6 +557,8 @@ def as_markdown(subject: str, target: str, results: Results, *, strict: bool = F
         "",
     ]
     lines += [", ".join(f"{count} {name}" for name, count in counts.items() if count), ""]
+    for dialect, reason in (unspoken or {}).items():
+        lines += [f"Not judged: {_plain(dialect)}: {_plain(printable(reason))}", ""]
     if losses := total_loss(results):
         lines += [f"**Lost, as counted on the ledger: {_plain(', '.join(losses))}**", ""]
     groups = by_cause(results)
@@ -540,7 +587,7 @@ def _folded(first: Result, rest: Results, strict: bool) -> Iterator[str]:
     yield ""
     if first.outcome is Outcome.FAILED:
         for case, ground in shown(first):
-            yield f"  {_plain(case.title)}"
+            yield f"  {_plain(named(case))}"
             yield ""
             yield from (f"  > {_plain(line)}" for line in ground)
             yield ""
@@ -609,6 +656,7 @@ def as_html(
     *,
     strict: bool = False,
     sections: Mapping[str, str] = TITLES,
+    unspoken: Mapping[str, str] | None = None,
 ) -> str:
     """Return the HTML page: first the failed and inconclusive ids, then every section.
 
@@ -625,6 +673,7 @@ def as_html(
         total=len(results),
         verdict=verdict(results, strict),
         losses=total_loss(results),
+        unspoken={dialect: printable(why) for dialect, why in (unspoken or {}).items()},
         counts=summary(results),
         urgent=[
             (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)
@@ -655,7 +704,7 @@ def _html_case(case: CaseResult | Result, ground: list[str]) -> dict[str, object
     every = case.exchange.splitlines()
     lines = [line for line in every if not line.startswith(RAW)]
     facts = {
-        "check": case.title,
+        "check": named(case),
         "ground": "\n".join(ground),
         "expected": case.expected,
         "actual": case.actual,

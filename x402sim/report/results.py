@@ -5,6 +5,7 @@ The JSON report has the fields in this order.
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -68,8 +69,7 @@ class Evidence(msgspec.Struct, frozen=True):
     about: str = ""
     answer: str = ""
     place: str = ""
-    """The id without the dialect, if the judge has dialects and the case itself found the
-    failure."""
+    """The id, if the case itself found the failure."""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +96,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     title: str
+    dialect: str = ""
+    """The dialect in which it was played; empty where the subject has only one."""
     ground: Ground | None = None
     outcome: Outcome
     expected: str | None = None
@@ -145,16 +147,36 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[CaseResult, ...] = ()
     evidence: Evidence | None = None
     loss: Loss | None = None
-    """The greatest loss of its failed cases."""
+    """The greatest loss of its failed cases; `by_dialect` has that of each dialect."""
     is_control: bool = False
     """Whether it is a control: something that every subject worth judging can do."""
     is_known: bool = False
     """Whether the baseline report has it: then it does not count for the exit code."""
 
 
-RARE = ("loss", "is_control", "is_known")
+RARE = ("dialect", "loss", "is_control", "is_known")
 """Fields that a report leaves out where they are empty or false."""
 Results = Sequence[Result]
+
+
+def by_dialect(result: Result) -> dict[str, Result]:
+    """Return the result of an id in each dialect; the key is empty for a subject with only one."""
+    dialects = dict.fromkeys(case.dialect for case in result.cases)
+    if len(dialects) < 2:
+        return {next(iter(dialects), ""): result}
+    found = {}
+    for dialect in dialects:
+        cases = tuple(case for case in result.cases if case.dialect == dialect)
+        found[dialect] = msgspec.structs.replace(
+            result, cases=cases, in_part="", **as_of_id(cases[0])
+        )
+    return found
+
+
+def as_of_id(case: CaseResult) -> dict[str, Any]:
+    """Return the fields of a case that the result of its id has, too."""
+    names = Result.__struct_fields__
+    return {name: getattr(case, name) for name in case.__struct_fields__ if name in names}
 
 
 def failures(result: Result) -> Sequence[CaseResult | Result]:

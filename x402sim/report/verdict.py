@@ -9,7 +9,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report, need_extra
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.conformance import About, written
-from x402sim.report.results import Outcome, Result
+from x402sim.report.results import Outcome, Result, by_dialect
 from x402sim.text.templates import render
 from x402sim.text.words import unknown
 
@@ -24,7 +24,18 @@ KINDS = {".html": "html", ".json": "json", ".xml": "junit", ".sarif": "sarif", "
 
 
 _COLUMNS = (
-    *("id", "section", "level", "outcome", "counts", "title", "expected", "actual", "reason"),
+    *(
+        "id",
+        "dialect",
+        "section",
+        "level",
+        "outcome",
+        "counts",
+        "title",
+        "expected",
+        "actual",
+        "reason",
+    ),
     *("loss", "token", "cause", "follows", "seconds", "rerun"),
 )
 
@@ -74,11 +85,12 @@ class Verdict:
 
     @property
     def frame(self) -> "DataFrame":
-        """One row for each id.
+        """One row for each id and dialect.
 
         | column | dtype | meaning |
         | --- | --- | --- |
         | id | str | "document/section/slug" |
+        | dialect | str | the dialect; empty for a subject with only one |
         | section | str | the section |
         | level | str | MUST, SHOULD or MAY |
         | outcome | str | passed, failed, skipped, inconclusive, observed |
@@ -105,6 +117,7 @@ class Verdict:
         rows = [
             {
                 "id": each.id,
+                "dialect": dialect,
                 "section": each.section,
                 "level": each.level,
                 "outcome": str(each.outcome),
@@ -120,7 +133,8 @@ class Verdict:
                 "seconds": each.seconds,
                 "rerun": each.rerun,
             }
-            for each in report.readable(self.results)
+            for result in report.readable(self.results)
+            for dialect, each in by_dialect(result).items()
         ]
         made = pd.DataFrame(rows, columns=_COLUMNS)
         return made.astype({"loss": "float64", "seconds": "float64", "counts": bool})

@@ -42,7 +42,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
 
     def quoted() -> Response:
         order: QuoteRequest = web.parse(body, QuoteRequest)
-        return web.answer({"quote": content.quote(service.settings, order)})
+        return web.answer({"quote": content.quote(service.env.settings, order)})
 
     return await sell(service, request, QUOTE, quoted)
 
@@ -60,7 +60,7 @@ async def sell(
 
     If `prepare` raises `Refused`, nothing is charged.
     """
-    settings, price = service.settings, service.env.quote_price_base
+    settings, price = service.env.settings, service.env.quote_price_base
     if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)
     # If decision 4.2/gate-before-body is switched, a bad body is refused before its payment
@@ -154,7 +154,7 @@ async def create_session(service: Service, request: Request) -> Response:
     if payment_id is not None and await proofs.is_entitled(service, payment_id, SESSIONS):
         session = service.store.sessions.paid_by(payment_id)
         if session is not None:
-            status = service.settings.decisions.session_created_status
+            status = service.env.settings.decisions.session_created_status
             return web.answer(sessions.view(session), status)
     return web.answer(sessions.offer(service, web.parse(body, SessionRequest)), 402)
 
@@ -182,7 +182,7 @@ async def list_agents(service: Service, request: Request) -> Response:
     def listed() -> Response:
         return web.answer(AgentList(agents=content.agents(service)))
 
-    if service.settings.decisions.agents_free:
+    if service.env.settings.decisions.agents_free:
         return listed()
     return await sell(service, request, AGENTS, listed)
 

@@ -17,12 +17,12 @@ log = logging.getLogger("x402sim")
 
 Work = Callable[[Service], Awaitable[object]]
 Phases = Callable[[str, float], float]
-"""Returns in how many seconds a kind of work has its first turn, given its name and its interval in
-seconds; modulo the interval."""
+"""Returns the seconds until the first turn of a kind of work, given name and interval in seconds;
+modulo the interval."""
 
 
 def in_step(work: str, interval_s: float) -> float:
-    """Return 0: the first turn of all work comes one whole interval from now."""
+    """Return 0: the first turn comes one whole interval from now."""
     return 0.0
 
 
@@ -32,7 +32,7 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep), session
     expiry, refunds and pending payments every few seconds, and once at start.
     """
-    settings = service.settings
+    settings = service.env.settings
 
     async def sweep(service: Service) -> None:
         service.entitlements.sweep(service.clock.now_ms())
@@ -55,9 +55,9 @@ async def _every(
 ) -> None:
     """Work `first_s` seconds from now, and at each interval.
 
-    If rows of a table wait (`waiting`), their waits end now, and the work has a first turn at once.
+    With a table of waiting rows (`waiting`), the waits end now, and the first turn comes at once.
     Waits for a time also end when the clock was set back. Missed turns are skipped. After a failure
-    the work goes on at its next turn; a failure that repeats is logged once.
+    the work goes on at the next turn; a repeated failure is logged once.
     """
     clock, has_begun = service.clock, False
     turn_s = clock.now() + first_s - (interval_s if waiting else 0)
@@ -75,15 +75,15 @@ async def _every(
                 text = "background work failed, and is tried again every %g s: %s"
                 log.exception(text, interval_s, error, exc_info=_trace(error))
             failed = repr(error)
-            if _trace(error) is not None:  # without this frame, which goes on
+            if _trace(error) is not None:  # without the frame of this loop
                 trace = error.__traceback__
                 service.on_bug(error.with_traceback(trace and trace.tb_next))
-        if clock.now() < turn_s - interval_s:  # time was given back while it worked or slept
+        if clock.now() < turn_s - interval_s:  # time was given back meanwhile
             turn_s, has_begun = clock.now(), False
         missed = max(0.0, clock.now() - turn_s) // interval_s
         turn_s += (missed + 1) * interval_s
 
 
 def _trace(error: Exception) -> Exception | None:
-    """Return the error if its stack trace says more than its text: not if a disk is full."""
+    """Return an error with a stack trace worth reading; None for a full disk."""
     return None if isinstance(error, sqlite3.OperationalError) else error

@@ -20,8 +20,7 @@ from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
-from x402sim.service.upstream.cronos import CRONOS
-from x402sim.service.upstream.facilitator import FacilitatorClient, FacilitatorDialect
+from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.text.words import as_given
 
 Read = TypeVar("Read")
@@ -41,8 +40,6 @@ class Environment:
     facilitator_url: str
     explorer_url: str
     rpc_url: str
-    dialect: FacilitatorDialect = CRONOS
-    """How the facilitator is spoken to; no environment variable sets it."""
     network: Network = TESTNET
     recipient: Address | None = None
     """The payee, by default the server wallet, which always receives deposits."""
@@ -82,9 +79,7 @@ class Environment:
         """Return the client of the facilitator."""
         verify = Limits(deadline_s=self.settings.verify_timeout_s)
         settle = Limits(deadline_s=self.settings.settle_timeout_s)
-        return FacilitatorClient(
-            to, self.facilitator_url, self.dialect, verify=verify, settle=settle
-        )
+        return FacilitatorClient(to, self.facilitator_url, verify=verify, settle=settle)
 
     def explorer(self, to: Transport) -> ExplorerClient:
         """Return the client of the chain explorer."""

@@ -68,12 +68,12 @@ async def find_pass(
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
     if payment_id is not None:
         payment_id = await served_id(service, payment_id, resource)
-    is_first = session_id is None or service.settings.decisions.payment_id_first
+    is_first = session_id is None or service.env.settings.decisions.payment_id_first
     if payment_id is not None and is_first:
         return PaymentPass(payment_id)
     if session_id is not None:
         # if there is no other proof, the debit itself finds out: that saves a SELECT
-        is_alone = len(headers) == 1 and type(service.settings.policy.serve) is ServeSettled
+        is_alone = len(headers) == 1 and type(service.env.settings.policy.serve) is ServeSettled
         if is_alone or await session_has_budget(service, session_id, amount_base):
             return SessionPass(session_id, resource, amount_base)
     if payment_id is not None:
@@ -127,11 +127,13 @@ def payment_required(
     The 402 also offers both versions of the standard. If `why` is a payment that may still be
     settled, the answer is the one of POST /api/pay instead.
     """
-    env, settings = service.env, service.settings
+    env, settings = service.env, service.env.settings
     if why.retryable is not None:
         return refused(service, why.retryable, why.headers)
     if settings.decisions.short_session_status != 402 and request.method != "HEAD":
-        _reject_short_session(service, request)
+        session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
+        if session is not None and session.state == "active":
+            raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=settings.decisions)
     required = service.issuer.issue(resource, amount_base, service.clock.now_s())
     if not settings.one_step:
         return web.answer(required, 402)
@@ -147,16 +149,9 @@ def payment_required(
     return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
 
 
-def _reject_short_session(service: Service, request: Request) -> None:
-    """Raise `Refused` if the request shows an active session, which has too little budget left."""
-    session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
-    if session is not None and session.state == "active":
-        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
-
-
 def refused(
     service: Service, why: SettlementRefused, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the error that answers a payment that was not settled."""
     body = ErrorBody(error=why.refusal.text, reason=why.reason, final=why.final)
-    return web.answer(body, status_of(why.refusal, service.settings.decisions), headers or {})
+    return web.answer(body, status_of(why.refusal, service.env.settings.decisions), headers or {})

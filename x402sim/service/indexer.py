@@ -1,8 +1,8 @@
-"""The payment indexer: completes settled payments with the block they are in.
+"""The payment indexer: completes settled payments with their blocks.
 
-Every 300 s it takes at most 100 settled records without a block, newest first, and asks the chain
-explorer for each transaction. It looks again at payments and refunds whose block is not deep enough
-yet, because a reorganisation may undo them. Then it updates the reputations.
+Every 300 s the indexer takes at most 100 settled records without a block, newest first, and asks
+the chain explorer for each transaction. The indexer looks again at payments and refunds in blocks
+not deep enough yet, because of reorganisations, and then updates the reputations.
 Clauses: 1/indexer, 3/indexed-status, 6/reputation, 8/indexer-batch, 8/indexer-query.
 """
 
@@ -25,11 +25,11 @@ Result = Literal["matched", "reverted", "unknown", "unanswered"]
 async def run(service: Service) -> events.IndexerRan:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
-    Between the two it asks the node about payments and refunds that got their block in an earlier
-    run, until the block is deep enough. It takes one batch of each at most. A payment whose
-    transfer was undone becomes pending or failed; any other stays settled (3/indexed-status).
+    Between the two the node is asked about payments and refunds with a block of an earlier run,
+    until the block is deep enough: one batch of each at most. A payment with an undone transfer
+    becomes pending or failed; any other stays settled (3/indexed-status).
     """
-    settings, payments = service.settings, service.store.payments
+    settings, payments = service.env.settings, service.store.payments
     most = settings.indexer_batch
     shallow = payments.shallow(most) + payments.shallow_failures(most)
     refunds, batch = service.store.sessions.shallow_refunds(most), payments.unindexed(most)
@@ -61,8 +61,8 @@ async def run(service: Service) -> events.IndexerRan:
 async def _index(service: Service, listed: Attempt) -> Result:
     """Ask the explorer for one payment (8/indexer-query), and store the answer.
 
-    If the explorer does not show that the transaction made the payment, the node is asked: the
-    explorer may be behind, and a transaction that is in no block may still come.
+    If the explorer does not show the payment in the transaction, the node is asked: the explorer
+    may be behind, and a transaction may still come into a block.
     """
     async with service.locks.hold(listed.payment_id):
         attempt = service.store.payments.reload(listed)
@@ -81,7 +81,7 @@ async def _index(service: Service, listed: Attempt) -> Result:
         answer = await ask_chain(service, attempt)
         is_as_recorded = answer.use is not None and answer.use.tx_hash == tx_hash
         if found is None and is_as_recorded and answer.finding is ChainFinding.PAID:
-            return "unknown"  # the explorer is behind: it is asked for the block again
+            return "unknown"  # the explorer is behind, and is asked for the block again
         follow(service, attempt, answer)
         if answer.finding is ChainFinding.PAID:
             return "matched"
@@ -92,7 +92,7 @@ async def _index(service: Service, listed: Attempt) -> Result:
 
 
 async def _look_again(service: Service, listed: Attempt, height: int) -> bool:
-    """Look again at a payment that has a block, or has failed; tell whether its status changes."""
+    """Look again at a payment with a block, or a failed one; tell whether the status changes."""
     status, payments = listed.status, service.store.payments
     async with service.locks.hold(listed.payment_id):
         attempt = payments.reload(listed)
@@ -110,7 +110,7 @@ async def _look_again(service: Service, listed: Attempt, height: int) -> bool:
 
 
 async def _is_undone(service: Service, attempt: Attempt, height: int) -> bool:
-    """Tell whether the node does not show a payment's transaction; store how deep it is."""
+    """Tell whether the node does not show a payment's transaction; store the depth."""
     tx_hash = str(attempt.tx_hash)
     try:
         found = await service.rpc.transaction(tx_hash)

@@ -56,9 +56,8 @@ from x402sim.protocol.x402 import (
     requirements_v2,
     to_base64,
 )
-from x402sim.service.claims import key_ends_s, lasts_too_long, reserve_key
-from x402sim.service.payments import accept, pay
-from x402sim.service.proofs import awaits_confirmations, is_entitled
+from x402sim.service.payments import accept, key_ends_s, lasts_too_long, pay, reserve_key
+from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.unsettled import record_refusal
@@ -106,7 +105,7 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
     if the response to it is stored.
     """
     version, key = version_of(headers), None
-    if HEADERS[version] not in headers or not service.settings.one_step:
+    if HEADERS[version] not in headers or not service.env.settings.one_step:
         raise Unpaid
     payment = _read(version, text := headers[HEADERS[version]])
     if payment.identifier is not None:  # looked up first: its authorization may be used by now
@@ -156,7 +155,7 @@ def _match(
     network, auth = service.env.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(resource, amount_base), description=UNSET)
     if payment.accepted is not None:
-        flow = flow_extra(service.settings.payment_flow)
+        flow = flow_extra(service.env.settings.payment_flow)
         _require_offered(payment.accepted, requirements_v2(issued, network, **flow))
     signed = payment.signed  # in our network's name, with its token if none is named, unwrapped
     if signed.network == network_name(payment.version, network):
@@ -236,7 +235,7 @@ async def prepay(service: Service, paid: OneStep) -> Mapping[str, str]:
     payment id; the error does not, because anybody who reads the chain can cause one. Raises
     `Unpaid`.
     """
-    match service.settings.payment_flow:
+    match service.env.settings.payment_flow:
         case None:
             return {}
         case "authorization":
@@ -255,7 +254,7 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
     5/authorization-once). Raises `Unpaid` if the payment is not settled or was served before,
     `Refused` 409 if another payment has its key, and `ClientDisconnect`.
     """
-    policy, payment_id = service.settings.policy, paid.settlement.payment_id
+    policy, payment_id = service.env.settings.policy, paid.settlement.payment_id
     await _settle(service, paid)
     await web.require_client(connection)
     content.headers.update(_receipt(service, paid))
@@ -279,7 +278,7 @@ def _take_answer(service: Service, paid: OneStep) -> bool:
     payment_id, served = paid.settlement.payment_id, service.store.served
     if served.begin(payment_id, service.answering):
         return True
-    if not service.settings.decisions.authorization_once:
+    if not service.env.settings.decisions.authorization_once:
         return False
     is_kept = paid.key is not None and served.stored(paid.key) is not None
     if served.is_marked(payment_id) and not is_kept:  # a stored answer is given for its key
@@ -336,7 +335,7 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
     With `only_accepts`, only verify and claim it. Raises `Unpaid` if the payment does not give
     access after that.
     """
-    settings, payment_id = service.settings, paid.settlement.payment_id
+    settings, payment_id = service.env.settings, paid.settlement.payment_id
     if await is_entitled(service, payment_id, paid.resource):
         return
     not_yet = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
@@ -361,9 +360,7 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
         refused = why
     if await is_entitled(service, payment_id, paid.resource):  # by now, by whichever request
         return
-    if refused.refusal is Refusal.ALREADY_SETTLED and awaits_confirmations(
-        service, payment_id, paid.resource
-    ):
+    if service.store.payments.grants(payment_id, paid.resource):  # the policy serves it later
         refused = not_yet
     raise _refused(service, paid, refused)
 
@@ -377,7 +374,7 @@ async def _conclude(service: Service, paid: OneStep, connection: Connection) -> 
         service.store.served.end(payment_id, paid.resource, is_served=is_answered)
     except sqlite3.OperationalError as failure:  # no other request gets the answer meanwhile
         log.warning("%s: whether it was served is not stored: %s", paid.resource, failure)
-    if service.settings.policy.serves_first:
+    if service.env.settings.policy.serves_first:
         await _settle_afterwards(service, paid)
 
 

@@ -1,27 +1,56 @@
 """The settlement of a payment: POST /api/pay, the seven steps of 4.1, in their order.
 
-Requests for one payment id are serialized. The claim comes first, before the facilitator gets any
-request; `claims.py` says why. This is the default. `Settings.policy` can change it: `claim` says
-when the claim is written, and `verify` whether the facilitator verifies. The table `PAYMENT` of
-`protocol.states` says what can happen to a payment in each state. What the facilitator does not
-settle, `unsettled.py` looks up on the chain.
-Clauses: 4.1/*, 7/*.
+A claim is a row of the database: this authorization pays for this payment id, and for no other. The
+claim is written before the facilitator gets any request, because from then on anybody may submit
+the authorization, and stays until the chain proves the authorization useless. So neither a crash,
+nor a lost answer, nor a third party can charge a payer twice or lose a payment.
+
+Requests for one payment id are serialized. `Settings.policy` can change the default: `claim`
+decides when the claim is written, and `verify` whether the facilitator verifies. The table
+`PAYMENT` of `protocol.states` has the moves of a payment in each state. `unsettled.py` looks up on
+the chain whatever the facilitator does not settle.
+Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
-from x402sim.protocol.crypto import low_v
+from msgspec.structs import replace
+
+from x402sim import events
+from x402sim.http import web
+from x402sim.protocol.crypto import checksum, low_v
+from x402sim.protocol.differences import too_far
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.header import SignedPayment, present
 from x402sim.protocol.messages import Receipt, SettlementRequest
-from x402sim.protocol.refusals import Refusal
-from x402sim.service.claims import NODE_SILENT, ValidRequest, claim, resume_or_admit, validate
-from x402sim.service.reconcile import grant
+from x402sim.protocol.money import MAX_STORED
+from x402sim.protocol.refusals import (
+    NOT_ISSUED,
+    ChainFinding,
+    Refusal,
+    RequestError,
+    SettlementRefused,
+)
+from x402sim.protocol.rules import (
+    AUTHORIZES,
+    InvalidReason,
+    Presented,
+    Rules,
+    Verification,
+    first_broken,
+)
+from x402sim.protocol.states import PaymentState
+from x402sim.service.reconcile import follow_chain, grant
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.served import IdempotencyKey
 from x402sim.service.unsettled import (
+    NODE_SILENT,
     NotSettled,
-    not_answered,
+    ValidRequest,
     not_moved,
+    record_changed,
     recover,
     reject_low_v,
     settled_attempt,
@@ -29,6 +58,14 @@ from x402sim.service.unsettled import (
 )
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import NotMoved
+
+MAX_ATTEMPTS = 8
+"""The most payment headers for one payment id."""
+
+_USED_BEFORE = "the authorization was used before it was presented for this payment id"
+_EARLIER_MAY_SETTLE = "an earlier payment header may still settle"
+_OTHER_MAY_SETTLE = "another payment of its 402 may still settle"
+_PAID_OTHERWISE = "its 402 was paid already: in one step, or by POST /api/pay"
 
 
 async def pay(
@@ -41,9 +78,9 @@ async def pay(
 ) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`.
 
-    The other arguments are of a payment in one step. `offered_id` is the payment id of the 402 that
-    it answers, if that is known. `key` is the payer's own id of it. `verifies` is False if its flow
-    has verified it already, or lets the settlement verify it.
+    The other arguments are of a payment in one step. `offered_id` is the payment id of the paid
+    402, if known. `key` is the payer's own id of the payment. `verifies` is False if the payment
+    flow has verified already, or lets the settlement verify.
     """
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(request.payment_id):
@@ -54,7 +91,7 @@ async def pay(
             tx_hash = await settle(service, request)  # step 4
         except NotSettled as cause:
             return receipt(await recover(service, request, attempt, cause))
-        # the default policy has claimed it already, before step 3
+        # by default claimed already, before step 3
         attempt = claim(service, request, attempt)
         settled = grant(service, attempt, tx_hash)  # steps 5 and 6
         return receipt(settled or settled_attempt(service, request.payment_id))  # step 7
@@ -63,18 +100,18 @@ async def pay(
 async def accept(
     service: Service, sent: SettlementRequest, offered_id: str | None, key: IdempotencyKey | None
 ) -> None:
-    """Take steps 1 to 3, and claim: all that is done before a service that settles later works.
+    """Take steps 1 to 3, and claim: the part before the work of a service that settles later.
 
     Raises `SettlementRefused`.
     """
-    reserves = service.settings.policy.reserves
+    reserves = service.env.settings.policy.reserves
     request = await validate(service, sent, offered_id, key)
     async with service.locks.hold(request.payment_id) if reserves else nullcontext():
         attempt = await claimed_and_verified(service, request)
         if reserves:
             attempt = claim(service, request, attempt)
-        if service.settings.payment_flow is not None:
-            # nothing is sent before the endpoint has worked
+        if service.env.settings.payment_flow is not None:
+            # the endpoint works before anything is sent
             service.store.payments.mark_not_submitted(attempt.number)
 
 
@@ -83,11 +120,13 @@ async def claimed_and_verified(
 ) -> Attempt:
     """Claim a payment and take steps 2 and 3, in the order of the policy; return its attempt.
 
-    A payment that was presented before is resumed, and its attempt may be settled. If the policy
-    claims last, a new attempt is not stored yet. Raises `SettlementRefused`.
+    An earlier payment is resumed, and may be settled. If the policy claims last, a new attempt is
+    not stored yet. Raises `SettlementRefused`.
     """
-    policy = service.settings.policy
-    attempt = await resume_or_admit(service, request)
+    policy = service.env.settings.policy
+    presented = service.store.payments.attempts(request.payment_id)
+    earlier = await resume_earlier(service, request, presented) if presented else None
+    attempt = earlier or await admit(service, request)
     if attempt.status == "settled":
         return attempt
     try:
@@ -96,21 +135,282 @@ async def claimed_and_verified(
         if policy.claim.claims_before("verify"):  # by default
             attempt = claim(service, request, attempt)
         if request.is_authorized and not attempt.nonce_confirmed_unused:
-            # the node was silent; a use that it reports later may be older than this payment
+            # the node was silent; a use reported later may be older than this payment
             raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT)
         if verifies and policy.verify.verifies(request.terms.amount_base):
             await verify(service, request)
-        if policy.claim.claims_before("settle"):
+        if attempt.state is PaymentState.NEW and policy.claim.claims_before("settle"):
             attempt = claim(service, request, attempt)
     except NotSettled as cause:
         return await recover(service, request, attempt, cause)
     return attempt
 
 
+# --- step 1 ---------------------------------------------------------------------------
+
+
+async def validate(
+    service: Service,
+    sent: SettlementRequest,
+    offered_id: str | None = None,
+    key: IdempotencyKey | None = None,
+) -> ValidRequest:
+    """Step 1: the requirements must be as issued under this payment id (4.1/validate).
+
+    Decodes the payment header, once. Raises `SettlementRefused`.
+    """
+    payment_id, requirements = sent.payment_id, sent.payment_requirements
+    terms = service.issuer.read(payment_id)
+    if terms is None:
+        raise SettlementRefused(Refusal.MISMATCH, NOT_ISSUED)
+    payment, now_s = present(sent.payment_header), service.clock.now_s()
+    issued = service.issuer.requirements(terms.resource, terms.amount_base)
+    if requirements != issued:  # equal ones break no rule
+        case = Presented(requirements, issued, expires_s=terms.expires_s, now_s=now_s)
+        require(service.settlement_rules, case)
+    signed, is_authorized = payment.signed, False
+    if signed is not None:
+        broken = first_broken(AUTHORIZES, Verification(signed, issued, service.env.network))
+        is_authorized = broken is None
+        if broken is not None and broken.refusal is InvalidReason.SIGNATURE:
+            is_authorized = await _contract_accepts(service, signed)
+    return ValidRequest(
+        payment_id, payment, terms, requirements, issued, is_authorized, offered_id, key
+    )
+
+
+async def _contract_accepts(service: Service, signed: SignedPayment) -> bool:
+    """Ask the payer's contract, if the payer is a contract, to accept the signature.
+
+    Raises `SettlementRefused`.
+    """
+    auth = signed.authorization
+    digest = transfer_digest(auth, service.env.network.domain)
+    try:
+        return await service.rpc.accepts(auth.from_, digest, signed.signature)
+    except Unavailable as error:
+        raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
+
+
+def require(rules: Rules[Presented, Refusal], case: Presented) -> None:
+    """Check a rule table; raises `SettlementRefused` with the first failing row."""
+    if broken := first_broken(rules, case):
+        raise SettlementRefused(broken.refusal, broken.reason(case))
+
+
+# --- earlier attempts -----------------------------------------------------------------
+
+
+async def resume_earlier(
+    service: Service, request: ValidRequest, presented: list[Attempt]
+) -> Attempt | None:
+    """Return the earlier attempt with the same authorization, to be resumed; None without one.
+
+    First the records of the earlier attempts are updated from the chain. The attempt is pending, or
+    settled if the chain reports the payment only now. Raises `SettlementRefused` for a used payment
+    id (7/payment-already-settled), if another header may still pay, or after too many headers.
+    """
+    if any(attempt.status == "settled" for attempt in presented):
+        raise SettlementRefused(Refusal.ALREADY_SETTLED)
+    same, may_settle = None, False
+    for attempt in presented:
+        is_same = _is_same(request, attempt)
+        if attempt.status == "failed" and not is_same:
+            continue  # a failed attempt concerns no other authorization
+        finding = await follow_chain(service, attempt)
+        if finding is ChainFinding.PAID:
+            if not is_same:
+                raise SettlementRefused(Refusal.ALREADY_SETTLED)
+            return resume(service, request, attempt)
+        if finding is ChainFinding.NEVER or attempt.status == "failed":
+            continue
+        if is_same:
+            same = attempt
+        elif not _has_same_nonce(request, attempt):  # two with one nonce cannot both pay
+            may_settle |= attempt.state is not PaymentState.NOT_SUBMITTED
+    if may_settle:
+        raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
+    if same is not None:
+        return resume(service, request, same)
+    if len(presented) >= MAX_ATTEMPTS:
+        reason = f"{len(presented)} payment headers were sent for it; ask for a new payment id"
+        raise SettlementRefused(Refusal.PENDING, reason)
+    return None
+
+
+def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt:
+    """Record that an earlier attempt is sent again, unless settled; return the attempt.
+
+    Raises `SettlementRefused` if another payment has paid for the 402 since, or if the
+    authorization pays for another payment id. Raises `Refused` 409 if another payment has the key.
+    """
+    payments = service.store.payments
+    if (now := payments.reload(earlier)) is None:
+        raise record_changed()
+    if now.state is PaymentState.SETTLED:
+        return now
+    if now.state is PaymentState.FAILED:  # paid, but another payment id has claimed it since
+        raise _claim_conflict(service, now)
+    # The 402 of the first request counts. Since then the facilitator may have published the
+    # authorization: then anybody can send the authorization and name a 402 of their own.
+    named = now.offered_id or request.offered_id
+    resumed = _written(service, request, lambda: payments.resume(now, named))
+    if resumed is None:
+        raise _claim_conflict(service, replace(now, offered_id=named))
+    return resumed
+
+
+def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
+    """Tell whether a header holds the authorization of an earlier attempt.
+
+    An able header starts a new attempt after an unable attempt, which claims no nonce: the
+    signature was another, or the smart wallet had not approved yet.
+    """
+    if request.is_authorized and not attempt.is_authorized:
+        return False
+    if attempt.header == request.payment.text:
+        return True
+    return request.is_authorized and _has_same_nonce(request, attempt)
+
+
+def _has_same_nonce(request: ValidRequest, attempt: Attempt) -> bool:
+    auth = request.payment.authorization
+    return auth is not None and (auth.from_, auth.nonce) == (attempt.payer, attempt.nonce)
+
+
+# --- a new attempt, and the claim ---------------------------------------------------------
+
+
+def lasts_too_long(service: Service, valid_before: int) -> str:
+    """Return the reason if an authorization lasts too long, else "" (4.1/longest-window)."""
+    now_s, settings = service.clock.now_s(), service.env.settings
+    most_s = max(settings.longest_window_s, 2 * settings.max_timeout_s)
+    return too_far(valid_before, now_s, most_s) if valid_before - now_s > most_s else ""
+
+
+async def admit(service: Service, request: ValidRequest) -> Attempt:
+    """Return the new attempt of an authorization (state `NEW`).
+
+    Raises `SettlementRefused` for an expired 402, for an authorization that lasts too long
+    (decision 4.1/longest-window), and for a used authorization.
+    """
+    issued, payment, auth = request.issued, request.payment, request.payment.authorization
+    now_s, expires_s = service.clock.now_s(), request.terms.expires_s
+    case = Presented(request.requirements, issued, expires_s=expires_s, now_s=now_s)
+    require(service.freshness_rules, case)
+    if reason := lasts_too_long(service, payment.valid_before):
+        raise SettlementRefused(Refusal.EXPIRED, reason)
+    return Attempt(
+        payment_id=request.payment_id,
+        from_address=checksum(auth.from_) if auth else "",
+        to_address=issued.pay_to,
+        amount=issued.max_amount_required,
+        resource_url=issued.resource,
+        payer=auth.from_ if auth else None,
+        nonce=auth.nonce if auth else None,
+        valid_before_s=min(payment.valid_before, MAX_STORED) if auth else None,
+        header=payment.text,
+        duration=request.terms.duration,
+        offered_id=request.offered_id,
+        is_authorized=request.is_authorized,
+        nonce_confirmed_unused=await is_unused(service, request),
+    )
+
+
+async def is_unused(service: Service, request: ValidRequest) -> bool:
+    """Tell whether the chain reports the authorization unused; False for a silent node.
+
+    An authorization used before may have paid at another service: this raises `SettlementRefused`
+    "Nonce already used" (5/nonce-once). The token's events are queried only after a reported use; a
+    good payment needs one call.
+    """
+    if (auth := request.payment.authorization) is None or not request.is_authorized:
+        return False
+    rpc, payer, nonce = service.rpc, auth.from_, auth.nonce
+    try:
+        is_used = await rpc.is_used(payer, nonce) and (await rpc.nonce_state(payer, nonce)).is_used
+    except Unavailable:
+        return False
+    if is_used:
+        _require_unclaimed(service, request)
+        raise SettlementRefused(Refusal.NONCE_USED, _USED_BEFORE)
+    return True
+
+
+def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
+    """Claim the payment id for the authorization of a new attempt; return the pending record.
+
+    A stored attempt is returned unchanged. The payer's key is reserved with the claim: of two
+    payments with a key, the second is refused before anything is settled. Raises
+    `SettlementRefused` if the authorization pays for another payment id (7/nonce-already-used), if
+    the 402 is paid in one step and in two, or if another service on this store was faster. Raises
+    `Refused` 409 if another payment has the key.
+    """
+    if attempt.state is not PaymentState.NEW:
+        return attempt
+    new = replace(attempt, timestamp=service.clock.now_ms(), state=PaymentState.IN_FLIGHT)
+    claimed = _written(service, request, lambda: service.store.payments.insert_pending(new))
+    if claimed is None:
+        _require_unclaimed(service, request)
+        raise _claim_conflict(service, new)
+    return claimed
+
+
+def _written(
+    service: Service, request: ValidRequest, write: Callable[[], Attempt | None]
+) -> Attempt | None:
+    """Write a claim, together with the reservation of the payer's key, if any."""
+    if request.key is None:
+        return write()
+    with service.store.transaction():
+        reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
+        return write()
+
+
+def reserve_key(service: Service, payment_id: str, key: IdempotencyKey, valid_before: int) -> None:
+    """Reserve a payer's key for the payment, until `key_ends_s`.
+
+    Raises `Refused` 409 if another payment has the key (decision 5/payment-identifier).
+    """
+    now_s, until_s = service.clock.now_s(), key_ends_s(service, valid_before)
+    if not service.store.served.reserve(key, payment_id, until_s, now_s):
+        raise web.refused(RequestError.IDENTIFIER_TAKEN)
+
+
+def key_ends_s(service: Service, valid_before: int) -> int:
+    """Return the end of a payment's key: the end of the window for payment and repetition."""
+    now_s, most_s = service.clock.now_s(), service.env.settings.max_timeout_s
+    return max(min(valid_before, MAX_STORED), now_s + most_s)
+
+
+def _require_unclaimed(service: Service, request: ValidRequest) -> None:
+    """Raise `SettlementRefused` if another service on this store has just claimed the payment."""
+    sent = service.store.payments.attempts(request.payment_id)
+    if any(_is_same(request, each) and each.status != "failed" for each in sent):
+        raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
+
+
+def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
+    """Return the reason against a claim: the 402 is taken, or the authorization is."""
+    rival = service.store.payments.rival(attempt.payment_id, attempt.offered_id)
+    if rival is None:
+        return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
+    is_same_way, is_settled = rival.payment_id == attempt.payment_id, rival.status == "settled"
+    if is_settled:
+        reason = None if is_same_way else _PAID_OTHERWISE
+        return SettlementRefused(Refusal.ALREADY_SETTLED, reason)
+    return SettlementRefused(
+        Refusal.PENDING, _EARLIER_MAY_SETTLE if is_same_way else _OTHER_MAY_SETTLE
+    )
+
+
+# --- steps 2 to 4, and 7 --------------------------------------------------------------
+
+
 async def verify(service: Service, request: ValidRequest) -> None:
     """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
 
-    Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature).
+    Raises `NotSettled` "Invalid signature" otherwise (7/invalid-signature).
     """
     try:
         verdict = await service.facilitator.verify(request.payment, request.requirements)
@@ -127,12 +427,17 @@ async def settle(service: Service, request: ValidRequest) -> str:
     Raises `NotSettled`.
     """
     payment_id, unreserved = request.payment_id, service.unreserved_in_flight
-    if not service.settings.policy.reserves:
+    if not service.env.settings.policy.reserves:
         unreserved[payment_id] = request.terms.resource
     try:
         outcome = await service.facilitator.settle(request.payment, request.requirements)
-    except (Unavailable, OutcomeUnknown) as error:
-        raise not_answered(service, request, error) from error
+    except Unavailable as error:
+        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
+    except OutcomeUnknown as lost:
+        service.record(events.SettlementAnswerLost(payment_id=payment_id))
+        raise NotSettled(
+            Refusal.UNREACHABLE, str(lost), maybe_submitted=True, is_lost=True
+        ) from lost
     finally:
         unreserved.pop(payment_id, None)
     if isinstance(outcome, NotMoved):

@@ -1,23 +1,22 @@
 """The policies of a service: one small object for each choice that the specification leaves.
 
-`ServicePolicy` holds six policies: of lost answers, verification, the claim, refunds, what is
-served, and the cache headers. Each is an object with one method and replaces one step of the
+`ServicePolicy` holds five policies: of lost answers, verification, the claim, what is served, and
+the cache headers. Each is an object with one method and replaces one step of the
 service; an object of your own with that method works, too. The default policies keep every
 invariant. A policy that is called naive breaks one, to show what that costs. The reputation has a
 policy of its own, `Settings.reputation`.
-Clauses: 3/expiry-refund, 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
+Clauses: 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
 5/stored-records, 6/reputation.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.text.arguments import FromZero, WholeFromZero, ZeroToOne, explained
+from x402sim.text.arguments import ZeroToOne, explained
 from x402sim.text.words import changed
 
 # --- a settlement whose answer was lost -----------------------------------------------
@@ -25,10 +24,6 @@ from x402sim.text.words import changed
 
 class PendingPayment(Protocol):
     """A claimed payment whose outcome is not known."""
-
-    @property
-    def in_background(self) -> bool:
-        """Whether no payer waits: the request is over, or the service has started again."""
 
     async def ask_chain(self) -> ChainFinding:
         """Ask the chain's node; the record follows what it says, and a paid payment is granted."""
@@ -80,49 +75,6 @@ class Forget:
         payment.forget()
 
 
-@dataclass(frozen=True, slots=True)
-class AskOnce:
-    """Half naive: ask the chain once, and forget the payment unless it says yes.
-
-    A payer is charged and not served if its answer is lost (probability p) and the question to the
-    chain fails, too: p times q. One question takes several requests to the node; q is the chance
-    that at least one of them fails.
-    """
-
-    async def resolve(self, payment: PendingPayment) -> None:
-        """Ask the chain; forget the payment if it is not paid."""
-        if await payment.ask_chain() is not ChainFinding.PAID:
-            payment.forget()
-
-
-@explained
-@dataclass(frozen=True, slots=True)
-class SettleAgain:
-    """Ask the facilitator again, up to `times`, each after `wait_s`; then do as `then` says.
-
-    This helps if the request was lost. If the answer was lost, the nonce is used and the
-    facilitator refuses: with `then=Forget()` the payer is charged and not served as often as by
-    `Forget` alone.
-    """
-
-    times: int = 3
-    wait_s: FromZero = 1.0
-    then: LostAnswerPolicy = Reconcile()
-
-    async def resolve(self, payment: PendingPayment) -> None:
-        """Settle again until the facilitator answers."""
-        for _ in range(self.times):
-            await payment.wait(self.wait_s)
-            match await payment.settle_again():
-                case ChainFinding.PAID:
-                    return
-                case ChainFinding.NOT_YET | ChainFinding.NEVER:
-                    break
-                case ChainFinding.UNKNOWN:
-                    pass
-        await self.then.resolve(payment)
-
-
 # --- a settlement: what is verified, and when its claim is written --------------------
 
 
@@ -142,15 +94,6 @@ class VerifyFirst:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class SkipVerify:
-    """Settle at once: one call fewer, and a bad signature is refused only by the settlement."""
-
-    def verifies(self, amount_base: int) -> bool:
-        """Always False."""
-        return False
-
-
 class ClaimPolicy(Protocol):
     """When the claim is written: from then on a crash or a lost answer loses nothing."""
 
@@ -165,19 +108,6 @@ class ClaimFirst:
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
         """Always True."""
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimAfterVerify:
-    """Half naive: write the claim after the verification. A bad header leaves no record.
-
-    A good header leaves none, either, if its verification fails or its answer is lost. If somebody
-    else submits that header then, its payer is charged and not served.
-    """
-
-    def claims_before(self, step: Literal["verify", "settle"]) -> bool:
-        """Only before the settlement."""
-        return step == "settle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +143,6 @@ class NoClaim:
 # --- what is served -------------------------------------------------------------------
 
 
-class NeedsConfirmations(Exception):
-    """A policy reads the confirmations of a proof before the chain was queried for them."""
-
-
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """A payment id or a session id that a request shows, for the resource that it requests.
 
@@ -226,27 +152,17 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     is_settled: bool
     is_claimed: Callable[[], bool]
     """Tells whether a header that can pay for it was presented, and may still be settled."""
+    confirmations: Callable[[], Awaitable[int | None]]
+    """Asks the chain's node how many blocks are on top of the transfer; None if no block has the
+    transfer, or if the node does not answer."""
     draw: Callable[[str], float]
     """Returns a number in [0, 1) that depends on the world's seed, the id and the name given."""
-    depth: int | None | UnsetType = UNSET
-
-    @property
-    def confirmations(self) -> int | None:
-        """The blocks on top of the transfer that pays for it; None if no block has it.
-
-        Raises `NeedsConfirmations` if the chain was not queried yet. A policy must not catch it:
-        the service queries the chain then, and calls the policy again. So only a policy that reads
-        the confirmations costs requests to the node.
-        """
-        if self.depth is UNSET:
-            raise NeedsConfirmations
-        return self.depth
 
 
 class ServePolicy(Protocol):
     """Which proofs of payment are served; any other request gets a 402."""
 
-    def serves(self, proof: Proof) -> bool:
+    async def serves(self, proof: Proof) -> bool:
         """Tell whether the request is served."""
 
 
@@ -254,28 +170,9 @@ class ServePolicy(Protocol):
 class ServeSettled:
     """The default: serve what is settled."""
 
-    def serves(self, proof: Proof) -> bool:
+    async def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled."""
         return proof.is_settled
-
-
-@explained
-@dataclass(frozen=True, slots=True)
-class ServeConfirmed:
-    """Serve what is settled once `blocks` are on top of the block with its transfer.
-
-    If before each block the newest ones are replaced with p, and each reorganisation goes one
-    deeper with q (`x402sim.backends.Reorgs`), what is served is lost with 1 - Π(1 - p·q^t), over t
-    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` requests it again.
-    """
-
-    blocks: WholeFromZero
-
-    def serves(self, proof: Proof) -> bool:
-        """Tell whether it is settled, and deep enough in the chain now."""
-        if not proof.is_settled or proof.confirmations is None:
-            return False
-        return proof.confirmations >= self.blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +183,7 @@ class ServeBeforeSettle:
     the answer.
     """
 
-    def serves(self, proof: Proof) -> bool:
+    async def serves(self, proof: Proof) -> bool:
         """Tell whether the payment is settled, or is claimed and may still be settled."""
         return proof.is_settled or proof.is_claimed()
 
@@ -302,7 +199,7 @@ class FailToServe:
 
     probability: ZeroToOne
 
-    def serves(self, proof: Proof) -> bool:
+    async def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled and this payment is one of those that are served."""
         return proof.is_settled and proof.draw("serve") >= self.probability
 
@@ -324,75 +221,6 @@ class NoStore:
     def headers(self) -> dict[str, str]:
         """Return the header `no-store`."""
         return {"cache-control": "no-store"}
-
-
-@explained
-@dataclass(frozen=True, slots=True)
-class CacheControl:
-    """Naive, unless it says private: headers with which a shared cache may store it.
-
-    control
-        The text of Cache-Control, such as "public, max-age=60" or "private"; default None, which
-        sends no such header, so that a cache may store it for as long as it likes.
-    vary
-        The request's headers on which the content depends, such as "X-Payment-Id"; default None.
-    """
-
-    control: str | None = None
-    vary: str | None = None
-
-    def headers(self) -> dict[str, str]:
-        """Return those of the two that are given."""
-        given = {"cache-control": self.control, "vary": self.vary}
-        return {name: text for name, text in given.items() if text is not None}
-
-
-# --- what is paid back of a session ------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedSession:
-    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units)."""
-
-    deposited_base: int
-    unspent_base: int
-
-
-@dataclass(frozen=True, slots=True)
-class PayBack:
-    """What to pay back: `amount_base` units, `after_s` seconds from the session's end."""
-
-    amount_base: int
-    after_s: float = 0.0
-
-
-class RefundPolicy(Protocol):
-    """What is paid back of a session's unspent balance.
-
-    It decides once. The price of a request whose client hangs up after the refund was sent is paid
-    back whole: it was charged for nothing.
-    """
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return what to pay back, from 0 to the unspent balance, and when; None for never."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefundAtExpiry:
-    """The default: the whole unspent balance, at the first sweep after the session's end."""
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return the unspent balance."""
-        return PayBack(session.unspent_base)
-
-
-@dataclass(frozen=True, slots=True)
-class NeverRefund:
-    """Naive, or worse: what is left of a deposit is kept."""
-
-    def refund(self, session: EndedSession) -> PayBack | None:
-        """Return None."""
-        return None
 
 
 # --- the reputation, which the indexer updates once it has matched payments -----------
@@ -435,48 +263,29 @@ class MatchedPayments:
         return track.matched
 
 
-@dataclass(frozen=True, slots=True)
-class ServedShare:
-    """The share of the payments that were served, in thousandths.
-
-    It begins at 500, as if one payment had been served and one had not. So a service that nobody
-    has tried is above a service that has failed, and below one that has always served.
-    """
-
-    counts_served = True
-
-    def of(self, track: Track) -> int:
-        """Return the share in thousandths, from 0 to 1000."""
-        return round(1000 * (track.served + 1) / (track.matched + 2))
-
-
 # --- all of them ----------------------------------------------------------------------
 
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServicePolicy:
-    """What a service does about lost answers, verification, its claim, refunds and requests.
+    """What a service does about lost answers, verification, its claim and requests.
 
     lost_answer
-        What to do about a settlement without an answer: `Reconcile()` (the default), `AskOnce()`,
-        `SettleAgain(...)`, `Forget()`.
+        What to do about a settlement without an answer: `Reconcile()` (the default), `Forget()`.
     verify
-        Which payments to verify before settling: `VerifyFirst()` (the default), `SkipVerify()`.
+        Which payments to verify before settling: `VerifyFirst()` (the default), all.
     claim
-        When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterVerify()`,
-        `ClaimAfterSettle()`, `NoClaim()`.
-    refund
-        What to pay back of a session: `RefundAtExpiry()` (the default), `NeverRefund()`.
+        When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterSettle()`,
+        `NoClaim()`.
     serve
-        Which paid requests to serve: `ServeSettled()` (the default), `ServeConfirmed(...)`,
-        `ServeBeforeSettle()`, `FailToServe(...)`.
+        Which paid requests to serve: `ServeSettled()` (the default), `ServeBeforeSettle()`,
+        `FailToServe(...)`.
     cache
-        What to tell caches of a protected content: `NoStore()` (the default), or
-        `CacheControl("public, max-age=60")` and the like.
+        What to tell caches of a protected content: `NoStore()` (the default).
 
     All are in `x402sim.policies`, and each has one method; an object of your own with that method
-    works, too.
+    works, too (the guide's page own-parts.md).
 
     >>> from x402sim.policies import Forget
     >>> ServicePolicy(lost_answer=Forget())
@@ -491,7 +300,6 @@ class ServicePolicy:
     lost_answer: LostAnswerPolicy = Reconcile()
     verify: VerifyPolicy = VerifyFirst()
     claim: ClaimPolicy = ClaimFirst()
-    refund: RefundPolicy = RefundAtExpiry()
     serve: ServePolicy = ServeSettled()
     cache: CachePolicy = NoStore()
 

@@ -1,10 +1,9 @@
-"""What becomes of a payment on the chain: records are updated from it; access is given or ended.
+"""The chain's reports on payments: records are updated, and access is given or ended.
 
-The token's state shows only that a nonce is used up. Its events show whether the nonce was used or
-cancelled, and the Transfer event shows whether this merchant was paid this amount. A record follows
-the chain: whatever the chain reports is written to it, until the block of the transfer is deep
-enough. To grant a payment is to store its record as settled, to open the session of a deposit, and
-to cache an entitlement.
+The token's state shows only a used nonce. The token's events show use or cancellation, and the
+Transfer event shows the payee and the amount. A record follows the chain: every report is written,
+until the block of the transfer is deep enough. To grant a payment is to store the record as
+settled, to open the session of a deposit, and to cache an entitlement.
 Clauses: 2.6/id-prefix, 3/deposit-makes-session, 3/indexed-status, 3/pending-resolved, 4.1/cache,
 4.1/store-settled, 5/nonce-once.
 """
@@ -30,12 +29,11 @@ from x402sim.service.upstream.chain import NonceUse, OnChain
 from x402sim.service.upstream.facilitator import Moved
 
 AT_MOST = 100
-"""How many pending payments of each kind one run asks about: those that may have been submitted to
-a facilitator, and the others."""
+"""The most pending payments of each kind in one run: perhaps submitted to a facilitator, or not."""
 
 
 class ChainAnswer(msgspec.Struct, frozen=True):
-    """What the chain reports of a payment, at a height; `use` is the use of its nonce, if any."""
+    """The chain's report on a payment, at a height; `use` is the use of the nonce, if any."""
 
     finding: ChainFinding
     use: NonceUse | None = None
@@ -43,15 +41,15 @@ class ChainAnswer(msgspec.Struct, frozen=True):
 
 
 async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
-    """Ask the chain's node whether a payment is paid, by the state of its nonce.
+    """Ask the chain's node whether a payment is paid, by the state of the nonce.
 
-    The payment can never be paid if the nonce is unused in a block whose time is past validBefore,
-    if the nonce was cancelled, or if it paid for something else, such as another header that has
-    the same nonce.
+    The payment can never be paid if the nonce is unused in a block with a time past validBefore, if
+    the nonce was cancelled, or if the nonce made another transfer, as for a second header with the
+    same nonce.
     """
     payer, nonce, until_s = attempt.payer, attempt.nonce, attempt.valid_before_s
-    if payer is None or nonce is None or until_s is None:  # its header cannot be read
-        lasts_ms = 1000 * service.settings.longest_window_s
+    if payer is None or nonce is None or until_s is None:  # an unreadable header
+        lasts_ms = 1000 * service.env.settings.longest_window_s
         is_over = service.clock.now_ms() - attempt.timestamp > lasts_ms
         return ChainAnswer(ChainFinding.NEVER if is_over else ChainFinding.UNKNOWN)
     try:
@@ -76,7 +74,7 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
 
 
 async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
-    """Ask the chain about a payment, and move its record accordingly (`follow`)."""
+    """Ask the chain about a payment, and move the record accordingly (`follow`)."""
     answer = await ask_chain(service, attempt)
     now = service.store.payments.reload(attempt)
     if now is not None and now.state is not attempt.state:
@@ -87,13 +85,13 @@ async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
 
 
 def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
-    """Move a payment's record to the state that the chain's answer demands.
+    """Move a payment's record to the state of the chain's answer.
 
-    The caller holds the lock of its payment id. Even so, another service on this store may have
+    The caller holds the lock of the payment id. Even so, another service on this store may have
     moved the record during the query, or an older database may have been restored. A settled
-    payment whose transfer was undone becomes pending while the chain may still make the transfer,
-    and failed when it cannot. A settled payment without a block stays settled until it can never be
-    paid, because the transaction may still come.
+    payment with an undone transfer becomes pending while the chain may still make the transfer, and
+    failed afterwards. A settled payment without a block stays settled until the chain excludes the
+    transfer, because the transaction may still come.
     """
     attempt = service.store.payments.reload(listed)
     if attempt is None:
@@ -118,14 +116,13 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
 
 
 async def reconcile(service: Service) -> int:
-    """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
+    """Resolve pending payments by the policy `lost_answer` (3/pending-resolved); return the number.
 
-    The policy `lost_answer` resolves them. A payment that it cannot resolve yet is looked at less
-    and less often. One run takes at most `AT_MOST` payments that may have been submitted, and as
-    many of the others, those that have waited longest first. So headers that were never submitted,
-    however many, do not delay a payment whose money may have moved.
+    An unresolved payment is looked at less and less often. One run takes at most `AT_MOST` payments
+    with a possible submission, and as many others, the longest waits first. So any number of
+    headers never submitted does not delay a payment with money perhaps moved.
     """
-    settings, payments, resolved = service.settings, service.store.payments, 0
+    settings, payments, resolved = service.env.settings, service.store.payments, 0
     waits: dict[int, Backoff] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
@@ -133,7 +130,7 @@ async def reconcile(service: Service) -> int:
                 attempt = payments.reload(due)
                 if attempt is None or attempt.status != "pending":
                     continue
-                payment = PendingPaymentHandle(service, attempt, in_background=True)
+                payment = PendingPaymentHandle(service, attempt)
                 await settings.policy.lost_answer.resolve(payment)
             if payment.is_forgotten or payment.finding in (ChainFinding.PAID, ChainFinding.NEVER):
                 resolved += 1
@@ -146,18 +143,16 @@ async def reconcile(service: Service) -> int:
 
 
 class PendingPaymentHandle:
-    """A pending payment in the hands of the policy; the caller holds the lock of its payment id."""
+    """A pending payment for the policy; the caller holds the lock of the payment id."""
 
-    def __init__(self, service: Service, attempt: Attempt, *, in_background: bool) -> None:
+    def __init__(self, service: Service, attempt: Attempt) -> None:
         self._service, self._listed = service, attempt
-        self.in_background = in_background
-        """Whether no payer waits for it."""
         self.finding = ChainFinding.UNKNOWN
-        """What is known of it by now."""
+        """The newest finding."""
         self.is_forgotten = False
 
     async def ask_chain(self) -> ChainFinding:
-        """Ask the chain's node; the record follows what it says."""
+        """Ask the chain's node; the record follows the answer."""
         attempt = self._service.store.payments.reload(self._listed)
         self.finding = (
             await follow_chain(self._service, attempt) if attempt else ChainFinding.UNKNOWN
@@ -165,9 +160,9 @@ class PendingPaymentHandle:
         return self.finding
 
     async def settle_again(self) -> ChainFinding:
-        """Send it to the facilitator once more; PAID, NOT_YET (refused), or UNKNOWN (lost).
+        """Send the payment to the facilitator again; PAID, NOT_YET (refused), or UNKNOWN (lost).
 
-        A payment that no facilitator has got is not sent, and NOT_YET: its endpoint has failed.
+        A payment without a facilitator is not sent, and NOT_YET: the endpoint has failed.
         """
         service, payments = self._service, self._service.store.payments
         attempt = payments.reload(self._listed)
@@ -200,18 +195,18 @@ class PendingPaymentHandle:
 
 
 def pays_for(mined: OnChain, attempt: Attempt) -> bool:
-    """Tell whether a transaction used this payment's authorization and made its transfer."""
+    """Tell whether a transaction used a payment's authorization and made the transfer."""
     is_used = (attempt.payer, attempt.nonce) in mined.used
     return mined.succeeded and is_used and _transfer(attempt) in mined.transfers
 
 
 def is_deep(service: Service, block_number: int, height: int) -> bool:
-    """Tell whether a block is so deep that no reorganisation is expected (8/final-depth)."""
-    return height - block_number >= service.settings.final_depth
+    """Tell whether a block is beyond expected reorganisations (8/final-depth)."""
+    return height - block_number >= service.env.settings.final_depth
 
 
 def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> None:
-    """Store which transaction made a payment, and grant the payment if it is not settled yet."""
+    """Store a payment's transaction, and grant an unsettled payment."""
     payment_id, payments = attempt.payment_id, service.store.payments
     deep = is_deep(service, use.block_number, height)
     if attempt.status != "settled":
@@ -220,7 +215,7 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
         if payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN):
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
         elif attempt.status == "failed" and deep:
-            # else the indexer looks at it in every run, and 100 of these would fill its batch
+            # else every run of the indexer looks at this attempt, and 100 would fill the batch
             payments.set_deep(attempt.number)
         return
     if use.tx_hash != attempt.tx_hash:
@@ -231,14 +226,14 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
 def set_block(
     service: Service, attempt: Attempt, tx_hash: str, block_number: int, *, is_deep: bool
 ) -> None:
-    """Complete a settled record with its block (8/indexer-query)."""
+    """Complete a settled record with the block (8/indexer-query)."""
     service.store.payments.set_block(attempt.number, tx_hash, block_number, is_deep=is_deep)
     if block_number != attempt.block_number:
         service.record(events.PaymentIndexed(payment_id=attempt.payment_id, block=block_number))
 
 
 def _transfer(attempt: Attempt) -> tuple[Address | None, Address, int]:
-    """Return the transfer that a payment demands: from, to, base units."""
+    """Return a payment's transfer: from, to, base units."""
     return attempt.payer, parse_address(attempt.to_address), int(attempt.amount)
 
 
@@ -246,17 +241,16 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
     """Mark a payment settled, grant the entitlement, and return the payment (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction (3/deposit-makes-session).
-    Returns None if another service on this store has settled the payment, if another attempt gets
-    the payment (`PaymentRecords.mark_settled`), or if the control API has restored an older
-    database without the payment.
+    None if another service on this store has settled the payment, if the payment belongs to another
+    attempt (`PaymentRecords.mark_settled`), or if the control API has restored an older database.
     """
     payment_id, payer, resource = attempt.payment_id, attempt.from_address, attempt.resource_url
     session, opened = _session_of(service, attempt) if resource == SESSIONS else (None, None)
     if not service.store.payments.mark_settled(attempt.number, tx_hash, session):
         return None
     now_ms, amount_base = service.clock.now_ms(), int(attempt.amount)
-    # Interned, each text is in memory once: a payer may have thousands of entitlements, and in a
-    # simulation it holds the payment ids, too.
+    # Interned, a text is in memory once: a payer may have thousands of entitlements, and a
+    # simulated payer holds the payment ids, too.
     entitlement = Entitlement(intern(payment_id), intern(resource), intern(payer), now_ms)
     service.entitlements.add(entitlement)
     settled = events.PaymentSettled(
@@ -277,9 +271,9 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
 def _session_of(
     service: Service, deposit: Attempt
 ) -> tuple[NewSession, events.SessionOpened | None]:
-    """Return the session that a deposit opens, and the event; None if it was open before."""
+    """Return a deposit's session, and the event; no event for a session opened before."""
     payment_id, now_ms = deposit.payment_id, service.clock.now_ms()
-    unit_ms = service.settings.decisions.duration_unit_s * 1000
+    unit_ms = service.env.settings.decisions.duration_unit_s * 1000
     expires_ms = now_ms + deposit.duration * unit_ms
     session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
     if service.store.sessions.paid_by(payment_id) is not None:
@@ -294,25 +288,22 @@ def _session_of(
 
 
 def suspend(service: Service, attempt: Attempt) -> None:
-    """End access for as long as the chain, which has undone the transfer, may still make it."""
+    """End access while the chain, after undoing the transfer, may still make the transfer."""
     if service.store.payments.mark_reorged(attempt.number):
         service.record(events.PaymentUndone(payment_id=attempt.payment_id))
 
 
 def revoke(service: Service, attempt: Attempt, height: int) -> None:
-    """Record that an attempt can never be paid any more, and end the access that it gave.
-
-    `height` is the height of the chain that reports so.
-    """
+    """Record that an attempt can never be paid, reported at a height, and end the access."""
     payments = service.store.payments
     if payments.fail(attempt.number, height) and not payments.is_paid_otherwise(attempt):
         service.record(events.PaymentFailed(payment_id=attempt.payment_id))
 
 
 def session_id(service: Service, payment_id: str) -> str:
-    """Return the id of the session that a deposit opens (2.6/id-prefix).
+    """Return the id of a deposit's session (2.6/id-prefix), always the same.
 
-    Only this server can compute it, and it is the same every time.
+    Only this server can compute the id.
     """
     message = b"session " + payment_id.encode()
     return "session_" + hmac.digest(service.env.id_secret, message, "sha256").hex()[:40]

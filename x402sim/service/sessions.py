@@ -1,15 +1,14 @@
 """Sessions: one deposit pays for many requests; at expiry the rest is refunded.
 
-A refund is an EIP-3009 transfer that the server wallet signs. Its nonce is derived from the session
-id, so the token accepts it only once, even after a crash. Its amount is stored before it is sent
-for the first time, and never changes after that; what was paid is read from the chain. If a debit
-is undone later, another transfer refunds that amount.
+A refund is an EIP-3009 transfer signed by the server wallet. The nonce is derived from the session
+id, so the token accepts a refund only once, even after a crash. The amount is stored before the
+first sending, and never changes afterwards; the paid amount is read from the chain. If a debit is
+undone later, another transfer refunds the debit.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
 import asyncio
 import logging
-import math
 import sqlite3
 
 from msgspec.structs import replace
@@ -23,7 +22,6 @@ from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionVi
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
-from x402sim.service.policies import EndedSession, PayBack
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.database import Backoff, after_failure
@@ -35,18 +33,18 @@ from x402sim.service.upstream.facilitator import Moved
 log = logging.getLogger("x402sim")
 
 AT_MOST = 500
-"""How many expired sessions one transaction ends."""
+"""The most expired sessions ended by a transaction."""
 REFUNDS_AT_ONCE = 20
 """The most refunds in flight at the same time."""
 REFUND_WAIT_S = (10.0, 300.0)
-"""Seconds until a refund that failed is tried again: the first wait and the longest."""
+"""Seconds until another try of a failed refund: the first wait and the longest."""
 
 
 def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     """Return the 402 for a session's deposit (4.4/deposit-402).
 
-    The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
-    the payment id. Raises `Refused` 400.
+    The price is maxSpend, exactly (4.4/max-spend); the payment id binds amount and duration.
+    Raises `Refused` 400.
     """
     decimals, now_s = service.env.network.decimals, service.clock.now_s()
     try:
@@ -60,7 +58,7 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
 
 
 def view(session: SessionBudget) -> SessionView:
-    """Return a session as its holder sees it: remaining = deposited - released (2.6/remaining)."""
+    """Return a session for the holder: remaining = deposited - released (2.6/remaining)."""
     return SessionView(
         session_id=session.session_id,
         deposited=str(session.deposited),
@@ -73,7 +71,7 @@ def view(session: SessionBudget) -> SessionView:
 
 
 def undo_debit(service: Service, session_id: str, amount_base: int, resource: str) -> None:
-    """Undo a debit whose answer was not written; if the disk is full now, `undo_debits` does it."""
+    """Undo a debit without a written answer; with a full disk, `undo_debits` does so later."""
     try:
         released = service.store.sessions.undo_debit(session_id, amount_base, resource)
     except sqlite3.OperationalError as failure:
@@ -93,17 +91,16 @@ def undo_debit(service: Service, session_id: str, amount_base: int, resource: st
 
 
 def undo_debits(service: Service) -> None:
-    """Undo the debits that could not be undone before, as each sweep and the orderly end do."""
+    """Undo the debits left by a full disk, at each sweep and at the orderly end."""
     for _ in range(len(service.debits_to_undo)):
         undo_debit(service, *service.debits_to_undo.pop(0))
 
 
 async def expire(service: Service) -> int:
-    """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
+    """End the expired sessions, and pay the refunds due (3/expiry-refund).
 
-    Returns how many refunds were settled; the others stay due. Debits that could not be undone
-    before are undone first. After all other refunds are tried, raises the first error of the
-    policy, or `ValueError` if it wants to pay back less than nothing, or more than is unspent.
+    Returns the number of settled refunds; the others stay due. Debits left by a full disk are
+    undone first.
     """
     undo_debits(service)
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
@@ -115,71 +112,26 @@ async def expire(service: Service) -> int:
     if ended:
         service.record(events.SessionsExpired(count=ended))
     settled, now_s = 0, service.clock.now()
-    bugs: list[Exception] = []
     last: Refund | None = None
     while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
-        settled, last = settled + await _pay_some_back(service, owed, bugs), owed[-1]
-    if bugs:  # one says what is wrong with the policy; each of their refunds is put off
-        raise bugs[0]
+        waits: dict[int, Backoff] = {}
+        try:
+            paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in owed))
+        finally:
+            service.store.put_off("refunds", waits)
+        settled, last = settled + sum(paid), owed[-1]
     return settled
 
 
-async def _pay_some_back(service: Service, owed: list[Refund], bugs: list[Exception]) -> int:
-    """Pay these refunds at the same time, as the policy says; return how many were paid.
-
-    What the policy raises is added to `bugs`, and its refund waits as one that failed.
-    """
-    waits: dict[int, Backoff] = {}
-    due = []
-    for each in owed:
-        try:
-            paid_back = _decide(service, each)
-        except Exception as bug:  # noqa: BLE001 - of a user's policy
-            bugs.append(bug)
-            waits[each.number] = after_failure(each.wait_s, REFUND_WAIT_S, service.clock.now())
-            continue
-        after_s = math.inf if paid_back is None else paid_back.after_s
-        due_s = each.expires_ms / 1000 + after_s
-        if paid_back is None or (after_s and due_s > service.clock.now()):
-            waits[each.number] = Backoff(due_s, 0.0)  # the policy decides again only then
-        else:
-            due.append(replace(each, amount=paid_back.amount_base))
-    try:
-        paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in due))
-    finally:
-        service.store.put_off("refunds", waits)
-    return sum(paid)
-
-
-def _decide(service: Service, refund: Refund) -> PayBack | None:
-    """Return what to pay back of a refund, and when; None for never.
-
-    The policy decides that of the first part, before it is sent: what was sent is sent again as it
-    was, and what is due since was charged for nothing. Raises `ValueError` for a wrong amount.
-    """
-    if refund.sent is not None:
-        return PayBack(refund.sent)
-    if refund.part:
-        return PayBack(refund.amount)
-    policy = service.settings.policy.refund
-    ended = EndedSession(deposited_base=refund.deposited, unspent_base=refund.amount)
-    paid_back = policy.refund(ended)
-    if paid_back is not None and not 0 <= paid_back.amount_base <= refund.amount:
-        name, unit = type(policy).__name__, "base units"
-        raise ValueError(
-            f"the refund policy {name} wants to pay back {paid_back.amount_base} {unit} of "
-            f"{refund.amount} that are unspent: return 0 to {refund.amount}, or None for never"
-        )
-    return paid_back
-
-
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
-    """Pay a refund that is still due, and tell whether it was paid; a failed one waits."""
+    """Pay a due refund, and tell whether the refund was paid; after a failure the refund waits."""
     session_id = refund.session_id
     async with service.locks.hold(session_id):
         if not service.store.sessions.is_due(refund):
             return False
         try:
+            if refund.sent is not None:  # the chain may have the transfer: the same is sent again
+                refund = replace(refund, amount=refund.sent)
             return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
             wait = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now())
@@ -188,7 +140,7 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Back
             service.record(
                 events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s)
             )
-            # an id that is logged in full could be used to spend
+            # with the whole id in the log, a reader could spend
             log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)
             return False
 
@@ -197,8 +149,8 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
     False if a reorganisation has undone the deposit, if another service on this store has paid the
-    refund, or if a debit was undone after the refund was listed: the next sweep reads the new
-    amount. Raises `Unavailable` or `OutcomeUnknown`; then the refund is still due.
+    refund, or if a debit was undone after the listing: the next sweep reads the new amount. Raises
+    `Unavailable` or `OutcomeUnknown`; then the refund is still due.
     """
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)
     async with service.locks.hold(refund.payment_id):
@@ -225,7 +177,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
 
 
 def _refunded(service: Service, session_id: str, part: int, tx_hash: str, paid: int) -> None:
-    """Record the transaction that paid a refund, in place of one that the chain has undone."""
+    """Record the transaction of a refund, in place of a transaction undone by the chain."""
     replaced = service.store.sessions.refunded(session_id, part, tx_hash, paid)
     if replaced is not None:
         gone, paid_by_it = replaced
@@ -236,10 +188,9 @@ def _refunded(service: Service, session_id: str, part: int, tx_hash: str, paid: 
 
 
 def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
-    """Return what the chain paid of a refund, in base units; 0 if its nonce was canceled.
+    """Return the amount paid by the chain for a refund, in base units; 0 for a canceled nonce.
 
-    One transaction may pay several refunds. Raises `Unavailable` if it shows no transfer to the
-    payer.
+    One transaction may pay several refunds. Raises `Unavailable` without a transfer to the payer.
     """
     if use.canceled:
         return 0
@@ -255,9 +206,9 @@ def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
 async def look_again_at_refund(
     service: Service, session_id: str, part: int, tx_hash: str, height: int
 ) -> None:
-    """Look again at a refund whose block is not deep enough; if it was undone, it is due again.
+    """Look again at a refund in a block not deep enough; an undone refund is due again.
 
-    Its nonce never changes, so the token accepts it only once, however often it is sent.
+    The nonce never changes, so the token accepts the refund only once, after any number of tries.
     """
     wallet, nonce = service.env.wallet, refund_nonce(session_id, part)
     async with service.locks.hold(session_id):
@@ -286,7 +237,7 @@ async def look_again_at_refund(
 
 
 def refund_nonce(session_id: str, part: int) -> bytes:
-    """Return the nonce of a session's refund, which is always the same."""
+    """Return the nonce of a session's refund, always the same."""
     more = f", part {part}" if part else ""
     return keccak256(f"x402sim refund of {session_id}{more}".encode())
 

@@ -78,8 +78,8 @@ class Settings:
         `FacilitatorSettings`; default None, no limit. A server is busy while the service waits for
         its facilitator, too.
     reputation
-        What the reputations in the list of agents are: `MatchedPayments()` (the default),
-        `ServedShare()` of `x402sim.policies`, or one of your own (6/reputation).
+        What the reputations in the list of agents are: `MatchedPayments()` of `x402sim.policies`
+        (the default), or one of your own (6/reputation).
     facilitator
         The name of the facilitator that it uses; default None, the world's first.
     network
@@ -92,7 +92,7 @@ class Settings:
     decisions
         The choices where the specification is silent, a `Decisions` object.
     policy
-        What it does about lost answers, verification, its claim, refunds and requests, a
+        What it does about lost answers, verification, its claim and requests, a
         `ServicePolicy` of `x402sim.policies`.
 
     >>> from x402sim import Settings, World

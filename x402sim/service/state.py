@@ -20,7 +20,6 @@ from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.rng import Rng, Stream
 from x402sim.service.environment import Environment
 from x402sim.service.issue import Issuer
-from x402sim.service.settings import Settings
 from x402sim.service.store import Store
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -149,11 +148,6 @@ class Service:
     not undo. Each sweep tries again, and so does the end of the process; a crash loses them, and a
     database that is reverted or cleared does not have them any more."""
 
-    @property
-    def settings(self) -> Settings:
-        """The service's numbers and choices."""
-        return self.env.settings
-
     def draw(self, about: str, name: str) -> float:
         """Return a number in [0, 1) for a policy, the same whenever it is drawn.
 
@@ -189,7 +183,7 @@ def restarted(service: Service) -> Service:
     service.answering.clear()
     return replace(
         service,
-        entitlements=Entitlements(service.settings.entitlement_lifetime_s, service.store),
+        entitlements=Entitlements(service.env.settings.entitlement_lifetime_s, service.store),
         locks=KeyedLocks(),
         unreserved_in_flight={},
         answering=set(),

@@ -1,37 +1,61 @@
-"""What becomes of a payment that the facilitator did not settle, and what its payer can do then.
+"""The fate of a payment not settled by the facilitator, and advice for the payer.
 
-Anyone may submit a signed authorization, so even a payment that was refused may be paid. Only the
-chain can tell. After a lost answer, the policy `lost_answer` says when the chain is asked.
+Anyone may submit a signed authorization, so even a refused payment may be paid. Only the chain can
+tell. After a lost answer, the policy `lost_answer` decides when to ask the chain.
 """
 
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 
+import msgspec
+
 from x402sim import events
 from x402sim.events import MAX_REASON, clipped
 from x402sim.protocol.crypto import canonical
 from x402sim.protocol.differences import difference, times
-from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.header import PresentedPayment, SignedPayment
+from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import ChainFinding, Finality, Refusal, SettlementRefused, is_final
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
 from x402sim.protocol.states import PaymentState
-from x402sim.service.claims import NODE_SILENT, ValidRequest, record_changed
+from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import PendingPaymentHandle
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.store.served import IdempotencyKey
+from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.facilitator import NotMoved
 
+NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, the last date of ISO 8601."""
 
 
+class ValidRequest(msgspec.Struct, frozen=True):
+    """One request to settle, decoded by step 1.
+
+    `terms` and `issued` were issued under the payment id; `requirements` are the payer's, and may
+    differ. `is_authorized`: the authorization in the header makes the required transfer, whoever
+    submits it. Of a payment in one step, `offered_id` is the payment id of the paid 402, if the
+    payer has sent the id, and `key` is the payer's own id of the payment.
+    """
+
+    payment_id: str
+    payment: PresentedPayment
+    terms: IssuedTerms
+    requirements: PaymentRequirements
+    issued: PaymentRequirements
+    is_authorized: bool
+    offered_id: str | None
+    key: IdempotencyKey | None
+
+
 @dataclass(eq=False)
 class NotSettled(Exception):
-    """The facilitator did not settle, or was not requested to.
+    """The facilitator did not settle, or was not asked to settle.
 
     `maybe_submitted`: the facilitator got the request, and may still submit the authorization.
-    `is_lost`: its answer is lost, and it may have submitted the authorization already.
+    `is_lost`: the answer is lost, and the authorization may be submitted already.
     """
 
     refusal: Refusal
@@ -41,21 +65,8 @@ class NotSettled(Exception):
     is_lost: bool = False
 
 
-def not_answered(
-    service: Service, request: ValidRequest, error: Unavailable | OutcomeUnknown
-) -> NotSettled:
-    """Return the outcome of a call of settle without an answer: not sent, or its answer lost."""
-    is_lost = isinstance(error, OutcomeUnknown)
-    if is_lost:
-        service.record(events.SettlementAnswerLost(payment_id=request.payment_id))
-    return NotSettled(Refusal.UNREACHABLE, str(error), maybe_submitted=is_lost, is_lost=is_lost)
-
-
 def not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> NotSettled:
-    """Return the facilitator's refusal to settle.
-
-    If the reason is the validity window, the text also says which time our clock shows.
-    """
+    """Return the facilitator's refusal to settle; about the window with our clock's time."""
     auth, now_s, reason = request.payment.authorization, service.clock.now_s(), outcome.reason
     if auth is not None and outcome.misses == "validAfter":
         reason += f"; {times(outcome.misses, auth.valid_after, now_s)}"
@@ -74,9 +85,9 @@ async def reject_low_v(
 ) -> None:
     """Refuse an account's signature with a `v` of 0 or 1 before the facilitator sees it.
 
-    No token takes such a signature, but anybody who has observed it can add 27. So the refusal is
-    final only if the authorization was not sent before (7/invalid-signature). Raises `NotSettled`,
-    or `SettlementRefused` for an attempt that is not stored.
+    No token takes the signature, but every observer can add 27. So the refusal is final only if the
+    authorization was not sent before (7/invalid-signature). Raises `NotSettled`, or
+    `SettlementRefused` for an attempt not stored.
     """
     auth = signed.authorization
     try:
@@ -99,13 +110,13 @@ async def reject_low_v(
 async def recover(
     service: Service, request: ValidRequest, attempt: Attempt, cause: NotSettled
 ) -> Attempt:
-    """Ask the chain what became of a payment; after a lost answer, let the policy do it.
+    """Ask the chain about a payment; after a lost answer, the policy asks.
 
-    Returns the settled attempt if the payment was paid. Otherwise raises `SettlementRefused`, which
-    is final only if the header can never pay, or if the policy has forgotten the payment.
+    Returns the settled attempt of a paid payment. Otherwise raises `SettlementRefused`, final only
+    if the header can never pay, or if the policy has forgotten the payment.
     """
     payments, was = service.store.payments, attempt.state
-    if was is PaymentState.NEW:  # no record: after a lost answer nothing is kept, nothing served
+    if was is PaymentState.NEW:  # without a record, a lost answer keeps and serves nothing
         is_over = cause.is_lost or is_final(cause.refusal.text)
         raise SettlementRefused(cause.refusal, cause.reason, final=is_over)
     maybe_submitted = was is PaymentState.MAYBE_SUBMITTED or cause.maybe_submitted
@@ -114,9 +125,9 @@ async def recover(
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
     if (now := payments.reload(attempt)) is None:
         raise record_changed()
-    payment = PendingPaymentHandle(service, now, in_background=False)
+    payment = PendingPaymentHandle(service, now)
     if cause.is_lost:
-        await service.settings.policy.lost_answer.resolve(payment)
+        await service.env.settings.policy.lost_answer.resolve(payment)
     else:
         await payment.ask_chain()
     if payment.finding is ChainFinding.PAID:
@@ -145,6 +156,11 @@ def settled_attempt(service: Service, payment_id: str) -> Attempt:
     return attempt
 
 
+def record_changed() -> SettlementRefused:
+    """Return the refusal of a payment with a record changed by another service, or a restore."""
+    return SettlementRefused(Refusal.FAILED, "the record of this payment has changed meanwhile")
+
+
 def record_refusal(service: Service, payment_id: str, refused: SettlementRefused) -> None:
     """Write a refusal to the journal."""
     event = events.PaymentRefused(
@@ -157,7 +173,7 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
     service.record(event)
 
 
-# --- what a payer can do then -----------------------------------------------------------
+# --- advice for the payer ---------------------------------------------------------------
 
 
 def _retry_advice(
@@ -168,7 +184,7 @@ def _retry_advice(
     finding: ChainFinding,
     maybe_submitted: bool,
 ) -> str:
-    """Return what a payer should know and do, while the header may still pay."""
+    """Return the advice while the header may still pay."""
     again = "send the same payment header again"
     if refusal is Refusal.INSUFFICIENT_BALANCE:
         again = f"fund the payer and {again}"
@@ -202,10 +218,10 @@ def _date(at_s: int) -> str:
 
 
 def _known_id(service: Service, request: ValidRequest, attempt: Attempt) -> str | None:
-    """Return the payment id by which a payer can look an attempt up, if any.
+    """Return the payment id for a payer to look an attempt up, if any.
 
-    A payment in one step has an id that proves the payment. It is sent only with what it buys,
-    because anybody who reads the chain can send the authorization and would get the id.
+    The id of a payment in one step proves the payment. The id is sent only with the bought content:
+    every reader of the chain can send the authorization, and would get the id.
     """
     auth, terms = request.payment.authorization, request.terms
     if auth is None or auth.value != terms.amount_base:
@@ -215,10 +231,9 @@ def _known_id(service: Service, request: ValidRequest, attempt: Attempt) -> str 
 
 
 def where_it_differs(service: Service, request: ValidRequest) -> str:
-    """Return where a refused payment differs from its requirements; empty if nowhere.
+    """Return the difference between a refused payment and the requirements, or "".
 
-    The signature of a header that can pay is not compared: only the payer's contract may be able to
-    judge it.
+    The signature of an able header is not compared: perhaps only the payer's contract can judge.
     """
     if request.payment.signed is None:
         return ""

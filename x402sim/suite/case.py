@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from x402sim.report.results import OF_CASES, CaseResult, Outcome, Result
+from x402sim.report.results import CaseResult, Outcome, Result, as_of_id
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
 from x402sim.spec.needs import Need
@@ -46,6 +46,10 @@ class Case(Protocol):
     @property
     def name(self) -> str:
         """The id and the case, which is unique."""
+
+    @property
+    def dialect(self) -> str:
+        """The dialect in which it is played; empty for a subject with only one."""
 
     @property
     def section(self) -> str:
@@ -91,12 +95,14 @@ def by_ground(cases: Iterable[AnyCase]) -> list[tuple[Ground, list[AnyCase]]]:
 
 
 def matching(cases: Iterable[AnyCase], prefix: str, documents: Sequence[str]) -> list[AnyCase]:
-    """Return the cases whose id starts with `prefix`.
+    """Return the cases whose id is `prefix`, or else those whose id starts with it.
 
     The document may be left out of it: then it is the first document that has such a case.
     """
     cases = list(cases)
     for begin in (prefix, *(f"{document}/{prefix}" for document in documents)):
+        if found := [case for case in cases if case.id == begin]:
+            return found
         if found := [case for case in cases if case.id.startswith(begin)]:
             return found
     return []
@@ -196,13 +202,11 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
     """Return the result of an id; `rerun` is the command that repeats the run, without --only."""
     in_order = sorted(cases, key=lambda case: place(case, done))
     first, worst = in_order[0], done[in_order[0]]
-    observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
+    observed = [done[case] for case in cases if done[case].outcome is Outcome.OBSERVED]
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
-    fields = {
-        name: getattr(worst, name) for name in worst.__struct_fields__ if name not in OF_CASES
-    }
+    fields = as_of_id(worst)
     if worst.outcome is Outcome.OBSERVED:
-        fields["actual"] = "; ".join(dict.fromkeys(filter(None, observed)))
+        fields["actual"] = _all_observed(observed)
     fields["seconds"] = round(sum(done[case].seconds for case in cases), 3)
     losses = [loss for case in cases if (loss := done[case].loss) is not None]
     fields["loss"] = max(losses, key=lambda loss: loss.base, default=None)
@@ -219,6 +223,18 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
     if first.level == "MUST" and result.outcome in HOLDS:
         return _decided(result, {case: done[case] for case in cases})
     return result
+
+
+def _all_observed(cases: Sequence[CaseResult]) -> str:
+    """Return what was observed, each text once; texts of several dialects name theirs."""
+    texts: dict[str, list[str]] = {}
+    for case in cases:
+        if case.actual:
+            texts.setdefault(case.actual, []).append(case.dialect)
+    if len(texts) < 2:
+        return "".join(texts)
+    named = {text: ", ".join(dict.fromkeys(filter(None, its))) for text, its in texts.items()}
+    return "; ".join(f"{its}: {text}" if its else text for text, its in named.items())
 
 
 def place(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, int]:

@@ -21,7 +21,7 @@ from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
 from x402sim.report.causes import cause
 from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result, failures
+from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result
 from x402sim.suite import printing
 from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.subject import Chosen, Judging, Subject, Tell
@@ -38,6 +38,7 @@ class _Case(msgspec.Struct, frozen=True):
 
     title: str
     outcome: Outcome
+    dialect: str = ""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -80,10 +81,12 @@ def known(results: Sequence[Result], baseline: Baseline) -> list[Result]:
 def _is_known(result: Result, before: _Found | None) -> bool:
     if before is None or result.outcome not in _OPEN or result.outcome is not before.outcome:
         return False
+    known = [each for each in before.cases if each.outcome is result.outcome]
+    now = [each for each in result.cases if each.outcome is result.outcome]
     if result.outcome is Outcome.INCONCLUSIVE:
-        return True
-    failed = {each.title for each in before.cases if each.outcome is Outcome.FAILED}
-    return {printable(each.title) for each in failures(result)} <= failed
+        return {each.dialect for each in now} <= {each.dialect for each in known}
+    failed = {(each.title, each.dialect) for each in known}
+    return {(printable(each.title), each.dialect) for each in now} <= failed
 
 
 def mended(results: Sequence[Result], baseline: Baseline) -> list[str]:
@@ -208,6 +211,9 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             begun.append(judging)
             printing.announce(judging.plan)
 
+        def broken_off(why: str) -> list[Result]:
+            return unfinished(found, begun[0].cases if begun else cases, options.rerun, why)
+
         def on_begin(check_id: str, certain: int, ids: int) -> None:
             section = check_id.split("/")[1]
             if console.is_terminal:
@@ -226,7 +232,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             done = f"{done} in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
-            results = unfinished(found, cases, options.rerun, str(error))
+            results = broken_off(str(error))
             if not found:
                 about = About(subject.name, options.shown, started, subject.sections)
                 for kind, file in asked.files.items():
@@ -237,14 +243,15 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             done = f"not judged any further after {elapsed():.1f} s"
         except (KeyboardInterrupt, asyncio.CancelledError):
             was_interrupted = True
-            results = unfinished(found, cases, options.rerun, WAS_INTERRUPTED)
+            results = broken_off(WAS_INTERRUPTED)
             done = (
                 f"interrupted after {elapsed():.1f} s: {len(found)} of "
                 f"{counted(len(results), 'id')} certain"
             )
     if asked.baseline is not None:
         results = known(results, asked.baseline)
-    about = About(subject.name, options.shown, started, subject.sections)
+    unspoken = begun[0].plan.unspoken if begun else {}
+    about = About(subject.name, options.shown, started, subject.sections, unspoken)
     for kind, file in asked.files.items():
         _write(file, written(kind, about, results, strict=asked.strict))
     if STDOUT not in map(str, asked.files.values()):

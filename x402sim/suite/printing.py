@@ -47,15 +47,16 @@ def show_list(subject: Subject[Any], cases: Sequence[Case]) -> None:
     for check_id, its in by_id(cases).items():
         needs = sorted({subject.needs.get(need, str(need)) for case in its for need in case.needs})
         cost = f", {costs}" if (costs := subject.costs(its)) else ""
-        console.print(f"[bold]{check_id}[/]  {its[0].level}{cost}")
+        dialects = " ".join(["", *dict.fromkeys(case.dialect for case in its if case.dialect)])
+        console.print(f"[bold]{check_id}[/]  {its[0].level}{dialects}{cost}")
         if text := subject.texts(check_id):
             for line in textwrap.wrap(text, COLUMNS - 2):
                 console.print(f"  {escape(line)}", style="dim")
         for ground, its_cases in by_ground(its):
             _show_ground(console, ground)
-            for case in its_cases:
-                mark = " (decisive)" if case.decides else ""
-                _show(console, "  - ", case.title + mark, "    ")
+            titles = [case.title + " (decisive)" * bool(case.decides) for case in its_cases]
+            for title in dict.fromkeys(titles):
+                _show(console, "  - ", title, "    ")
         if needs:
             _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(case.ground.kind) for case in cases)
@@ -184,7 +185,7 @@ def _show_failure(
     if text := subject.texts(result.id):
         _show(console, "  clause    ", text)
     for case, ground in report.shown(result):
-        _show(console, "  check     ", case.title)
+        _show(console, "  check     ", report.named(case))
         label = ground[0].removesuffix(":") if ground else ""
         for sentence in ground[1:]:
             for line in textwrap.wrap(sentence, WIDTH):
@@ -251,7 +252,12 @@ def _show_not_judged(console: Console, result: Result, uncounted: str) -> None:
     """Print which cases of an id were not judged, and why, but for those that do not apply."""
     for case in result.cases:
         if case.outcome in NOT_JUDGED and case.reason != uncounted:
-            _show(console, "  not judged: ", f"{case.title.rstrip('.')}: {case.reason}", "    ")
+            _show(
+                console,
+                "  not judged: ",
+                f"{report.named(case).rstrip('.')}: {case.reason}",
+                "    ",
+            )
 
 
 def _cut_line(text: str) -> str:

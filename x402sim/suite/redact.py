@@ -10,6 +10,7 @@ import base64
 import json
 import re
 import string
+from collections.abc import Collection
 from typing import Any
 
 import httpx
@@ -22,6 +23,10 @@ from x402sim.report.conformance import RAW
 from x402sim.text.words import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
+_ID = re.compile(r'("(?:paymentId|sessionId)" ?: ?")(?!pay_|session_)([^"\s]{4})[^"\s]{4,}(?=")')
+"""An id of a service whose ids do not begin as those of the specification do."""
+_LEAST_ID = 8
+_ID_HEADERS = ("x-payment-id", "x-session-id")
 _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
 """A signature (65 bytes), or a payment header in either spelling; a hash has 64 digits."""
 _OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
@@ -65,7 +70,8 @@ def _has_secret(request: httpx.Request) -> bool:
     """Tell whether a request has a payment, or a proof of one."""
     body = request.content.decode("utf-8", "replace")
     parts = [str(request.url), body, *request.headers.values()]
-    return _PAYMENT in request.headers or any(redacted(each) != each for each in parts)
+    shows = any(name in request.headers for name in (_PAYMENT, *_ID_HEADERS))
+    return shows or any(redacted(each) != each for each in parts)
 
 
 def without(text: str, secrets: tuple[str, ...]) -> str:
@@ -86,7 +92,15 @@ def cut(text: str, most: int, unread: int = 0) -> str:
 
 def proofless(text: str) -> str:
     """Return a text with payment ids and session ids truncated."""
-    return _PROOF.sub(r"\1\2…", text)
+    return _ID.sub(r"\1\2…", _PROOF.sub(r"\1\2…", text))
+
+
+def shortened(text: str, proofs: Collection[str]) -> str:
+    """Return a text with only the first characters of these proofs of payment."""
+    for proof in proofs:
+        if len(proof) >= _LEAST_ID:
+            text = text.replace(proof, f"{proof[:4]}…")
+    return text
 
 
 def redacted(text: str, payer: Wallet | None = None) -> str:
@@ -106,11 +120,13 @@ def impersonal(text: str) -> str:
 
 
 def _headers(headers: httpx.Headers) -> list[str]:
-    shown = [
-        f"{name}: {printable(proofless(value))}"
-        for name, value in headers.items()
-        if name in _HEADERS
-    ]
+    shown = []
+    for name, value in headers.items():
+        if name in _HEADERS:
+            short = proofless(value)
+            if name in _ID_HEADERS and short == value and len(value) >= _LEAST_ID:
+                short = f"{value[:4]}…"
+            shown.append(f"{name}: {printable(short)}")
     shown += [f"{name}: {_standard_header(headers[name])}" for name in headers if name in _STANDARD]
     return shown + [f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS]
 

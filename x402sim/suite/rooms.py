@@ -13,7 +13,7 @@ Each subject adds its world to `Room`, what it can do to `Play`, and what a good
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -27,7 +27,7 @@ from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.report.conformance import FULL
 from x402sim.report.results import CaseResult, Demand, Outcome, Result
 from x402sim.rng import Rng
-from x402sim.suite.case import of_id
+from x402sim.suite.case import by_id, of_id
 from x402sim.suite.row import (
     AnyPlayed,
     Found,
@@ -380,7 +380,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         """Play the play of some cases in a room, and test each."""
         elapsed, first = stopwatch(), group[0]
         play = await self.begun(room, first.dialect, first.played_as)
-        hangs = f"{first.id}: it does not answer, and has {play.patience_s:g} s for each answer"
+        hangs = f"{first.name}: it does not answer, and has {play.patience_s:g} s for each answer"
         try:
             with patiently(self.tell, hangs, first.waits_s, lambda: len(play.answers)):
                 observed = await first.play(play)
@@ -598,7 +598,8 @@ class Plays(Protocol[AnyPlayed]):
 class PlayedJudging(Generic[AnyPlayed]):
     """A subject that can be judged, in the dialects whose control it has passed.
 
-    `left_out` returns the result of a case that is not in the plan, `count` what was done.
+    `cases` are those of the dialects that it speaks. `left_out` returns the result of such a case
+    that is not in the plan, `count` what was done.
     """
 
     judge: Plays[AnyPlayed]
@@ -609,27 +610,24 @@ class PlayedJudging(Generic[AnyPlayed]):
     plan: Plan
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
-        """Play the cases; yield each result."""
-        for unplayed in self.unplayed():
-            yield unplayed
-        async for case, found in self.judge.run(self.playable, on_begin):
-            yield self.of(case, found)
+        """Play the cases; yield the result of each id when it is certain in every dialect."""
+        found, cases = self.unplayed(), by_id(self.cases)
+        for its in cases.values():
+            if all(case in found for case in its):
+                yield of_id(its, found, self.rerun)
+        async for case, done in self.judge.run(self.plan.cases, on_begin):
+            found[case] = done
+            its = cases[case.id]
+            if all(each in found for each in its):
+                yield of_id(its, found, self.rerun)
 
-    @property
-    def playable(self) -> list[AnyPlayed]:
-        """The cases of the plan."""
-        ids = set(self.plan.ids)
-        return [case for case in self.cases if case.id in ids]
-
-    def unplayed(self) -> Iterator[Result]:
-        """Yield the results of the other cases."""
-        ids = set(self.plan.ids)
-        for case in self.cases:
-            if case.id not in ids:
-                yield self.of(case, self.left_out(case))
+    def unplayed(self) -> dict[AnyPlayed, CaseResult]:
+        """Return the results of the cases that are not in the plan."""
+        planned = set(self.plan.cases)
+        return {case: self.left_out(case) for case in self.cases if case not in planned}
 
     def of(self, case: AnyPlayed, found: CaseResult) -> Result:
-        """Return the result of an id."""
+        """Return the result of an id with this case only."""
         return of_id([case], {case: found}, self.rerun)
 
     def done(self) -> str:
@@ -662,14 +660,15 @@ async def in_rooms(
     wanted: Sequence[Any],
     *,
     control: Callable[[AnyRoom, Any], Awaitable[Tried]],
-    left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult],
+    left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult | None],
     plan: Callable[[Mapping[Any, str]], Plan],
     invalid: Callable[[str], str],
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
     """Start a subject, play a control in each `wanted` dialect, and plan.
 
-    `control` tries a good payment. `left_out` returns the result of a case outside the plan, and
-    `plan` the plan; both get the reason of each dialect whose control fails. If every control
+    `control` tries a good payment. `left_out` returns the result of a case outside the plan, None
+    if it is in a dialect that the subject does not speak, and `plan` returns the plan; both get the
+    reason of each dialect whose control fails. If every control
     fails, the plan is the text that `invalid` makes of the reasons; raises `NotReady` with the text
     if there was no dialect to buy in.
     """
@@ -689,12 +688,12 @@ async def in_rooms(
             for case in played[dialect].found
         }
         planned = plan(broken)
-        is_invalid = not (judge.dialects or failed or planned.ids)
+        is_invalid = not (judge.dialects or failed or planned.cases)
         nothing = f"{options.shown} {invalid(why_each(broken))}"
         if is_invalid and not played:
             raise NotReady(nothing)
 
-        def unplayed(case: RoomCase) -> CaseResult:
+        def unplayed(case: RoomCase) -> CaseResult | None:
             its = played.get(case.dialect)
             if its is None or not (is_invalid or tried[case.dialect].is_broken):
                 return left_out(case, broken)
@@ -703,13 +702,20 @@ async def in_rooms(
                 return result
             return failed.get(case) or msgspec.structs.replace(result, exchange=its.play.report)
 
+        if is_invalid:
+            planned = Plan(lines=(nothing,))
+        every = dict.fromkeys([*failed, *cases])
+        results = {case: unplayed(case) for case in every if case not in {*planned.cases}}
+        left = {case: result for case, result in results.items() if result is not None}
+        silent = {case.dialect for case in every if case in results and case not in left}
+        unspoken = {str(each): why for each, why in broken.items() if each in silent}
         yield PlayedJudging(
             judge=judge,
-            cases=[*dict.fromkeys([*failed, *cases])],
+            cases=[case for case in every if case in left or case not in results],
             rerun=options.rerun,
-            left_out=unplayed,
+            left_out=left.__getitem__,
             count=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
-            plan=Plan(ids=(), lines=(nothing,)) if is_invalid else planned,
+            plan=replace(planned, unspoken=unspoken),
         )
     except OSError as wrong:
         raise NotReady(f"{options.shown}: {wrong}") from wrong

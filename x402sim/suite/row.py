@@ -1,8 +1,8 @@
 """How cases of a payer, facilitator or server are declared: what is played, what is demanded.
 
-One row is played once for each dialect of the subject; every demand on it has an id of its own. A
-dialect in which it cannot be played has a reason instead of an id, so that the table has no empty
-cell.
+One row is played once for each dialect of the subject; every demand on it has an id of its own,
+which is the same in each dialect. A dialect in which it cannot be played has a reason, so that the
+table has no empty cell.
 
 What was found in a play becomes the result of each of its cases.
 """
@@ -10,6 +10,7 @@ What was found in a play becomes the result of each of its cases.
 import asyncio
 import runpy
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -44,19 +45,19 @@ class PlayedCase:
     played_as: str
     """The name of the play: cases with the same name look at one and the same."""
     control: str
-    """The id of the control without which its pass proves nothing."""
+    """The id of the control without which its pass proves nothing, in its dialect."""
     is_control: bool = False
     waits_s: float = 0
     """How long the play waits, at least, while it does nothing."""
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
-    place: str = ""
-    """The id without its dialect."""
+    dialect: str = ""
+    """The dialect in which it is played."""
 
     @property
     def name(self) -> str:
-        """The id, which is unique."""
-        return self.id
+        """The id and the dialect: "server/many/again [v2]"."""
+        return f"{self.id} [{self.dialect}]" if self.dialect else self.id
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -84,8 +85,8 @@ def rows_of(subject: str, *sections: str) -> tuple[Any, ...]:
 def cases_of(subject: str, *sections: str) -> tuple[Any, ...]:
     """Return the cases of a subject's rows; raises `ValueError` for an id that is there twice."""
     found = tuple(case for row in rows_of(subject, *sections) for case in row.cases())
-    ids = [case.id for case in found]
-    if twice := sorted({each for each in ids if ids.count(each) > 1}):
+    names = Counter(case.name for case in found)
+    if twice := sorted(name for name, times in names.items() if times > 1):
         raise ValueError(f"declared twice: {', '.join(twice)}")
     return found
 
@@ -127,6 +128,8 @@ class Violation:
     why: str = ""
     demand: results.Demand = results.Demand.OTHER
     """What it has in common with failures that were expected to be something else."""
+    cause: str = ""
+    """The key of its cause in `causes.toml`; empty for what was expected."""
 
 
 OF_ENGINE = (results.Demand.GOES_ON_RUNNING, results.Demand.SERVES_AFTERWARDS)
@@ -144,22 +147,25 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
     if not isinstance(found, Violation):
         return CaseResult(
             title=case.title,
+            dialect=str(case.dialect),
             ground=case.ground,
             outcome=Outcome.PASSED if found is None else Outcome.OBSERVED,
             actual=found,
             seconds=round(seconds, 3),
             has_begun=True,
         )
-    place = "" if found.demand in OF_ENGINE else case.place
+    place = "" if found.demand in OF_ENGINE else case.id
+    about, answer = found.cause or found.expected, impersonal(found.actual)
     return CaseResult(
         title=case.title,
+        dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.FAILED,
         expected=found.expected,
         actual=found.actual,
         reason="" if found.loss else found.why,
         loss=found.loss,
-        evidence=Evidence(found.demand, found.expected, impersonal(found.actual), place),
+        evidence=Evidence(found.demand, about, answer, place),
         exchange=exchange + (f"\nits last line: {log}" if log else ""),
         seconds=round(seconds, 3),
         has_begun=True,
@@ -170,6 +176,7 @@ def unclear(case: PlayedCase, why: str) -> CaseResult:
     """Return the result of a case that is inconclusive, with the reason."""
     return CaseResult(
         title=case.title,
+        dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.INCONCLUSIVE,
         reason=why,
@@ -186,6 +193,7 @@ def skipped(
     """
     return CaseResult(
         title=case.title,
+        dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.SKIPPED,
         reason=why,
@@ -246,7 +254,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoomCase(PlayedCase):
-    """One id: a demand on what a subject did in a play, in one dialect."""
+    """A demand on what a subject did in a play, in one dialect."""
 
     dialect: Any
     """One of the subject's own."""
@@ -260,7 +268,7 @@ class Row(ABC):
     """A row of the table: something that is played in several dialects, and what is demanded of it.
 
     section, slug
-        They make the id: DOCUMENT/section/slug[-suffix]-dialect.
+        They make the id: DOCUMENT/section/slug[-suffix].
     absent
         A reason for each dialect in which it is not played.
     waits_s
@@ -300,15 +308,13 @@ class Row(ABC):
                     continue
                 kind = demand.ground.kind
                 slug = "-".join(filter(None, (self.slug, demand.suffix)))
-                place = f"{names[kind]}/{self.section}/{slug}"
                 common = {
-                    "id": f"{place}-{dialect}",
-                    "place": place,
+                    "id": f"{names[kind]}/{self.section}/{slug}",
                     "level": demand.level or LEVELS[kind],
                     "ground": demand.ground,
                     "title": demand.title,
                     "played_as": f"{self.section}/{self.slug}-{dialect}",
-                    "control": f"{self.subject}/control/{self.control}-{dialect}",
+                    "control": f"{self.subject}/control/{self.control}",
                     "is_control": self.is_control and not demand.suffix,
                     "waits_s": self.waits_s,
                 }

@@ -1,6 +1,7 @@
 """Starts a listening subject anew for each world: a command, or an ASGI application."""
 
 import asyncio
+import shlex
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from x402sim.rng import Rng
 from x402sim.suite.kept import Kept, kept
 from x402sim.suite.subject import LOOK_S, URL_LOOK_S, Tell, in_vain, until_ready, waiting
 from x402sim.suite.verdict import NotReady
+from x402sim.text.keys import secret_in
 
 
 def last_line(text: str) -> str:
@@ -193,6 +195,12 @@ async def until_it_answers(
         raise not_ready(how)
 
 
+def not_started(words: Sequence[str], wrong: OSError) -> str:
+    """Return why a command cannot be started; a secret among its words is described instead."""
+    shown = secret_in(words) or shlex.join(words)
+    return f"{shown} cannot be started: {wrong.strerror}"
+
+
 @asynccontextmanager
 async def command(
     words: Sequence[str],
@@ -212,7 +220,7 @@ async def command(
         try:
             it, ended = await stack.enter_async_context(starting)
         except OSError as wrong:
-            raise NotReady(f"{' '.join(words)} cannot be started: {wrong}") from wrong
+            raise NotReady(not_started(words, wrong)) from wrong
         try:
             yield Running(url, it, it.kill)
         finally:

@@ -43,11 +43,21 @@ AnyChosen = TypeVar("AnyChosen", bound=Chosen)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run will do: the ids that can be judged, what is printed before, how long it takes."""
+    """What a run will do: the cases that can be judged, what is printed before, how long it takes.
 
-    ids: tuple[str, ...]
+    `unspoken` has the dialects that the subject does not speak, each with what shows it: nothing of
+    them is in the results.
+    """
+
+    cases: Sequence[Any] = ()
     lines: tuple[str, ...] = ()
     seconds: float = 0.0
+    unspoken: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids that can be judged, in at least one dialect."""
+        return tuple(dict.fromkeys(case.id for case in self.cases))
 
 
 class Judging(Protocol):
@@ -56,6 +66,10 @@ class Judging(Protocol):
     @property
     def plan(self) -> Plan:
         """The plan."""
+
+    @property
+    def cases(self) -> Sequence[Any]:
+        """The cases that get a result: those of the plan, and those left out for a reason."""
 
     def run(self, on_begin: Begin) -> AsyncIterator[Result]:
         """Run the cases; yield the result of each id as soon as it is certain."""

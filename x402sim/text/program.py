@@ -30,7 +30,6 @@ def program() -> tuple[str, ...]:
 
 
 def _from_here(file: str) -> str:
-    """Return a file's path relative to the working directory, if it is below it."""
     if not Path(file).is_relative_to(Path.cwd()):
         return file
     near = os.path.relpath(file)

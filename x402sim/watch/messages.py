@@ -7,7 +7,9 @@ keep their first characters only; payloads of unknown schemes are dropped; payme
 ids become digests, equal in every message, so that messages of one payment can still be joined.
 """
 
+import base64
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -72,6 +74,16 @@ def _header(name: str, value: bytes) -> bytes:
     if name not in _MESSAGES:
         return value
     return hidden_message(value.decode("latin-1")).encode()
+
+
+def without_secrets(found: "Messages", text: bytes) -> bytes:
+    """Return a text without the payment's header and signature, which an answer may repeat."""
+    secrets = [found.payment.encode("latin-1", "replace")] if found.payment else []
+    if found.signed is not None:
+        secrets.append(found.signed.signature.hex().encode())
+    for secret in filter(None, secrets):
+        text = re.sub(re.escape(secret), HIDDEN.encode(), text, flags=re.IGNORECASE)
+    return text
 
 
 def hidden_message(text: str) -> str:
@@ -149,6 +161,7 @@ _OF_PAYMENTS = frozenset(
     )
 )
 _MARKS = (b'"paymentHeader"', b'"paymentPayload"', b'"paymentRequirements"', b'"x402/payment')
+_ESCAPED = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|/)")
 _FORMS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """zlib's `wbits` for each encoding that can be decompressed in part."""
 
@@ -160,6 +173,13 @@ class Half:
     headers: httpx.Headers
     body: bytes
     is_cut: bool = False
+
+    @property
+    def plain(self) -> bytes:
+        """The body with every character that JSON may escape as itself, to look for its marks."""
+        if b"\\" not in self.body:
+            return self.body
+        return _ESCAPED.sub(lambda it: bytes([int(it[1] or b"2f", 16)]), self.body)
 
     @classmethod
     def of(cls, headers: RawHeaders, kept: Kept) -> "Half":
@@ -216,6 +236,13 @@ class Messages:
     def is_paying(self) -> bool:
         """Whether the request pays: in one step, or as the second of two."""
         return self.payment is not None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the request shows a payment that cannot be read whole: it may be real money."""
+        marks = (b'"paymentHeader"', b'"paymentPayload"', b'"x402/payment"')
+        shows = self.is_paying or any(mark in self.sent.plain for mark in marks)
+        return shows and self.signed is None
 
     @property
     def is_delivered(self) -> bool:
@@ -281,9 +308,9 @@ def messages_of(exchange: Exchange) -> Messages:
         is_payment=exchange.status == 402
         or exchange.to == "facilitator"
         or not _OF_PAYMENTS.isdisjoint(name.lower() for name, _ in headers)
-        or any(mark in sent.body for mark in _MARKS),
+        or any(mark in sent.plain for mark in _MARKS),
     )
-    call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.body else None
+    call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.plain else None
     if call is not None and call.get("method") == "tools/call":
         _translate(found, call)
     if found.is_payment:
@@ -292,7 +319,6 @@ def messages_of(exchange: Exchange) -> Messages:
 
 
 def _translate(found: Messages, call: Mapping[str, Any]) -> None:
-    """Translate a call of an MCP tool, and its result, to HTTP."""
     params = call.get("params")
     if not isinstance(params, dict) or not isinstance(name := params.get("name"), str):
         return
@@ -317,7 +343,6 @@ RECEIPTS = frozenset(RESPONSE_HEADERS.values())
 
 
 def _read(found: Messages) -> None:
-    """Find the offer, the payment and the receipt."""
     sent, answered = found.sent, found.answered
     body = decoded(sent.body, dict[str, Any]) or {}
     if found.status == 402:
@@ -343,11 +368,22 @@ def networks_in(found: Messages) -> set[str]:
     named = {str(way.fields.get("network")) for way in found.ways}
     if found.signed is not None:
         named.add(found.signed.network)
+    elif found.is_unread:  # other readers may take what ours refuses
+        whole = _unchecked(found.payment or "") + found.sent.plain
+        named |= {name.decode() for name in _NETWORK.findall(whole)}
     for text in (found.payment, *(found.answered.headers.get(name) for name in RECEIPTS)):
         named |= set(_named(json_in(text) if text else None))
     for body in (found.sent.body, found.answered.body):
         named |= set(_named(decoded(body, dict[str, Any])))
     return named
+
+
+def _unchecked(header: str) -> bytes:
+    """Return a header and what is in its base64, without any check of either."""
+    text = header.encode("latin-1", "replace")
+    digits = re.sub(rb"[^A-Za-z0-9+/]", b"", text.translate(bytes.maketrans(b"-_", b"+/")))
+    digits = digits[: len(digits) - (len(digits) % 4 == 1)]
+    return text + base64.b64decode(digits + b"=" * (-len(digits) % 4))
 
 
 def _named(value: Any, depth: int = 6) -> Iterator[str]:
@@ -363,6 +399,7 @@ def _named(value: Any, depth: int = 6) -> Iterator[str]:
             yield from _named(each, depth - 1)
 
 
+_NETWORK = re.compile(rb'"network"\s*:\s*"([\x20-\x7e]{1,80}?)"')
 _HOLDERS = ("accepts", "accepted", "paymentRequirements", "paymentPayload", "payload", "kinds")
 
 
@@ -376,7 +413,7 @@ def findings_of(
     found: Messages, known: Mapping[str, Network], now_s: int, offers: list[Way]
 ) -> list[Finding]:
     """Return the findings of an exchange; `offers` are those of the 402 that it pays."""
-    in_body = any(mark in found.sent.body for mark in (b'"paymentHeader"', b'"paymentPayload"'))
+    in_body = any(mark in found.sent.plain for mark in (b'"paymentHeader"', b'"paymentPayload"'))
     whole = found.sent.body.decode("utf-8", "replace")
     texts = [whole] if in_body else [found.payment] if found.payment else []
     receipts = [name for name in RESPONSE_HEADERS.values() if name in found.answered.headers]
@@ -412,7 +449,6 @@ def findings_of_402(found: Messages, known: Mapping[str, Network], now_s: int) -
 
 
 def _paid_way(signed: SignedPayment, offers: list[Way]) -> Way | None:
-    """Return the offer with a payment's scheme, network and token; None if there is none."""
     for way in offers:
         asset = str(way.fields.get("asset", "")).lower()
         is_its = way.fields.get("scheme") == signed.scheme and signed.asset.lower() in ("", asset)
@@ -422,7 +458,6 @@ def _paid_way(signed: SignedPayment, offers: list[Way]) -> Way | None:
 
 
 def _of_outcome(found: Messages) -> Iterator[Finding]:
-    """Yield where an answer contradicts itself about the money."""
     is_served = found.status is not None and 200 <= found.status < 300
     if not found.is_paying or found.to == "facilitator":
         return

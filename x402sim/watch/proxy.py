@@ -441,7 +441,6 @@ class _Passing:
         return await strike(fault, self._proxy._clock, self)
 
     async def _pass(self, parts: AsyncIterator[Event]) -> None:
-        """Pass the request and its answer on, as they come."""
         upstream = await self._connect()
         self._sending = asyncio.ensure_future(self._pass_on(upstream, parts))
         try:
@@ -452,7 +451,6 @@ class _Passing:
             await self._stop_sending()
 
     async def _stop_sending(self) -> None:
-        """Stop passing on what the client sends."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait([self._sending])
@@ -463,7 +461,6 @@ class _Passing:
             self._observer.requested(self.exchange)
 
     async def _connect(self) -> _Peer:
-        """Return a connection to the upstream; without one, answer 502 and raise `_Ended`."""
         try:
             self._peer = await self._proxy.connected(self._peer)
             return self._peer
@@ -476,7 +473,6 @@ class _Passing:
     # --- the request ---------------------------------------------------------------------
 
     async def _parts(self) -> AsyncIterator[Event]:
-        """Yield the parts of the request's body, and its end."""
         left_s = float(BODY_S)
         while True:
             waited = stopwatch()
@@ -529,7 +525,6 @@ class _Passing:
         upstream.abort()
 
     def _head(self) -> h11.Request:
-        """Return the request's head as it is passed on."""
         request, to = self._request, self._upstream
         named, own = _of_connection(request.headers), RawHeaders()
         if any(name == b"transfer-encoding" for name, _ in request.headers):
@@ -673,7 +668,6 @@ class _Passing:
 
 
 def _as_message(event: Event) -> Message:
-    """Return a part of an answer as a message of ASGI; the last one has the trailers."""
     match event:
         case h11.Response(status_code=status, reason=reason):
             raw = list(event.headers.raw_items())
@@ -723,7 +717,6 @@ def _passed(event: h11.Response | h11.InformationalResponse) -> Event:
 
 
 def _in_words(error: Exception) -> str:
-    """Return an error of a connection in words."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {error.verify_message}"

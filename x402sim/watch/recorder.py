@@ -44,6 +44,7 @@ from x402sim.watch.messages import (
     is_test,
     messages_of,
     networks_in,
+    without_secrets,
 )
 from x402sim.watch.proxy import Exchange
 from x402sim.world.running_world import receipt_events
@@ -183,7 +184,7 @@ class Recorder:
         if event.authorization is None and found.nonce is not None:  # in a facilitator's request
             event = structs.replace(event, authorization=found.nonce)
         self._sent[exchange.number] = event
-        self._record(self._shown(event, self._hides(found)))
+        self._record(self._shown(event, found, self._hides(found)))
 
     @property
     def can_strike(self) -> bool:
@@ -198,6 +199,8 @@ class Recorder:
             if is_main and not self._says_no_fault:
                 self._says_no_fault = True
                 self._say("faults are off: a message named a main network, or an unknown one")
+            return None
+        if found.is_unread:
             return None
         fault = self.faults.next_for(
             exchange.to,
@@ -223,7 +226,7 @@ class Recorder:
         if sent is None:
             return  # its request could not be recorded, and `not_recorded` said so
         end = self._end(exchange, found)
-        self._record(self._shown(end, is_hidden))
+        self._record(self._shown(end, found, is_hidden))
         findings: tuple[Finding, ...] = ()
         payer = checksum(found.signed.authorization.from_) if found.signed else None
         if found.is_payment:
@@ -245,7 +248,6 @@ class Recorder:
         self._log(Seen(exchange, found, findings, payer, is_hidden))
 
     def _find(self, of: dict[str, Any], finding: Finding) -> None:
-        """Record a finding in an exchange, or in the transaction of an authorization."""
         self.wrong += finding.stops
         data = {**of, **asdict(finding), "mark": finding.mark}
         self._record(events.Note(name="finding", data=data))
@@ -367,7 +369,6 @@ class Recorder:
         return self._examined[key]
 
     def _settled(self, found: Messages, payment_id: str | None) -> None:
-        """Record a settlement; with --rpc, follow its transaction."""
         if found.signed is None:
             return
         auth, tx_hash = found.signed.authorization, found.tx_hash or ""
@@ -378,7 +379,7 @@ class Recorder:
             amount_base=min(auth.value, (1 << 63) - 1),
             resource=events.clipped(found.resource),
         )
-        self._record(self._shown(event, is_hidden=False))
+        self._record(self._shown(event, found, is_hidden=False))
         if self._chain is not None and tx_hash not in self._followed:
             self._followed[tx_hash] = True
             task = asyncio.get_running_loop().create_task(self._follow(tx_hash, found))
@@ -388,7 +389,6 @@ class Recorder:
     # --- the chain -------------------------------------------------------------------------
 
     async def _follow(self, tx_hash: str, found: Messages) -> None:
-        """Record the transaction of a receipt when it is mined."""
         assert self._chain is not None
         assert found.signed is not None
         try:
@@ -439,7 +439,6 @@ class Recorder:
         return self.is_main
 
     def _hides(self, found: Messages) -> bool:
-        """Tell whether an exchange must be recorded without its contents."""
         is_main = self._is_main(found)
         is_asked = found.to == "facilitator" and found.method == "POST"
         shows = found.is_paying or found.signed is not None or bool(found.ways)
@@ -447,9 +446,13 @@ class Recorder:
         carries = found.is_payment and (is_asked or shows)
         return carries and is_main is not False and not self._allow_mainnet
 
-    def _shown(self, event: T, is_hidden: bool) -> T:
+    def _may_be_main(self, found: Messages) -> bool:
+        """Tell whether an exchange may contain a proof of a payment of real money."""
+        return self.is_main is not False or found.is_unread
+
+    def _shown(self, event: T, found: Messages, is_hidden: bool) -> T:
         """Return an event with proofs of real payments replaced by digests, or dropped."""
-        if self.is_main is False:
+        if not self._may_be_main(found):
             return event
         change = (lambda _: None) if is_hidden else digest
         ids = {
@@ -464,21 +467,23 @@ class Recorder:
     def _note(
         self, exchange: Exchange, found: Messages, order: _Order | None, is_hidden: bool, seq: int
     ) -> None:
-        """Record an exchange as the page reads it."""
         sent, answered = found.sent, found.answered
         halves: list[tuple[Headers, bytes]] = [
             (list(each.headers.raw), each.body) for each in (sent, answered)
         ]
         if is_hidden:
             halves = [([], b""), ([], b"")]
-        elif self.is_main is not False:
+        elif self._may_be_main(found):
             cut = (sent.is_cut, answered.is_cut)
             halves = [
-                (hidden_headers(headers), hidden_body(body, is_cut=is_cut))
-                for (headers, body), is_cut in zip(halves, cut, strict=True)
+                (
+                    [(name, without_secrets(found, value)) for name, value in hidden_headers(head)],
+                    without_secrets(found, hidden_body(body, is_cut=is_cut)),
+                )
+                for (head, body), is_cut in zip(halves, cut, strict=True)
             ]
         path, _, query = found.target.partition("?")
-        if self.is_main is not False:  # a query may contain a payment
+        if self._may_be_main(found):  # a query may contain a payment
             query = "" if is_hidden else query[:_MOST_QUERY]
         struck = filter(None, [self._struck.pop(exchange.number, None)])
         request = LoggedRequest(
@@ -516,7 +521,6 @@ _VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})
 
 
 def _caller(exchange: Exchange) -> str:
-    """Return the sender of a request: the service sends those to a facilitator."""
     return "service" if exchange.to == "facilitator" else exchange.client
 
 
@@ -570,7 +574,6 @@ def line_of(seen: Seen, form: Form, known: Mapping[str, Network]) -> LogLine | N
 
 
 def _notes(seen: Seen, known: Mapping[str, Network]) -> list[str]:
-    """Return notes for the log: what was offered, paid and refused, and the findings."""
     found, notes = seen.messages, list[str]()
     if not found.is_paying:
         offers = (

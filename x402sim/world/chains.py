@@ -1,12 +1,12 @@
 """The chain of a world: backends, funded accounts, block times, gas prices and reorganisations; and
 the chain as a facilitator reaches it.
 
-A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.capabilities`
-afterwards. No other code depends on which backend it is.
+A backend declares capabilities: `is_virtual` before the opening, `OpenChain.capabilities`
+afterwards. No other code depends on the kind of backend.
 
-The random models of a chain are objects that draw from a stream by one method: `intervals` yields
-the seconds to each next block, `prices` returns a function of time, `depths` yields how deep each
-reorganisation is. An object of the user's own with that method can replace one.
+The random models of a chain are objects with one method that draws from a stream: `intervals`
+yields the seconds to each next block, `prices` returns a function of time, `depths` yields the
+depth of each reorganisation. A user's object with the method can replace a model.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -42,7 +42,6 @@ from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex, parse_a
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
 from x402sim.spec.needs import Need
-from x402sim.text.arguments import FromZero, Range, ZeroToOne, explained, require_kind
 from x402sim.text.program import install
 from x402sim.text.words import as_given, unknown
 from x402sim.world.loop import VirtualLoop, run_anywhere
@@ -51,8 +50,8 @@ from x402sim.world.transport.faults import Faults
 if TYPE_CHECKING:
     from x402sim.chain.node.evm_chain import LinkedChain
 
-Interval = Annotated[float, Range(0.01, 86_400)]
-"""Seconds between blocks."""
+SHORTEST_S, LONGEST_S = 0.01, 86_400.0
+"""The bounds of the seconds between two blocks, in the options of a world."""
 
 
 class BlockTimes(Protocol):
@@ -62,7 +61,6 @@ class BlockTimes(Protocol):
         """Yield the seconds to the first block, and then from each block to the next."""
 
 
-@explained
 @dataclass(frozen=True, slots=True)
 class FixedBlocks:
     """A block every `seconds`, 0.01 to 86400.
@@ -71,8 +69,8 @@ class FixedBlocks:
     None draws the phase from the seed.
     """
 
-    seconds: Interval
-    phase: FromZero | None = None
+    seconds: float
+    phase: float | None = None
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
@@ -82,12 +80,11 @@ class FixedBlocks:
             yield self.seconds
 
 
-@explained
 @dataclass(frozen=True, slots=True)
 class PoissonBlocks:
     """Blocks as a Poisson process: intervals are exponential, with a mean of `seconds`."""
 
-    seconds: Interval
+    seconds: float
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
@@ -95,8 +92,8 @@ class PoissonBlocks:
             yield stream.expovariate(1 / self.seconds)
 
 
-Gwei = Annotated[float, Range(0, 10**9, is_above=True)]
-"""A price of a unit of gas: at most a whole coin of 18 decimals."""
+MOST_GWEI = 10**9
+"""A whole coin of 18 decimals, for a unit of gas."""
 
 
 class RandomPrices(Protocol):
@@ -124,14 +121,15 @@ def gas_price_wei(
 
     def price_wei() -> int:
         gwei = by_time(now() - start_s) if callable(by_time) else by_time
-        require_kind("gas_price_gwei", gwei, Gwei)
+        if not 0 < gwei <= MOST_GWEI:
+            raise ValueError(f"gas_price_gwei: expected above 0 to {MOST_GWEI}, got {gwei}")
         return round(gwei * 10**9)
 
     return price_wei
 
 
 class Reorganises(Protocol):
-    """When a chain reorganises, how deep, and what it drops."""
+    """When a chain reorganises, how deep, and the chance of lost transactions."""
 
     drop: float
     """The chance that a transaction of a replaced block is not mined again."""
@@ -140,7 +138,6 @@ class Reorganises(Protocol):
         """Yield before each new block how many of the newest are replaced; 0 is none."""
 
 
-@explained
 @dataclass(frozen=True, slots=True)
 class Reorgs:
     """Before each new block, the newest blocks are replaced with `probability`.
@@ -152,16 +149,16 @@ class Reorgs:
         probability · deeper^t before the next block; default 0.5.
     drop
         The chance that a transaction of a replaced block is lost, and not mined again; default 1.
-        Those of the token's owner, such as mints, are always mined again.
+        Transactions of the token's owner, such as mints, are always mined again.
     """
 
-    probability: ZeroToOne
-    deeper: ZeroToOne = 0.5
-    drop: ZeroToOne = 1.0
+    probability: float
+    deeper: float = 0.5
+    drop: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.deeper == 1:
-            raise ValueError("deeper: expected less than 1, or a reorganisation has no end")
+        if not 0 <= self.deeper < 1:
+            raise ValueError("deeper: expected 0 to below 1, or a reorganisation has no end")
 
     def depths(self, stream: Stream) -> Iterator[int]:
         """Yield the depths, which are geometric."""
@@ -201,7 +198,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     facilitators: Mapping[str, Wallet]
     """The facilitators by name."""
     held_wei: Mapping[str, int]
-    """The native balances of those facilitators that have no plenty."""
+    """The native balances of the facilitators without plenty."""
 
     @classmethod
     def drawn(
@@ -212,14 +209,15 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
         mnemonic: str | None,
         count: int,
     ) -> "Accounts":
-        """Return the accounts with keys drawn from a seed, the funded ones from a phrase if there
-        is one. Raises `ValueError` for what is no phrase.
+        """Draw the keys from a seed, but take the funded accounts from a `mnemonic`, if given.
+
+        Raises `ValueError` for a text that is no phrase.
         """
         first, *others = facilitators
         if mnemonic is None:
             funded = [keys.secret(f"account {n}") for n in range(count)]
         else:
-            if mnemonic != phrase.KNOWN:  # the check takes half a second, and this one is right
+            if mnemonic != phrase.KNOWN:  # the check takes half a second
                 Wallet.from_mnemonic(mnemonic)
             funded = phrase.keys_of(mnemonic, count)
         return cls(
@@ -254,15 +252,15 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A world's demands on its chain; a backend that cannot meet them raises `ChainError`."""
+    """A world's demands on a chain; a backend that cannot meet all raises `ChainError`."""
 
     network: Network
     clock: Clock
     accounts: Accounts
     secret: bytes
-    """The id of this world's database, which a chain file stores."""
+    """The id of the world's database, stored in the chain file."""
     has_payments: bool
-    """Whether that database has payments, which an empty chain cannot have."""
+    """Whether the database has payments: then the chain must not be empty."""
     file: Path | None
     has_block_time: bool
     """Whether the world decides when blocks come."""
@@ -283,7 +281,7 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
-    """An open chain: its interface, its JSON-RPC and the needs that it meets."""
+    """An open chain: the interface, the JSON-RPC and the needs it meets."""
 
     chain: Chain
     network: Network
@@ -317,15 +315,15 @@ class ChainBackend(Protocol):
 
     @property
     def is_virtual(self) -> bool:
-        """Whether its blocks follow the world's clock, which virtual time requires.
+        """Whether blocks follow the world's clock, as virtual time requires.
 
-        If not, it is an existing node, which outlives the world: keys and ids must never repeat.
+        If not, the chain is an existing node and outlives the world: keys and ids never repeat.
         """
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; blocks until it is ready.
 
-        Raises `ChainError` that says what is missing, and `sqlite3.Error` for the chain's file.
+        Raises `ChainError` with the lack, and `sqlite3.Error` for the chain's file.
         """
 
 
@@ -409,7 +407,7 @@ class Anvil:
             base_fee_wei=network.base_fee_wei,
         )
         if request.gas_price:
-            # without a base fee all of the price is tip, so it stays as it was when it was sent
+            # without a base fee the whole price is tip: it stays as it was at the sending
             node.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", "0x0")
         chain = LocalChain(
             node,
@@ -446,8 +444,8 @@ KEYS = "X402SIM_CHAIN_KEYS"
 class Node:
     """The JSON-RPC node at `url`; needs the extra `evm`.
 
-    `token` is the token's address there, and its name, version and decimals are then what its
-    contract says; by default the network's own. With `deploy` a new token is deployed first.
+    `token` is the address of a token on the node, whose contract then says name, version and
+    decimals; by default the network's own. With `deploy` a new token is deployed first.
     `keys` are private keys, by default those in X402SIM_CHAIN_KEYS: the first pays for gas, and
     a minter's, if listed, mints for payers. Raises `ValueError` for an
     invalid URL or address.
@@ -561,10 +559,10 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
 
 
 class FacilitatorNode:
-    """The chain as one facilitator reaches it, a `ChainClient`.
+    """The chain for one facilitator, a `ChainClient`.
 
-    It calls the chain directly, or, while a fault for facilitators is active, over a link as a real
-    facilitator would: by JSON-RPC, with transactions that it signs and receipts that it polls.
+    Calls go to the chain directly, or, while a fault for facilitators is active, over a link as
+    from a real facilitator: JSON-RPC, with signed transactions and polled receipts.
     """
 
     def __init__(
@@ -618,8 +616,7 @@ class FacilitatorNode:
     def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
         """Return the receipt once the transaction is mined; raises `TimeoutError`.
 
-        A transaction that was sent over the link may be lost, so the link's sender waits for it: it
-        sends it again.
+        A transaction sent over the link may be lost, so the link's sender waits, and sends again.
         """
         if self._linked is not None and self._linked.has_sent(tx_hash):
             return self._linked.wait(tx_hash, timeout_s)

@@ -25,29 +25,29 @@ from x402sim.world.stages import Stage
 TransferFields = tuple[str, str, int]
 """A transfer: from, to, base units."""
 Use = tuple[bytes, bytes]
-"""The nonce of an authorization, and the transaction that used it."""
+"""The nonce of an authorization, and the using transaction."""
 CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAID = LAWS
 STANDS = "a transfer that stands when it is served"
 
 
 class _Mined(msgspec.Struct, frozen=True):
-    """What a transaction moved, and the authorizations that it used to pay."""
+    """The transfers of a transaction, and the authorizations used to pay."""
 
     transfers: tuple[TransferFields, ...] = ()
     used: tuple[bytes, ...] = ()
 
 
 class _Authorization(msgspec.Struct, frozen=True):
-    """The payment ids that an authorization was presented for, and the transaction that used it to
-    pay, unless that is undone."""
+    """The payment ids for which an authorization was presented, and the standing transaction that
+    used the authorization to pay."""
 
     ids: tuple[str, ...] = ()
     tx: bytes | None = None
 
 
 class _Payment(msgspec.Struct, frozen=True):
-    """The authorizations that were presented for a payment id, the settled ones of them, and
-    whether it was served."""
+    """The authorizations presented for a payment id, the settled authorizations, and whether the
+    id was served."""
 
     offered: tuple[bytes, ...] = ()
     settled: tuple[Use, ...] = ()
@@ -55,7 +55,7 @@ class _Payment(msgspec.Struct, frozen=True):
 
 
 class Broken(NamedTuple):
-    """A broken invariant, and the case that it is `about`: an exchange, a payment or a session."""
+    """A broken invariant `about` a case: an exchange, a payment or a session."""
 
     clause: str
     expected: str
@@ -76,12 +76,11 @@ class Invariants:
         self._authorizations = Spilling[bytes, _Authorization](bytes, _Authorization)
         self._payments = Spilling[str, _Payment](str, _Payment)
         self._served_by: dict[bytes, Store] = {}
-        """The authorizations that were served in one step, and the database of the service that did
-        so first."""
+        """The authorizations served in one step, each with the database of the first service."""
         self._is_rewound = False
         """Whether the chain has ever undone a transaction."""
         self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
-        """What to check if an open request is served, by its exchange."""
+        """The check for an open request once served, by exchange."""
         self._reported: set[Broken] = set()
         self._checks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
             events.Transfer: self._record_transfer,
@@ -155,7 +154,7 @@ class Invariants:
     def _served_in_one_step(
         self, authorization: bytes, event: events.AnswerReceived
     ) -> Iterator[Broken]:
-        """Check that a payment in one step was made before it was served, and was served once."""
+        """Check that a payment in one step came before the service, and was served once."""
         if event.status != 200:
             return
         store = self._store(event.to)
@@ -176,7 +175,7 @@ class Invariants:
 
     def _quote_price(self, name: events.ServiceName) -> int:
         service = self._parts.services[name].service
-        return to_base(service.settings.quote_price, service.env.network.decimals)
+        return to_base(service.env.settings.quote_price, service.env.network.decimals)
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
         known = self._authorizations.get(authorization, _Authorization())
@@ -187,12 +186,12 @@ class Invariants:
             self._payments[payment_id] = replace(payment, offered=offered)
 
     def _is_used(self, *authorizations: bytes) -> bool:
-        """Return whether one of these authorizations has paid, and no reorganisation undid that."""
+        """Return whether one of the authorizations has paid, in a block that still stands."""
         known = (self._authorizations.get(each, _Authorization()) for each in authorizations)
         return any(each.tx is not None for each in known)
 
     def _served_if_paid(self, payment_id: str, event: events.AnswerReceived) -> Iterator[Broken]:
-        """Check that a payment id that is served was paid, by a header that was presented."""
+        """Check that a served payment id was paid, by a header presented for the id."""
         payment = self._payments.get(payment_id)
         if payment is None:
             return
@@ -233,7 +232,7 @@ class Invariants:
         return ()
 
     def _debited(self, event: events.SessionDebited) -> Iterator[Broken]:
-        """Check the session and, after a reorganisation, that its deposit is still mined."""
+        """Check the session and, after a reorganisation, that the deposit still stands."""
         yield from self._within_deposit(event)
         if not self._is_rewound:
             return
@@ -244,7 +243,6 @@ class Invariants:
             yield Broken(SERVED_IF_PAID, STANDS, actual, event.session_id, event.released_base)
 
     def _record_transfer(self, event: events.Transfer) -> Iterable[Broken]:
-        """Record the transfers and mints of each transaction."""
         sender, to = event.sender.lower(), event.to.lower()
         tx, amount_base = _to_bytes(event.tx_hash), int(event.amount_base)
         mined = self._mined.get(tx, _Mined())
@@ -269,7 +267,7 @@ class Invariants:
             | events.SessionRefunded
         ),
     ) -> Iterator[Broken]:
-        """Check that a session's released and refunded amounts do not exceed its deposit."""
+        """Check that a session's released and refunded amounts do not exceed the deposit."""
         session = self._store(event.actor).sessions.get(event.session_id)
         if session is None:
             return
@@ -280,7 +278,7 @@ class Invariants:
             yield Broken(WITHIN_DEPOSIT, expected, actual, event.session_id, over_base)
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
-        """Check that the transaction of a grant moved exactly this amount from this payer."""
+        """Check that the transaction of a grant moved exactly the amount from the payer."""
         stored = self._store(event.actor).payments.get(event.payment_id)
         if stored is None:
             return
@@ -292,11 +290,10 @@ class Invariants:
             yield Broken(GRANTED_IF_PAID, expected, actual, payment_id, wanted[2])
 
     def _store(self, service: events.ServiceName) -> Store:
-        """Return the database of a service."""
         return self._parts.services[service].service.store
 
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
-        """Check that at most one of the authorizations for a single payment id was settled."""
+        """Check that at most one authorization for a payment id was settled."""
         if event.use != "used":
             return
         authorization, tx = _to_bytes(event.authorization), _to_bytes(event.tx_hash)

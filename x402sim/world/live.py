@@ -1,9 +1,10 @@
 """`LiveWorld`, the argument of a scenario: payers, time, faults, chain, money, checks and notes.
 
 A scenario calls its methods: `await world.payer("alice", balance="1.00")`. A method marked
-(needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
+(needs "…") works only on stages that meet the need (`x402sim.spec.needs`).
 """
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
@@ -21,19 +22,11 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_he
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.x402 import exact_payload, read_required
 from x402sim.rng import Stream
-from x402sim.text.arguments import (
-    AboveZero,
-    FromZero,
-    WholeAboveZero,
-    ZeroToOne,
-    explained,
-    require_kind,
-)
 from x402sim.text.words import as_given, described, unknown
 from x402sim.world.control.app import EVENTS
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, WorldInfo
-from x402sim.world.observing import Act, NewBlock, Observers, OnBlock, call_on_block, newest_block
+from x402sim.world.observing import Act, NewBlock, Observers, newest_block
 from x402sim.world.payer import Answer, Payer, Spending
 from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.scenario import require_clause
@@ -42,7 +35,6 @@ from x402sim.world.transport.faults import Fault, FaultRule, fields_of
 
 
 def _scalar(given: Any) -> Scalar:
-    """Return a value as a JSON scalar."""
     return given if isinstance(given, str | int | float | bool | None) else repr(given)
 
 
@@ -56,7 +48,7 @@ class LiveWorld:
     """The world during a scenario; `World.play` makes one.
 
     `network` is the first network, whose token pays, and `stage` the open stage. A method about the
-    chain acts on that of the first network, unless it takes a `network`.
+    chain acts on the first network's chain, unless a `network` is given.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -75,7 +67,7 @@ class LiveWorld:
     async def start(cls, stage: Stage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now.
 
-        Raises `ConnectionError` if its control API refuses, or if its answer cannot be read.
+        Raises `ConnectionError` if the control API refuses, or answers unreadably.
         """
         live, control = cls(stage), stage.control
         if control is None:
@@ -113,7 +105,6 @@ class LiveWorld:
         """Return a random stream for the scenario, seeded with the world's seed and `name`."""
         return self.stage.stream(name)
 
-    @explained
     async def payer(
         self,
         name: str,
@@ -126,9 +117,9 @@ class LiveWorld:
 
         A "smart" wallet is a contract (EIP-1271), whose owner's key signs (needs "control chain").
 
-        `policy` is for `buy`, `fetch` and `open_session`: how often it tries, whether it opens
-        sessions, and what it may spend (`x402sim.policies`). Raises `ValueError` for the name of
-        another payer in this scenario, whose wallet the new one would share.
+        `policy` is for `buy`, `fetch` and `open_session`: the number of tries, the use of sessions,
+        and the limit of spending (`x402sim.policies`). Raises `ValueError` for the name of another
+        payer in the scenario: equal names would share a wallet.
         """
         if name in self._names:
             raise ValueError(f"there is a payer named {as_given(name)} already; names are unique")
@@ -146,10 +137,9 @@ class LiveWorld:
             self.note("policy", payer=name, policy=repr(policy))
         return Payer(self.stage, name, held, Spending(policy or _PLAIN))
 
-    @explained
     async def population(
         self,
-        n: WholeAboveZero,
+        n: int,
         *,
         arrivals: Arrivals,
         behaviour: Behaviour = Buy(),  # noqa: B008 - frozen, without state
@@ -185,8 +175,9 @@ class LiveWorld:
     ) -> events.ServiceName:
         """Start another service; return its name, such as "service 2".
 
-        It has the first one's merchant, wallet and settings, but for those given here, and its own
-        database and id secret, unless it shares them (needs "other services").
+        The new service has the first service's merchant, wallet and settings, but for the
+        `settings` given here, and a new database and id secret, or with `shares_database` the
+        first service's (needs "other services").
         """
         if self.stage.another_service is None:
             raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
@@ -197,23 +188,24 @@ class LiveWorld:
         """The names of the services; payers use the first, and others as `payer.at(name)`."""
         return self.stage.services
 
-    @explained
-    async def advance(self, seconds: FromZero = 0.0, *, until_s: FromZero | None = None) -> None:
+    async def advance(self, seconds: float = 0.0, *, until_s: float | None = None) -> None:
         """Advance time (needs "clock"); timers, sweeps and blocks run as they fall due.
 
         `until_s` is a moment in Unix seconds instead; if it is past, no time goes by.
         """
         if until_s is not None:
             seconds = max(0.0, until_s - self.clock.now())
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"seconds: time goes forward, by 0 or more, and not by {seconds}")
         self.stage.record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
 
     async def fault(self, fault: Fault | FaultRule) -> None:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
-        It may be a function, too, which cannot be sent to a deployment: it gets each request that
-        no other fault has struck, a `FaultedRequest` of `x402sim.backends`, and returns the fault
-        that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
+        A fault may also be a function, but not at a deployment: the function gets each request
+        not struck by another fault, a `FaultedRequest` of `x402sim.backends`, and returns the
+        fault to strike with, or None. Raises `RuntimeError` for a path that the victim lacks.
         """
         if isinstance(fault, Fault):
             await self.stage.ask("faults", msgspec.to_builtins(fault))
@@ -224,20 +216,19 @@ class LiveWorld:
             self.stage.parts.faults.add_rule(fault)
             self.note("fault", rule=described(fault))
 
-    @explained
     def observe(
-        self, act: Act, *, at: events.Part, path: str = "", probability: ZeroToOne = 1.0
+        self, act: Act, *, at: events.Part, path: str = "", probability: float = 1.0
     ) -> None:
         """Let an adversary observe the requests `at` a part, or the "mempool", and act on them.
 
-        At a part, such as "facilitator", it observes the requests whose path ends with `path`, when
-        they are sent: an `act` within the latency of the link is faster than the part. In the
-        mempool it observes the transactions that wait for a block. It observes each with
-        `probability`, drawn from a stream of its own.
+        At a part, such as "facilitator", the adversary observes the requests whose path ends with
+        `path`, at the sending: an `act` within the latency of the link is faster than the part. In
+        the mempool the adversary observes the transactions that wait for a block. Each is observed
+        with `probability`, drawn from a separate stream.
 
         `act` gets an `Observed` of `x402sim.backends`. A coroutine function runs in a task beside
-        the scenario, which holds nothing up and ends with the scenario at the latest; what it
-        raises fails the scenario. What an observer sends itself is not observed.
+        the scenario, holds nothing up and ends with the scenario at the latest; an exception fails
+        the scenario. Requests of an observer are not observed.
 
         >>> async def front_running(world):
         ...     mallory = await world.payer("mallory")
@@ -252,8 +243,6 @@ class LiveWorld:
         """
         if self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
-        if not callable(act):
-            raise TypeError(f"act: expected `async def act(observed)`, got {as_given(act)}")
         if self._observers is None:
             self._observers = Observers(self.stage.parts, self.stage.watches)
         self._observing += 1
@@ -267,12 +256,11 @@ class LiveWorld:
             await self._observers.end()
 
     async def _do(self, path: str, **given: Any) -> None:
-        """Do an action of the control API; once it is done, record the event that it has there."""
         await self.stage.ask(path[1:], given)
         self.stage.record(EVENTS[path](**given))
 
     async def _do_recorded(self, path: str, event: events.StoryEvent, **given: Any) -> None:
-        """Do an action that records its event itself, in this journal if the world is here."""
+        """Do an action that records the event itself, in this journal if the world is here."""
         await self.stage.ask(path, given)
         if self.stage.parts is None:
             self.stage.record(event)
@@ -281,7 +269,6 @@ class LiveWorld:
         """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""
         await self.stage.ask("faults/clear", {})
 
-    @explained
     async def skew(self, actor: events.Part, seconds: float) -> None:
         """Skew the clock of the service, the facilitator, the explorer or the chain.
 
@@ -289,77 +276,62 @@ class LiveWorld:
         """
         await self._do("/clock/skew", actor=actor, seconds=seconds)
 
-    @explained
     async def explorer_lag(self, seconds: float) -> None:
         """Show each block in the explorer `seconds` late (needs "faults")."""
         await self._do("/explorer/lag", seconds=seconds)
 
-    @explained
     async def set_facilitator(
         self,
         name: str | None = None,
         *,
-        receipt_timeout_s: AboveZero | None = None,
+        receipt_timeout_s: float | None = None,
         simulates: bool | None = None,
         simulates_verify: bool | None = None,
     ) -> None:
         """Change settings of a facilitator, the first one's without a name (needs "faults").
 
-        They are those of `FacilitatorSettings`; what is left out stays as it is.
+        The names are those of `FacilitatorSettings`; an omitted setting stays.
         """
         given = {"name": name, "receipt_timeout_s": receipt_timeout_s}
         given |= {"simulates": simulates, "simulates_verify": simulates_verify}
         await self._do("/facilitator", **{k: each for k, each in given.items() if each is not None})
 
-    @explained
     async def crash(self, service: events.ServiceName = "service") -> None:
-        """Kill a service; returns when it has restarted on its database, 1 second later."""
+        """Kill a service; returns after the restart on the same database, 1 second later."""
         name = self.stage.first if service == "service" else service
         await self._do_recorded("crash", events.ServiceCrashed(victim=name), service=name)
 
     # --- the chain -------------------------------------------------------------------
 
-    @explained
     async def fund(self, address: str, amount: str, network: str | None = None) -> None:
         """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
         given = {"address": address, "amount": amount}
         await self.stage.ask(path_on("faucet", network), given)
 
-    @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
         event = events.MiningSwitched(automine=automine)
         await self._do_recorded("mining", event, automine=automine)
 
-    @explained
     async def mine(self, blocks: int = 1) -> None:
         """Mine blocks; the first includes every waiting transaction (needs "control chain")."""
         await self.stage.ask("mine", {"blocks": blocks})
 
-    @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
         event = events.ChainReorganised(depth=depth)
         await self._do_recorded("reorg", event, depth=depth, drop=drop or [])
 
     async def newest_block(self) -> NewBlock:
-        """Return the chain's newest block, without its transactions (needs "observe chain")."""
+        """Return the chain's newest block (needs "observe chain")."""
         return await newest_block(self.stage)
-
-    def on_block(self, hook: OnBlock) -> None:
-        """Call a function with each new `NewBlock`, also if it replaces another one.
-
-        A coroutine function runs beside the scenario. Raises `ValueError` for a deployment.
-        """
-        call_on_block(self.stage.parts, hook)
 
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""
         await self._do("/drop")
 
-    @explained
     async def force_revert(self, calls: int = 1, *, account: str = "") -> None:
-        """Make the next calls of the token revert when mined; with an address, those naming it."""
+        """Make the next calls of the token revert when mined; with an address, calls naming it."""
         await self._do("/force-revert", calls=calls, account=account)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
@@ -381,7 +353,6 @@ class LiveWorld:
         finally:
             await self.stage.transact(owner, to_hex(off))
 
-    @explained
     async def run_indexer(self, service: events.ServiceName = "service") -> dict[str, Any]:
         """Run the payment indexer of a service now; return its counts."""
         done: dict[str, Any] = await self.stage.ask("indexer/run", {"service": service})
@@ -400,8 +371,8 @@ class LiveWorld:
         """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
 
         With a `version`, 1 or 2, the request is that of a shop of the x402 standard.
-        `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
-        for another verb or version.
+        `requirements` (only the differing fields) replace the 402's. Raises `ValueError` for
+        another verb or version.
         """
         path, body = _facilitator_request(verb, required, header, version, requirements or {})
         async with self.stage.client(payer.name, "facilitator") as http:
@@ -411,17 +382,15 @@ class LiveWorld:
 
     # --- the money, counted on the chain --------------------------------------------
 
-    @explained
     async def balance(self, address: str, network: str | None = None) -> int:
         """Return an address's balance on the chain, in base units (needs "observe chain")."""
         return await self.stage.balance(address, network)
 
-    @explained
     async def earned(self, service: events.ServiceName | None = None) -> int:
         """Return what the merchants have earned since the scenario began, in base units.
 
-        Each on the network of its service. With a service's name, only its merchant. Services that
-        share one share its earnings. Raises `ValueError` for the name of no service.
+        Each on the network of the service. With a service's name, only that merchant. Services
+        with one merchant share the earnings. Raises `ValueError` for the name of no service.
         """
         accounts = self._accounts()
         name = self.stage.first if service == "service" else service
@@ -430,7 +399,6 @@ class LiveWorld:
         of = set(accounts.values()) if name is None else {accounts[name]}
         return sum([await self.balance(*each) - self._initial_balances.get(each, 0) for each in of])
 
-    @explained
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[Transfer]:
@@ -452,9 +420,9 @@ class LiveWorld:
     ) -> None:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
-        An answer is checked by its status, or, if a text is expected, its error. `about` is the
-        answer that is checked, if `actual` is not one; default the newest. Raises `ValueError` for
-        an unknown clause.
+        Of an answer the status is checked, or, if a text is expected, the error. `about` is the
+        checked answer, if `actual` is none; default the newest. Raises `ValueError` for an unknown
+        clause.
         """
         require_clause(clause, "expect")
         if isinstance(actual, Answer):
@@ -475,15 +443,7 @@ class LiveWorld:
 
         Raises `TypeError` for data that JSON cannot hold.
         """
-        require_kind("name", name, str)
-        held = {}
-        for key, value in data.items():
-            try:
-                held[key] = to_builtins(value)
-            except TypeError:
-                wanted = "what JSON can hold: text, number, bool, None, list or dict"
-                raise TypeError(f"note: {key}: expected {wanted}, got {as_given(value)}") from None
-        self.stage.record(events.Note(name=name, data=held))
+        self.stage.record(events.Note(name=name, data=to_builtins(data)))
 
 
 def _facilitator_request(
@@ -495,9 +455,9 @@ def _facilitator_request(
 ) -> tuple[str, dict[str, Any]]:
     """Return the path and the body of a request to "verify" or "settle".
 
-    `header` is that of a payment in two steps, of which a `version` of the standard takes what is
-    signed. `requirements` replace fields of the 402's. Raises `ValueError` for another verb or
-    version.
+    `header` belongs to a payment in two steps; a `version` of the standard takes the signed
+    authorization in the header. `requirements` replace fields of the 402's. Raises `ValueError` for
+    another verb or version.
     """
     if verb not in _TWO_STEPS:
         raise ValueError(unknown("verb", verb, _TWO_STEPS))

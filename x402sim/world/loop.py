@@ -2,17 +2,14 @@
 
 Ordinary `async def` code runs on it unchanged, and a day passes in milliseconds. Time starts at 0
 and moves only by jumps, so the same code always reads the same times. Simultaneous events have a
-fixed order: timers in the order in which they were set, and messages one at a time (`turn`), each
-after the tasks of the one before have come to rest. Work that lets no time pass, such as a retry
-without a delay, would go on forever at one moment: after `MAX_STEPS` it is an error that names it.
+fixed order: timers in the order of their setting, and messages one at a time (`turn`), each after
+the tasks of the earlier message have come to rest. Work without any time, such as a retry without
+a delay, would go on forever at one moment: after `MAX_STEPS`, an error names the work.
 """
 
 import asyncio
 import heapq
-import inspect
 import itertools
-import linecache
-import re
 import selectors
 import threading
 from collections import Counter, deque
@@ -24,14 +21,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from x402sim.clock import is_periodic
-from x402sim.text.tracebacks import is_users, shown
 
 T = TypeVar("T")
 Found = list[tuple[selectors.SelectorKey, int]]
 GRACE_S = 1.0
-"""The most real seconds that bytes may take between two sockets of this loop."""
+"""The most real seconds for bytes between two sockets of the loop."""
 MOST_CANCELLED = 100
-"""How many cancelled timers may wait for their time, if they are not half of all."""
+"""How many cancelled timers may wait, if fewer than half of all."""
 MAX_STEPS = 2_000_000
 """The most steps of a loop within `MOMENT_S`; a payment takes about 20."""
 MOMENT_S = 0.001
@@ -43,7 +39,7 @@ _SAMPLE = 1000
 
 
 class Deadlock(RuntimeError):
-    """Every task waits, or a scenario does, and no timer or I/O is pending that could wake it."""
+    """Every task waits, or the scenario, and no pending timer or I/O could wake a task."""
 
 
 class TimeStandsStill(RuntimeError):
@@ -158,7 +154,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._is_interrupted = False
         """Whether asyncio has something to do: the loop is to stop, or a thread has called."""
         self.in_transit: dict[str, bool] = {}
-        """The exchanges over this loop's sockets, and whether their bytes are in transit."""
+        """The exchanges over the loop's sockets, and whether bytes are in transit."""
         self.newest: Callable[[], str] = lambda: ""
         """Returns a sentence about the newest events, for the text of `TimeStandsStill`."""
         self.on_standstill: Callable[[TimeStandsStill], None] | None = None
@@ -223,7 +219,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> _Timer:
-        """Set a timer; timers of the same time fire in the order in which they were set."""
+        """Set a timer; timers of the same time fire in the order of their setting."""
         context = copy_context() if context is None else context
         timer = _Timer(callback, args, context, when, self._drop_cancelled)
         heapq.heappush(self._timers, (when, next(self._order), timer))
@@ -370,7 +366,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def _name(callback: Callable[..., Any]) -> str:
-    """Return the name of the task that a callback continues, or of the function that it is."""
+    """Return the name of the task that a callback continues, or of the called function."""
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return getattr(callback, "__qualname__", repr(callback))
@@ -384,7 +380,7 @@ def most_common(counts: Counter[str]) -> str:
 
 
 def run_virtual(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `main()` to its end in virtual time and return its result.
+    """Run `main()` to the end in virtual time and return the result.
 
     Raises what `main` raises, `Deadlock`, and `TimeStandsStill`.
     """
@@ -395,16 +391,15 @@ def run_anywhere(
     main: Callable[[], Coroutine[Any, Any, T]],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> T:
-    """Run `main()` to its end on a loop of its own and return its result.
+    """Run `main()` to the end on a new loop and return the result.
 
-    Works in a script and in a notebook cell, where a loop is running already: there it
-    takes a thread of its own. Ctrl-C cancels `main`, which may write down where it was.
+    Works in a script and in a notebook cell, where a loop is running already: there, in a new
+    thread. Ctrl-C cancels `main`, which may write down the place.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return _run(main, loop_factory)
-    _require_no_import()
     future: Future[T] = Future()
     cancels: list[Callable[[], object]] = []
     is_interrupted = threading.Event()
@@ -437,30 +432,6 @@ def run_anywhere(
         if thread.ident is not None:
             wait([future])
         raise
-
-
-def _require_no_import() -> None:
-    """Raise `RuntimeError` in a user's file that a library imports instead of its dependency.
-
-    A user's `requests.py` shadows the library of that name. If another library imports it, and it
-    plays a world, the world's thread waits for that import, which waits for the world. The line of
-    that library has `import` and the module's name; a line that runs a cell or a test has not.
-    """
-    frame = inspect.currentframe()
-    user = module = ""
-    while frame is not None:
-        name = shown(frame.f_code.co_filename)
-        if frame.f_code.co_name == "<module>" and is_users(name):
-            user, module = name, str(frame.f_globals.get("__name__"))
-        elif user and not name.startswith("python/"):
-            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-            if not is_users(name) and re.search(rf"\b(from|import) +{re.escape(module)}\b", line):
-                raise RuntimeError(
-                    f"{user} plays a world while {name} imports it, in the place of a package of "
-                    "that name: neither can ever start. Rename the file"
-                )
-            user = ""
-        frame = frame.f_back
 
 
 def _run(

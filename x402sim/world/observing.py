@@ -1,7 +1,7 @@
-"""Observers of a scenario: hooks of new blocks; and adversaries, which observe requests as they are
-sent, or transactions in the mempool, and act on them.
+"""Adversaries of a scenario: they observe requests at the sending, or transactions in the mempool,
+and act.
 
-What an observer does runs in a task beside the scenario, and holds nothing up.
+The act of an observer runs in a task beside the scenario, and holds nothing up.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from x402sim.chain.base import Block, ChainError, Reverted
+from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.frame import Arguments
 from x402sim.events import Part
 from x402sim.http.exchange import Request
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
+from x402sim.protocol.crypto import checksum, from_hex, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import decoded
@@ -35,53 +35,17 @@ from x402sim.world.transport.link import Asgi, Watch, is_acting
 
 @dataclass(frozen=True, slots=True)
 class NewBlock:
-    """A block: its number, its time in Unix seconds, and the hashes of its transactions."""
+    """The number of a block, and its time in Unix seconds."""
 
     number: int
     time_s: int
-    tx_hashes: tuple[str, ...] = ()
 
 
 async def newest_block(stage: Stage) -> NewBlock:
-    """Return the chain's newest block, without its transactions."""
+    """Return the chain's newest block."""
     found: State = await stage.ask("state", kind=State)
     return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
 
-
-OnBlock = Callable[[NewBlock], Awaitable[None] | None]
-"""A function, or a coroutine function, of a new block."""
-
-
-def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
-    """Call a function with each new block, also with those that replace others.
-
-    A coroutine function runs in a task of its own. What it raises fails the scenario. Raises
-    `ValueError` without parts: for a deployment.
-    """
-    if parts is None:
-        raise ValueError("a Python function cannot be sent to a deployment")
-    running = InFlight()
-
-    async def finish(started: Awaitable[None]) -> None:
-        try:
-            await started
-        except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
-            parts.report_bug(error)
-
-    def on_new_block(block: Block) -> None:
-        new = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
-        try:
-            started = hook(new)
-        except Exception as error:  # noqa: BLE001 - as above
-            parts.report_bug(error)
-            return
-        if isawaitable(started):
-            running.keep(asyncio.create_task(finish(started), name="a scenario's hook of a block"))
-
-    parts.chain_recorder.on_block.append(on_new_block)
-
-
-# --- adversaries ------------------------------------------------------------------------
 
 MEMPOOL = "mempool"
 """The place of an observer of transactions that wait for a block."""
@@ -89,7 +53,7 @@ MEMPOOL = "mempool"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingTransaction:
-    """A transaction in the mempool: its hash, its sender and receiver, and its calldata in hex.
+    """A transaction in the mempool: hash, sender and receiver, and calldata in hex.
 
     `call` is the function of the token that it calls; empty for any other call. `authorization` has
     the fields of a transferWithAuthorization or receiveWithAuthorization, as the x402 standard
@@ -106,11 +70,11 @@ class WaitingTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """A request that is sent to a part, or a transaction that waits, as an observer gets it.
+    """A request sent to a part, or a waiting transaction, as an observer gets them.
 
-    `at` is the part's name, or "mempool", and `at_s` the time, in Unix seconds. A request has its
-    `path` and its body, `sent`. `payment_header` is its payment, as `payer.submit` and `payer.ask`
-    take it, or one made of the transaction's authorization; None without a payment.
+    `at` is the part's name, or "mempool", and `at_s` the time, in Unix seconds. A request has a
+    `path` and a body, `sent`. `payment_header` is the payment, for `payer.submit` and `payer.ask`,
+    or a header made of the transaction's authorization; None without a payment.
     """
 
     at: Part
@@ -290,7 +254,7 @@ def _data_of(found: dict[str, Any]) -> bytes:
 
 
 def payment_header(sent: Request) -> str | None:
-    """Return the payment of a request: its header, or that of its body, if it has one."""
+    """Return the payment header of a request, or of the body; None without a payment."""
     named = dict(sent.headers)
     for name in PAYMENT_HEADERS.values():
         if (value := named.get(name.lower().encode())) is not None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.http.exchange import Headers, retry_after_s
-from x402sim.payer import core, standard
+from x402sim.payer import core, signing
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
 from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -31,7 +31,6 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.rng import Stream, later
-from x402sim.text.arguments import explained, require_kind
 from x402sim.text.words import as_given, described, unknown
 from x402sim.world.control.messages import Sent
 from x402sim.world.observing import NewBlock, newest_block
@@ -51,7 +50,7 @@ class Signed:
 
 @dataclass(slots=True)
 class Spending:
-    """The payments that one payer has signed, at all services, oldest first."""
+    """The signed payments of a payer, at all services, oldest first."""
 
     policy: PayerPolicy
     moments: "array[float]" = field(default_factory=lambda: array("d"))
@@ -62,9 +61,9 @@ class Spending:
     paid: Decimal = Decimal()
     """The amount that answers have reported as paid."""
     unsure: list[Signed] = field(default_factory=list)
-    """The authorizations that no answer has reported as paid, and that had not expired."""
+    """The authorizations without a report of payment, and without expiry at the last look."""
     rng: Stream | None = None
-    """The stream of its policies, once one of them draws."""
+    """The stream of the policies, once a policy draws."""
 
     def stream_of(self, stage: Stage, payer: str) -> Stream:
         """Return the random stream of the payer's policies, the same at all services."""
@@ -129,7 +128,7 @@ class Answer:
     headers: Headers = field(default_factory=list, repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return a header of the answer; None if it has none of that name."""
+        """Return a header of the answer by name, or None."""
         found: str | None = httpx.Headers(self.headers).get(name)
         return found
 
@@ -183,7 +182,7 @@ class Payer:
     the receipt; `fetch` goes on until the quote is served, or spends a session. In one step the
     receipt comes with the quote.
 
-    `http` is its httpx client, which pays by itself with an `auth`:
+    `http` is an httpx client, which pays automatically with an `auth`:
     `await alice.http.get("/api/perp/market", auth=PaymentAuth(alice.wallet, clock=world.clock))`.
     """
 
@@ -201,9 +200,9 @@ class Payer:
         self._is_client_shared = False
         """Whether the scenario has got the client, and may have set its cookies or headers."""
         self.skew_s = 0.0
-        """Seconds by which this payer's clock is ahead of the true time."""
+        """Seconds by which the payer's clock is ahead of the true time."""
         self.network = stage.network_of(service)
-        """The network whose token it pays with: that of the service it is at."""
+        """The network whose token pays: the service's."""
         self._spending, self._bought = spending, Bought()
         self._at_services: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
@@ -228,7 +227,7 @@ class Payer:
         return self._client
 
     def leave(self) -> None:
-        """Drop its client until it sends again, unless the scenario has it: clients are large."""
+        """Drop the client until the next request, unless the scenario has it: clients are large."""
         for each in (self, *self._at_services.values()):
             client = each._client
             if client is not None and not each._is_client_shared and self.stage.forget(client):
@@ -254,7 +253,8 @@ class Payer:
         self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """Send one request to the service; return its answer, also if the exchange breaks."""
-        require_kind("path", path, str)
+        if not isinstance(path, str):  # httpx shows the value, which may be a key in a wrong place
+            raise ValueError(f"path: expected a text, got {as_given(path)}")
         named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
         if json is not None:
             body = json if isinstance(json, bytes) else messages.encode(json)
@@ -283,7 +283,7 @@ class Payer:
     ) -> Answer:
         """Request a protected resource, with or without a proof of payment.
 
-        A `header` that was signed for one step, by this payer or another, is itself the payment.
+        A `header` signed for one step, by this payer or another, is the payment.
         By default a `payment_id` is served as often as it is shown.
         """
         headers = core.proofs(payment_id, session_id)
@@ -308,8 +308,8 @@ class Payer:
     ) -> Answer:
         """Settle a 402 at /api/pay, with a newly signed header unless one is given.
 
-        `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
-        None for one of them leaves it out. Raises `PaymentFailed` if `required` is not a 402.
+        `payment_id` and `requirements` (only the fields that differ) replace the 402's own; a
+        field that is None is left out. Raises `PaymentFailed` if `required` is not a 402.
         """
         body = core.settlement(
             required.payment_id if payment_id is None else payment_id,
@@ -320,11 +320,11 @@ class Payer:
         return await self.send("POST", routes.PAY, json=body)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
-        """Return the service's record of a payment, or its error if there is none."""
+        """Return the service's record of a payment, or the error without a record."""
         return (await self.send("GET", routes.PAYMENTS + payment_id)).body
 
     async def session(self, session_id: str) -> dict[str, Any]:
-        """Return the service's view of a session, or its error if there is none."""
+        """Return the service's view of a session, or the error without a session."""
         return (await self.send("GET", routes.SESSION + session_id)).body
 
     # --- signing ---------------------------------------------------------------------
@@ -356,8 +356,8 @@ class Payer:
                 raise ValueError("spelling, network and receive are for steps=2")
             if required.standard_offer is None:
                 raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-            offer = standard.choose(x402.read_required(required.standard_offer), self.network)
-            return standard.sign(
+            offer = signing.choose(x402.read_required(required.standard_offer), self.network)
+            return signing.sign(
                 offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
             )[1]
         wanted: messages.PaymentRequirements = messages.decode(
@@ -444,7 +444,7 @@ class Payer:
         return there
 
     async def services(self) -> list[ListedService]:
-        """Ask each service for its agents; return those that sell quotes, in a random order."""
+        """Ask each service for agents; return the sellers of quotes, in random order."""
         names = self.stage.services
         answers = await asyncio.gather(*(self.at(name).send("GET", AGENTS) for name in names))
         listed = []
@@ -485,12 +485,11 @@ class Payer:
     async def fetch(self) -> Answer:
         """Get one quote as the policy says; return the last answer, whose status is 200 if served.
 
-        It pays for it and shows the payment id, or spends a session. Without a 402, or after a
-        final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
+        The payer pays and shows the payment id, or spends a session. Without a 402, or after a
+        final refusal, the result is that answer. Raises `SpendingCapExceeded` beyond the budget.
         """
         return await Shopper(self, self._spending, self._bought).fetch()
 
-    @explained
     async def open_session(self, deposit: str, duration: int) -> Answer:
         """Pay a deposit as the policy says, and return the answer that names the session.
 
@@ -503,7 +502,7 @@ Ask = Callable[[], Awaitable[Answer]]
 
 
 class _RetriesEnded(Exception):
-    """The payer's deadline or its retry budget ends an order; its last answer is what it got."""
+    """The payer's deadline ends an order; the order keeps the last answer."""
 
 
 @lru_cache
@@ -513,7 +512,7 @@ def _tokens(amount_base: int, decimals: int) -> Decimal:
 
 
 class Order:
-    """One 402 that is to be paid, as the policy `retry` decides, until `until_s`."""
+    """One 402 to be paid, as the policy `retry` decides, until `until_s`."""
 
     def __init__(
         self, payer: Payer, spending: Spending, required: Answer, ask: Ask, until_s: float
@@ -531,9 +530,9 @@ class Order:
 
     @property
     def is_final(self) -> bool:
-        """Whether the last answer reports that this authorization can never pay.
+        """Whether the last answer rules this authorization out for good.
 
-        In one step no answer reports that; there it can never pay once it has expired.
+        In one step no answer reports that; an expired authorization can never pay.
         """
         if self.in_one_step and self._signed is not None:
             return not self.is_paid and self._payer.now_s() >= self._signed.expires_s
@@ -588,7 +587,7 @@ class Order:
         self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
 
     async def ask_again(self) -> None:
-        """Ask for a new 402; without one, the old one stays."""
+        """Ask for a new 402; if none comes, the old 402 stays."""
         required = await self._ask()
         if required.status == 402:
             self.required, self._header = required, None
@@ -603,14 +602,14 @@ class Order:
         return await newest_block(self._payer.stage)
 
     def note_paid(self) -> None:
-        """Count the newest authorization as paid, if there is one."""
+        """Count the newest authorization, if any, as paid."""
         if self._signed is not None:
             self._spending.note_paid(self._signed)
 
 
 @dataclass(slots=True)
 class Bought:
-    """What a payer has bought at one service, for all its requests there."""
+    """The purchases of a payer at one service, for all requests there."""
 
     payment_id: str | None = None
     session_id: str | None = None
@@ -619,7 +618,7 @@ class Bought:
 
 
 class Shopper:
-    """One request of a payer at one service, which buys it as the policy `sessions` decides.
+    """One request of a payer at one service, bought as the policy `sessions` decides.
 
     Requests of a payer may overlap, so each has its own deadline, last answer and payment id.
     """
@@ -631,7 +630,7 @@ class Shopper:
         self._until_s = spending.until_s(payer.clock)
         """When the request is given up."""
         self.payments = bought.payments
-        """How many payments were made: before this request, and for it."""
+        """The number of payments before this request, and for this request."""
 
     @property
     def is_served(self) -> bool:
@@ -657,7 +656,7 @@ class Shopper:
         return order
 
     async def deposit(self, deposit: str, duration: int) -> Answer:
-        """Pay for a session, and return the answer that names it."""
+        """Pay for a session, and return the answer with the session's id."""
         payer = self._payer
         order = await self.order(lambda: payer.ask_session(deposit, duration))
         payment_id = order.required.payment_id
@@ -681,17 +680,17 @@ class Shopper:
         await self._payer.clock.sleep(seconds)
 
     async def show_payment(self) -> None:
-        """Request it with the newest payment id, if there is one."""
+        """Send the request with the newest payment id, if any."""
         if self._payment_id is not None:
             self._last = await self._payer.ask(payment_id=self._payment_id)
 
     async def show_session(self) -> None:
-        """Request it with the newest session, if there is one."""
+        """Send the request with the newest session, if any."""
         if self._bought.session_id is not None:
             self._last = await self._payer.ask(session_id=self._bought.session_id)
 
     async def buy(self) -> None:
-        """Pay for the request, and send it with that payment id unless the refusal is final."""
+        """Pay for the request, and send the payment id with it unless the refusal is final."""
         self._last = required = await self._payer.ask()
         if required.status != 402:
             return
@@ -714,20 +713,10 @@ class Shopper:
 
 def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
     """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
-    if not callable(rule):
-        raise ValueError(
-            "rule: expected a function of the services, such as `cheapest` of x402sim.policies, "
-            f"got {as_given(rule)}"
-        )
     if not services:
         raise PaymentFailed("no service lists an agent that sells quotes")
     name = rule(services)
     known = [service.name for service in services]
-    if not isinstance(name, str):
-        raise ValueError(
-            f"the rule {as_given(rule)} returns the name of a service, such as {known[0]!r}, and "
-            f"not {as_given(name)}"
-        )
     if name not in known:
         raise ValueError(
             f"the rule {as_given(rule)} chose no listed service: {unknown('service', name, known)}"

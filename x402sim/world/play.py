@@ -1,7 +1,7 @@
 """Plays a scenario in a world: records its begin, errors and end, and returns the `Run`.
 
-It stops a scenario that is deadlocked, or that makes no request for a month (`IdleTimeout`), and
-finds coroutines that the scenario calls and does not await (`forgotten_awaits`).
+A deadlocked scenario is stopped, and a scenario without a request for a month (`IdleTimeout`).
+Coroutines that the scenario calls and does not await are found (`forgotten_awaits`).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from inspect import isawaitable, unwrap
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import Any, TextIO
 
 from msgspec import UNSET, UnsetType
@@ -72,7 +72,6 @@ def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress:
 
 
 async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
-    """Play a scenario; the journal holds all of it, from `begin` to `end`."""
     elapsed = stopwatch()
     with _warnings_silenced():
         async with open_stage(world) as stage:
@@ -100,7 +99,6 @@ async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
 
 
 def _chain_of(world: World) -> str | None:
-    """Return the name of a world's chain, if it is not the default one."""
     return None if world.backend == DEFAULT_CHAIN else world.backend.name
 
 
@@ -149,7 +147,7 @@ async def _outcome(live: LiveWorld, scenario: Scenario, world: World) -> tuple[e
 
 
 async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -> str | None:
-    """Run the scenario with invariants and idle timeout; return the exception that it raised."""
+    """Run the scenario with invariants and idle timeout; return the raised exception."""
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.journal.listeners.append(Invariants(stage, stage.parts))
@@ -216,7 +214,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 # --- the options of a world, as Python source for the journal ---
 
 _Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
-"""Options whose fields are written only if they differ from the default."""
+"""Options of which only the fields other than the default are written."""
 
 
 _NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
@@ -252,7 +250,6 @@ def _options(world: World) -> dict[str, str]:
 
 
 def _names(given: object) -> tuple[str, ...] | UnsetType:
-    """Return the names of what is given by name; nothing of one that has none of its own."""
     return tuple(map(str, given)) if isinstance(given, Mapping) else UNSET
 
 
@@ -272,7 +269,7 @@ _FORGOTTEN = re.compile("coroutine '.*' was never awaited")
 
 @dataclass(slots=True)
 class _Unawaited:
-    """The coroutines that a block did not await, each with its line if that is in `file`."""
+    """The coroutines that a block did not await, each with the line, if in `file`."""
 
     file: str
     found: list[str] = field(default_factory=list)
@@ -340,15 +337,15 @@ _HOOK = _Hook()
 
 
 class ForgottenAwait(RuntimeError):
-    """A scenario called a coroutine function, and did not await what that returned."""
+    """A scenario called a coroutine function without `await`."""
 
 
 @contextmanager
 def forgotten_awaits(file: str) -> Iterator[list[str]]:
     """Find the coroutines that are never awaited in a block; after it, the list has each.
 
-    `file` is the scenario's: a line in it is named. If the block raises, the exception has a note
-    of them, since it may follow from that.
+    `file` is the scenario's: a line in the file is named. An exception of the block, which may
+    follow from a forgotten await, gets a note.
     """
     unawaited = _Unawaited(file)
     token = _unawaited.set(unawaited)
@@ -366,21 +363,16 @@ def forgotten_awaits(file: str) -> Iterator[list[str]]:
 
 
 def named(found: list[str]) -> str:
-    """Name what was found, and say what to do."""
+    """Name the found coroutines, and the remedy."""
     return "; ".join(found) + ": write `await`"
 
 
 def _release_frames(error: BaseException) -> None:
-    """Clear an error's frames, as they may hold the coroutine that was not awaited."""
+    """Clear an error's frames, which may hold the coroutine without `await`."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             _release_frames(each)
     if isinstance(error, AttributeError):
-        from difflib import get_close_matches
-
-        near = get_close_matches(error.name or "", dir(error.obj), n=1)
-        if near and near[0] != error.name and not isinstance(error.obj, CoroutineType):
-            error.add_note(f"did you mean {near[0]!r}?")
         error.obj = None
     traceback.clear_frames(error.__traceback__)
 
@@ -397,8 +389,8 @@ class IdleTimeout:
     """A context manager around a scenario, and a listener of its journal.
 
     Raises `Deadlock` if nothing but periodic work is left, and `TimeoutError` after a month without
-    a request; time that the scenario advances itself (`LiveWorld.advance`) does not count. What
-    `stop` is given is raised in the scenario, so that the journal is kept: the loop's
+    a request; time that the scenario advances itself (`LiveWorld.advance`) does not count. An error
+    given to `stop` is raised in the scenario, so that the journal is kept: the loop's
     `TimeStandsStill`, and what the user's own code raised in a part of the world.
     """
 
@@ -443,7 +435,7 @@ class IdleTimeout:
         else:
             self._is_suspect = is_stuck
             next_s = min(self._until, now_s + (RECHECK_S if is_stuck else CHECK_S))
-            # in the context of this one, which is periodic: `_is_stuck` must not count it
+            # in this periodic context: `_is_stuck` must not count the timer
             self._timer = self._loop.call_at(next_s, self._check)
 
     def _is_stuck(self) -> bool:

@@ -1,28 +1,24 @@
-"""A population of payers: arrivals (Poisson, regular or given), behaviour, and their visits.
+"""A population of payers: arrivals (Poisson or regular), behaviour, and their visits.
 
-Each visit runs a behaviour in a task of its own: it buys, or opens a session and uses it.
+Each visit runs a behaviour in a separate task: to buy, or to open and use a session.
 """
 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
-from typing import Protocol, cast
+from typing import Protocol
 
 from x402sim.durations import DurationSpec, duration_of
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, is_untouched, later
 from x402sim.tasks import together
-from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.words import as_given
 from x402sim.world.payer import Payer
 from x402sim.world.stages import Stage
-
-DAY_S = 86_400
 
 
 class Arrivals(Protocol):
@@ -36,72 +32,39 @@ class Arrivals(Protocol):
         ...
 
 
-@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson:
-    """Visits at random: `per_s` a second on average, for the whole population.
+    """Visits at random: `per_s` a second on average, for the whole population."""
 
-    daily
-        Relative rates of equal parts of a day (UTC), such as 24 numbers, one an hour. Their mean
-        counts as 1, so that `per_s` stays the mean of a whole day. Without it the rate is constant.
-    """
-
-    per_s: AboveZero
-    daily: Sequence[float] = ()
+    per_s: float
     is_random = True
 
     def __post_init__(self) -> None:
-        if self.daily and (min(self.daily) < 0 or not 0 < sum(self.daily) < float("inf")):
-            raise ValueError(
-                f"daily: expected rates of 0 or more, one above 0, got {as_given(self.daily)}"
-            )
+        if not self.per_s > 0:
+            raise ValueError(f"per_s: expected more than 0, got {as_given(self.per_s)}")
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
-        """Yield moments by thinning: those of the highest rate, some of them left out."""
-        highest = self._relative(max(self.daily)) if self.daily else 1.0
+        """Yield moments whose intervals are exponential."""
         at_s = start_s
         while True:
-            at_s += rng.expovariate(self.per_s * highest)
-            part = int(at_s % DAY_S / DAY_S * len(self.daily))
-            if not self.daily or rng.random() * highest < self._relative(self.daily[part]):
-                yield at_s
-
-    def _relative(self, rate: float) -> float:
-        return rate * len(self.daily) / sum(self.daily)
+            at_s += rng.expovariate(self.per_s)
+            yield at_s
 
 
-@explained
 @dataclass(frozen=True, slots=True)
 class Every:
     """A visit every `seconds`, the first one at once."""
 
-    seconds: AboveZero
+    seconds: float
     is_random = False
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise ValueError(f"seconds: expected more than 0, got {as_given(self.seconds)}")
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
         """Yield the moments of a fixed interval; draws nothing."""
         return (start_s + number * self.seconds for number in itertools.count())
-
-
-@explained
-@dataclass(frozen=True, slots=True)
-class At:
-    """A visit at each of these moments, in seconds from now."""
-
-    seconds: Sequence[float]
-    is_random = False
-
-    def __post_init__(self) -> None:
-        given = self.seconds if isinstance(self.seconds, Iterable) else [self.seconds]
-        for each in given:
-            require_kind("seconds of At", each, FromZero)
-        if given is not self.seconds:
-            one = as_given(self.seconds)
-            raise ValueError(f"At: expected a list of seconds, such as At([{one}])")
-
-    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
-        """Yield the given moments in order; draws nothing."""
-        return (start_s + each for each in sorted(self.seconds))
 
 
 # --- what they do ------------------------------------------------------------------------
@@ -110,7 +73,6 @@ Behaviour = Callable[[Payer, Stream], Awaitable[object]]
 """One visit of a payer; the stream is the payer's own, and goes on from visit to visit."""
 
 
-@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buy:
     """Get a quote as the payer's policy says, `times` times: by default pay for it and be served.
@@ -121,11 +83,11 @@ class Buy:
         Seconds between two orders: whatever a latency can be, such as a number, (median, sigma) of
         a lognormal, or a list of measured seconds; default 0.
     at
-        The name of the service, or a rule that chooses one for each order, such as `cheapest`;
+        The name of the service, or a rule to choose a service for each order, such as `cheapest`;
         default None, the world's first.
     """
 
-    times: WholeAboveZero = 1
+    times: int = 1
     wait: DurationSpec = 0.0
     at: str | Choose | None = None
 
@@ -144,31 +106,29 @@ class Buy:
             await (await _sent_to(payer, self.at)).fetch()
 
 
-@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Open a session and send requests that it pays for; what is left is refunded at its end.
+    """Open a session and send paid requests; the rest of the deposit is refunded at the end.
 
-    A visit ends with its session, if that ends before all requests are sent. A payer that opens
+    A visit ends with the session, if all requests are not sent before. A payer that opens
     another instead is `Buy(times=...)` with `PayerPolicy(sessions=OpenSessions(...))`.
 
     deposit
         Tokens; default "0.10".
     requests
-        The most requests of one visit, default 10; those that the deposit does not cover are
-        refused.
+        The most requests of one visit, default 10; requests beyond the deposit are refused.
     wait
         Seconds before each request but the first, as in `Buy`; default 0.
     duration
         Seconds from its opening until the session ends; default 3600. The last visit may be over
         long before that: `await world.advance(duration + 60)` lets the session be refunded.
     at
-        The name of the service, or a rule that chooses one for each visit, such as `cheapest`;
+        The name of the service, or a rule to choose a service for each visit, such as `cheapest`;
         default None, the world's first.
     """
 
     deposit: str = "0.10"
-    requests: WholeAboveZero = 10
+    requests: int = 10
     wait: DurationSpec = 0.0
     duration: int = 3600
     at: str | Choose | None = None
@@ -193,7 +153,7 @@ class Session:
 
 
 async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
-    """Return a payer at a service, given its name or a rule that chooses one; None leaves it."""
+    """Return a payer at a service, by name or by a rule; None leaves the payer there."""
     if at is None or isinstance(at, str):
         return payer if at is None else payer.at(at)
     return await payer.choose(at)
@@ -206,8 +166,8 @@ async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
 class Population:
     """The population of a scenario, when all its visits are over.
 
-    `payers` are all that came; `visits` counts the visits that began; `given_up` those of them that
-    ended with `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
+    `payers` are all; `visits` counts the visits that began; `given_up` counts the visits ended by
+    `PaymentFailed`, such as for a lost answer, or by `SpendingCapExceeded`.
     """
 
     payers: list[Payer]
@@ -225,17 +185,11 @@ async def play_population(
     behaviour: Behaviour,
     until_s: float | None,
 ) -> Population:
-    """Play every visit of a population; return it after the last one.
+    """Play every visit of a population; return after the last visit.
 
     A visit that raises `PaymentFailed` is given up; any other exception is raised, with a note that
     names the payer.
     """
-    if isinstance(given := cast(object, behaviour), type) or not callable(given):
-        hint = f"; did you mean {given.__name__}(…)?" if isinstance(given, type) else ""
-        raise ValueError(
-            "behaviour: expected an object such as Buy(), or `async def visit(payer, rng)`, got "
-            f"{as_given(given)}{hint}"
-        )
     start_s = stage.clock.now()
     moments = arrivals.moments(start_s, stage.stream(f"arrivals of {name}"))
     payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
@@ -253,13 +207,7 @@ async def play_population(
         if name not in streams:
             streams[name] = later(partial(stage.stream, f"behaviour of {name}"))
         try:
-            visiting: object = behaviour(payer, streams[name])
-            if not isawaitable(visiting):
-                raise TypeError(
-                    f"behaviour: {as_given(behaviour)} returned {as_given(visiting)}: write "
-                    "`async def visit(payer, rng)`"
-                )
-            await visiting
+            await behaviour(payer, streams[name])
         except PaymentFailed:
             given_up += 1
         except Exception as error:

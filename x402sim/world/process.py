@@ -1,4 +1,4 @@
-"""A service as a process: its application and background work, which crash and restart together."""
+"""A service as a process: application and background work crash and restart together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,17 +21,17 @@ from x402sim.world.world import Hooks
 T = TypeVar("T")
 
 RESTART_S = 1.0
-"""Seconds of the world's time from a crash until the service runs again. If it ran at once, a fault
-that crashes it at each start would do so without end at one moment."""
+"""Seconds of the world's time from a crash until the service runs again. After no time at all, a
+fault that crashes the service at each start would strike without end at one moment."""
 
 
 class ServiceProcess:
-    """An ASGI application and its background work, which crash and restart together.
+    """An ASGI application with background work, which crash and restart together.
 
     `hooks` may change the service and its application at each start. `phases` say when periodic
     work begins after the first start, as if the service had been running already; a restart begins
-    every interval anew. `outside` has the parts that the service calls, behind the faults that may
-    crash it. `queue` makes the queue of each start, given its paths; None is no queue.
+    every interval anew. `outside` has the parts called by the service, behind the faults that may
+    crash the service. `queue` makes the queue of each start, given the paths; None is no queue.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ServiceProcess:
         self.service = self._hooks.service(self._plain)
         app = service_app(self.service)
         self.paths = paths_of(app)
-        """The paths that the service serves, as its routes spell them."""
+        """The paths of the service, as the routes spell them."""
         self._app = self._hooks.app(self.service, app)
         if self._queue is not None:
             self._queue.lose()
@@ -68,21 +68,21 @@ class ServiceProcess:
             self._app = self._queue.before(self._app)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one request; a crash breaks its connection, and during a restart it is refused."""
+        """Serve one request; a crash breaks the connection, a restart refuses the request."""
         if self._restart is not None:
             refuse: Callable[[str], Awaitable[None]] = scope[ABORT]
             return refuse("refused")
         return self._cut_by_a_crash(self._app(scope, receive, send), scope.get(ABORT))
 
     async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
-        """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
+        """Return `job(service)`, done once the process runs; None after a crash."""
         await self.runs()
         return await self._cut_by_a_crash(job(self.service))
 
     async def _cut_by_a_crash(
         self, work: Awaitable[T], abort: Callable[[str], Awaitable[None]] | None = None
     ) -> T | None:
-        """Await work of this process; if a crash ends it, break the connection that it is for."""
+        """Await work of this process; if a crash ends the work, break the client's connection."""
         task = asyncio.current_task()
         assert task is not None
         life, cancellations = self.crashes, task.cancelling()
@@ -143,11 +143,11 @@ class ServiceProcess:
         undo_debits(self.service)
 
     async def close(self) -> None:
-        """Stop it, and close its database."""
+        """Stop the process, and close the database."""
         await self.stop()
         self.service.store.close()
 
 
 def paths_of(app: Starlette) -> list[str]:
-    """Return the paths that an application serves, as its routes spell them."""
+    """Return the paths of an application, as the routes spell them."""
     return [route.path for route in app.routes if isinstance(route, Route)]

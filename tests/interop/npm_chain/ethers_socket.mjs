@@ -22,9 +22,6 @@ const listed = await contract.transfer(shop, 12, { type: 1, accessList: [[token,
 facts.accessList = [(await listed.wait()).gasUsed, (await provider.getTransaction(listed.hash)).type];
 const block = await provider.getBlock(before + 1, true);
 facts.block = [block.length, block.prefetchedTransactions[0].hash === sent.hash];
-facts.trace = await provider.send("debug_traceTransaction", [
-  ...[sent.hash, { tracer: "callTracer", tracerConfig: { onlyTopCall: true } }],
-]).then((trace) => [trace.type, trace.gasUsed, trace.to.toLowerCase() === token.toLowerCase()]);
 facts.sha3 = await provider.send("web3_sha3", ["0x1234"]);
 facts.listening = await provider.send("net_listening", []);
 await until(() => heard.length === 2, "events");

@@ -104,21 +104,7 @@ const confirmations = await client.getTransactionConfirmations({ hash: sent.hash
 facts.confirmed = confirmations > 1n;
 facts.blobs = await client.getBlobBaseFee();
 
-const slot = await (async () => {
-  const { concat, keccak256, pad, toHex } = await import("viem");
-  return (account) => keccak256(concat([pad(account), toHex(9, { size: 32 })]));
-})();
-const rich = [{
-  address: token,
-  stateDiff: [{ slot: slot(poor.account.address), value: `0x${"5".padStart(64, "0")}` }],
-}];
 facts.poor = await refused(client.simulateContract({ ...transfer(5n), account: poor.account }));
-facts.rich = (await client.simulateContract({
-  ...{ ...transfer(5n), account: poor.account, stateOverride: rich },
-})).result;
-facts.richer = await refused(client.simulateContract({
-  ...{ ...transfer(6n), account: poor.account, stateOverride: rich },
-}));
 
 const test = createTestClient({ ...options, mode: "anvil" }).extend(publicActions).extend(walletActions);
 const somebody = "0x00000000000000000000000000000000000000a1";

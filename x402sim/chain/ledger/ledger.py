@@ -8,7 +8,7 @@ disk is full, does not run and raises `ChainUnavailable`.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any
 
 from x402sim.chain.base import (
     PLENTY_WEI,
@@ -23,23 +23,27 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
+from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.machine import Machine, admit
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
-from x402sim.chain.ledger.operations import OPERATIONS, Operation, OperationLog, signed_of
+from x402sim.chain.ledger.operations import (
+    ARRIVALS,
+    OPERATIONS,
+    Operation,
+    OperationLog,
+    signed_of,
+)
 from x402sim.chain.ledger.state import LedgerState
-from x402sim.chain.ledger.storage import Overrides, word_at
-from x402sim.chain.reverts import data_of
+from x402sim.chain.ledger.storage import word_at
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
 
-FIRST_WEI = 5_000 * 10**9
-"""The base fee of a chain whose file holds none: Cronos's, as in every older file."""
-PENDING: Final = "pending"
-Which = int | Literal["pending"] | None
-"""A state: after a block, after the one that would be mined now, or None for the newest block."""
+Which = int | LedgerState | None
+"""A state: after a block, as `pending` returns it, or None for the newest block."""
+AT_A_TURN = 16
+"""Transactions of the next block that are executed in a turn: some milliseconds."""
 
 
 class LedgerChain:
@@ -69,8 +73,8 @@ class LedgerChain:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
-        self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
-        """What the file begins with; without `accounts` if they are the usual ones."""
+        self._identity = [network.chain_id, owner, origin, accounts]
+        """What the file begins with, before the base fee."""
         self._has_history = has_history
         self._base_fee_wei, self._at_block_time = network.base_fee_wei, calls_at_block_time
         self._gas_price = gas_price or (lambda: network.base_fee_wei)
@@ -85,6 +89,7 @@ class LedgerChain:
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
         self._waiters: dict[asyncio.Future[TxReceipt], Hash] = {}
+        self._pending_turn = asyncio.Lock()
         self._log = OperationLog(file, database) if file else None
         try:
             self.machine = self._open()
@@ -118,27 +123,19 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(
-        self, call: Call, block: Which = None, overrides: Overrides | None = None
-    ) -> bytes:
-        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block
-        and for what cannot be overridden.
-        """
-        return self._call(call, block, overrides)[0]
+    async def call(self, call: Call, block: Which = None) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
+        return self._call(call, block)[0]
 
-    async def estimate_gas(
-        self, call: Call, block: Which = None, overrides: Overrides | None = None
-    ) -> int:
+    async def estimate_gas(self, call: Call, block: Which = None) -> int:
         """Return the gas a call needs; raises as `call` does, and for Multicall3."""
-        _, frame = self._call(call, block, overrides)
+        _, frame = self._call(call, block)
         if call.to == MULTICALL:
             raise Reverted(NO_TRANSACTIONS)
         needed = frame.least() if frame else 0
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
-    def _call(
-        self, call: Call, block: Which, overrides: Overrides | None
-    ) -> tuple[bytes, Frame | None]:
+    def _call(self, call: Call, block: Which) -> tuple[bytes, Frame | None]:
         """Run a call in the state after a block; return its result and its frame.
 
         The time is that of the block. But in the pending state it is now, and also in the newest
@@ -146,14 +143,24 @@ class LedgerChain:
         """
         state = self.after(block)
         is_newest = state is self.machine.state and not self._at_block_time
-        is_now = block == PENDING or is_newest
-        return self.machine.call(call, self._clock.now_s() if is_now else 0, state, overrides)
+        is_now = state is block or is_newest
+        return self.machine.call(call, self._clock.now_s() if is_now else 0, state)
 
     def after(self, block: Which) -> LedgerState:
         """Return the state after a block; raises `ChainError` for one that is not mined."""
-        if isinstance(block, str):
-            return self.machine.pending(self._clock.now_s())
-        return self.machine.at(block)
+        return block if isinstance(block, LedgerState) else self.machine.at(block)
+
+    async def pending(self, turn: Callable[[], Awaitable[None]]) -> LedgerState:
+        """Return the state after the block that would be mined now, executed in some transactions
+        a `turn`. It is only to be read, and before the next await.
+
+        One call at a time executes: two of different seconds would undo each other's work.
+        """
+        async with self._pending_turn:
+            at_s = self._clock.now_s()
+            while (state := self.machine.pending(at_s, AT_A_TURN)) is None:
+                await turn()
+            return state
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -197,10 +204,12 @@ class LedgerChain:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
         return self.after(block).native.get(account, 0)
 
-    async def account_nonce(self, account: Address, block: Which = PENDING) -> int:
-        """Return how many transactions an account has sent; raises `ChainError` for the block."""
-        if block == PENDING:
-            return self.machine.state.next_nonces.get(account, 0)
+    async def account_nonce(self, account: Address) -> int:
+        """Return how many transactions an account has sent, waiting ones included."""
+        return self.machine.state.next_nonces.get(account, 0)
+
+    async def mined_nonce(self, account: Address, block: Which = None) -> int:
+        """Return how many transactions of an account are mined; raises `ChainError`."""
         return self.after(block).account_nonces.get(account, 0)
 
     async def code(self, account: Address, block: Which = None) -> bytes:
@@ -212,22 +221,6 @@ class LedgerChain:
         for the block.
         """
         return word_at(self.after(block), self.machine.token, account, slot)
-
-    def answered(self, tx: Transaction, receipt: TxReceipt) -> bytes:
-        """Return the output of a mined transaction, or its revert data, by running it again.
-
-        Raises `ChainError` if the state before it is not kept.
-        """
-        try:
-            output = self.machine.run_again(tx)
-        except Reverted as reverted:
-            if str(reverted) == receipt.revert_reason:
-                return data_of(reverted)
-            output = b""
-        if receipt.revert_reason is None:
-            return output
-        is_forced = receipt.revert_reason != OUT_OF_GAS
-        return data_of(Reverted(receipt.revert_reason)) if is_forced else b""
 
     def pending_block(self) -> Block:
         """Return the block that would be mined now, with the transactions that wait."""
@@ -322,10 +315,6 @@ class LedgerChain:
         """Set an account's code, as a test node does: what is undone takes it away again."""
         await self._apply("put_code", account, code)
 
-    async def set_word(self, account: Address, slot: bytes, word: bytes) -> None:
-        """Set a word of an account's storage, without a transaction; raises `ChainError`."""
-        await self._apply("word", account, slot, word)
-
     async def set_nonce(self, account: Address, nonce: int) -> None:
         """Set the nonce of an account's next transaction."""
         await self._apply("nonce", account, nonce)
@@ -337,9 +326,8 @@ class LedgerChain:
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
         old, automine = self.machine, self.machine.automine
-        self.machine = (
-            self._begin()
-        )  # first: on a full disk the old chain goes on, with its archive
+        new = self._begin()  # first: on a full disk the old chain goes on, with its archive
+        self.machine, new.arrivals = new, old.arrivals
         old.close()
         if not automine:
             await self._apply("automine", False)
@@ -370,16 +358,14 @@ class LedgerChain:
         at_s = self._clock.now_s()
         price_wei = self._base_fee_wei
         if self._log:
-            priced = [] if price_wei == FIRST_WEI else [str(price_wei)]
-            self._log.begin(at_s, *self._identity, *priced)
+            self._log.begin(at_s, *self._identity, str(price_wei))
         return self._new_machine(at_s, price_wei)
 
     def _replay(self, operations: list[Operation]) -> Machine:
         """Return a machine that has replayed these operations; the first is the genesis."""
-        genesis_s, _, origin = operations[0]
-        priced = [each for each in origin if isinstance(each, str)]
-        self._check_origin([each for each in origin if each not in priced])
-        machine = self._new_machine(genesis_s, int(priced[0]) if priced else FIRST_WEI)
+        genesis_s, _, (*identity, price_wei) = operations[0]
+        self._check_origin(identity)
+        machine = self._new_machine(genesis_s, int(price_wei))
         for at_s, name, arguments in operations[1:]:
             try:
                 OPERATIONS[name](machine, at_s, *arguments)
@@ -391,8 +377,8 @@ class LedgerChain:
         """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
         new as the database.
         """
-        chain_id, owner, origin, *accounts = arguments
-        _, _, our_origin, *our_accounts = self._identity
+        chain_id, owner, origin, accounts = arguments
+        _, _, our_origin, our_accounts = self._identity
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
         if owner != self.owner:
@@ -410,6 +396,8 @@ class LedgerChain:
         if self._log:
             self._log.write(at_s, name, *arguments)
         result = OPERATIONS[name](self.machine, at_s, *arguments)
+        if name not in ARRIVALS:
+            self.machine.forget_pending()
         await self._notify()
         return result
 

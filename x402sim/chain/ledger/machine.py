@@ -8,9 +8,11 @@ fee is refused, as by anvil. And a full mempool (too many transactions or bytes,
 transactions behind gaps in nonces) refuses the newest transaction; geth drops one silently.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, islice
 
+import msgspec
 from msgspec.structs import replace
 
 from x402sim.chain.base import (
@@ -32,7 +34,6 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import DELEGATION, OUT_OF_GAS, Frame, Token, call_other
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
-from x402sim.chain.ledger.storage import Overrides
 from x402sim.chain.ledger.token import FIRST_ROLES, IMPLEMENTATION, run
 from x402sim.http.limits import (
     MAX_MINED_BYTES,
@@ -172,8 +173,43 @@ NO_CODE = b"\xfe"
 """The code that its contracts have, so that they are contracts: the INVALID opcode, never run."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
+KEPT_ARRIVALS = 10_000
+"""A filter of transactions that is polled after more arrivals than these gets only the newest."""
 Place = tuple[int, Hash, int]
 """Number and hash of a block, and the index of a transaction in it."""
+
+
+class Arrivals:
+    """The newest transactions in the order in which they came to the mempool. A reader remembers
+    only how many there were, so that thousands of readers hold no transactions.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        """How many have come so far."""
+        self._newest = deque[Hash](maxlen=KEPT_ARRIVALS)
+
+    def add(self, tx_hash: Hash) -> int:
+        """Add a transaction; return its number."""
+        self.number += 1
+        self._newest.append(tx_hash)
+        return self.number
+
+    def after(self, number: int) -> list[Hash]:
+        """Return the transactions that came after the one of this number."""
+        kept = len(self._newest)
+        return list(islice(self._newest, max(0, kept - self.number + number), None))
+
+
+class Pending(msgspec.Struct):
+    """The next block in work: the state after those of its transactions that are executed."""
+
+    parent: Hash
+    time_s: int
+    state: LedgerState
+    forced: ForcedReverts
+    """Those that are left for the other transactions."""
+    executed: tuple[Hash, ...] = ()
 
 
 class Machine:
@@ -195,7 +231,8 @@ class Machine:
         self.forced_reverts = ForcedReverts()
         self._most_wei = self.gas_price_wei = most_wei
         """What a transaction without a signature pays for a unit of gas, if it is sent now."""
-        self._arrivals = 0
+        self.arrivals = Arrivals()
+        self._pending: Pending | None = None
         self._block_marks: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         """The bytes of the transactions in each block outside the archive."""
@@ -341,15 +378,34 @@ class Machine:
         """
         return [*self._in_order_of_arrival(), *self.state.queued.values()]
 
-    def pending(self, at_s: int) -> LedgerState:
-        """Return the state after the block that would be mined now, without mining it."""
-        block, forced = self.pending_block(at_s), self.forced_reverts
-        then = self.state.after(self.state.head)
-        for index, tx_hash in enumerate(block.tx_hashes):
+    def pending(self, at_s: int, most: int) -> LedgerState | None:
+        """Return the state after the block that would be mined now, without mining it; None after
+        `most` transactions, if that are not all: call again.
+
+        Calls share what is executed, until a block, the time or `forget_pending` changes what comes
+        of it. A transaction that arrives is executed after the others.
+        """
+        block, shared = self.pending_block(at_s), self._pending
+        if (
+            shared is None
+            or (shared.parent, shared.time_s) != (block.parent, block.timestamp_s)
+            or shared.executed != block.tx_hashes[: len(shared.executed)]
+        ):
+            then = self.state.after(self.state.head)
+            shared = Pending(block.parent, block.timestamp_s, then, self.forced_reverts)
+        done, forced = len(shared.executed), self.forced_reverts
+        self._pending, self.forced_reverts = None, shared.forced
+        for index, tx_hash in enumerate(block.tx_hashes[done : done + most], done):
             place = block.number, block.hash, index
-            self._execute(then, then.transactions[tx_hash], place, block.timestamp_s, 0, 0)
-        self.forced_reverts = forced
-        return then
+            tx = shared.state.transactions[tx_hash]
+            self._execute(shared.state, tx, place, block.timestamp_s, 0, 0)
+        shared.forced, self.forced_reverts = self.forced_reverts, forced
+        shared.executed, self._pending = block.tx_hashes[: done + most], shared
+        return shared.state if shared.executed == block.tx_hashes else None
+
+    def forget_pending(self) -> None:
+        """Have the next block executed again: something else than an arrival may change it."""
+        self._pending = None
 
     def pending_block(self, at_s: int) -> Block:
         """Return the block that would be mined now, without a hash and not executed."""
@@ -360,22 +416,13 @@ class Machine:
             head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0, self.base_fee_wei
         )
 
-    def call(
-        self,
-        call: Call,
-        at_s: int,
-        state: LedgerState | None = None,
-        overrides: Overrides | None = None,
-    ) -> tuple[bytes, Frame | None]:
-        """Run a call and discard its effects, in the newest state or another. Return its result,
-        and of the token its frame; raises `Reverted`.
+    def call(self, call: Call, at_s: int, state: LedgerState) -> tuple[bytes, Frame | None]:
+        """Run a call in a state and discard its effects. Return its result, and of the token its
+        frame; raises `Reverted`.
         """
-        token, state = self.token, state or self.state
+        token = self.token
         now_s, mark = max(at_s, state.head.timestamp_s), state.mark()
         try:
-            if overrides is not None:
-                overrides.apply(state, token, call)
-                now_s = now_s if overrides.time_s is None else overrides.time_s
             if call.value > (held := state.native.get(call.sender, 0)):
                 details = f"address {checksum(call.sender)} have {held} want {call.value}"
                 raise ChainError(f"insufficient funds for gas * price + value: {details}")
@@ -387,21 +434,6 @@ class Machine:
             return run(frame), frame
         finally:
             state.undo(mark)
-
-    def run_again(self, tx: Transaction) -> bytes:
-        """Return what a mined transaction answers in the state before it; raises `Reverted`."""
-        assert tx.block_number is not None
-        block, forced = self.state.blocks[tx.block_number], self.forced_reverts
-        earlier = [self.transaction(tx_hash) for tx_hash in block.tx_hashes[: tx.index]]
-        self.forced_reverts = ForcedReverts()  # those of now are not of this transaction
-        try:
-            then = self.at(block.number - 1)
-            for index, each in enumerate(filter(None, earlier)):
-                place = block.number, block.hash, index
-                self._execute(then, each, place, block.timestamp_s, 0, 0)
-            return self.call(tx.call, block.timestamp_s, then)[0]
-        finally:
-            self.forced_reverts = forced
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
@@ -446,8 +478,7 @@ class Machine:
             return
         arrived, following = tx.hash, tx.nonce
         while True:
-            self._arrivals += 1
-            state.put(state.waiting, arrived, self._arrivals)
+            state.put(state.waiting, arrived, self.arrivals.add(arrived))
             following += 1
             if (sender, following) not in state.queued:
                 break
@@ -465,6 +496,7 @@ class Machine:
             state.put(state.queued, (tx.call.sender, tx.nonce), tx.hash)
         else:
             state.put(state.waiting, tx.hash, rank)
+            self.arrivals.add(tx.hash)
 
     def _take_out(self, tx: Transaction) -> None:
         state = self.state

@@ -1,7 +1,7 @@
 """Multicall3 for `eth_call`: several calls in one, as wagmi, viem and others read by default.
 
-On anvil `Multicall.sol` of `chain/contract` does the same. On the ledger a transaction to it
-reverts, as does what needs native money (aggregate3Value).
+On anvil `Multicall.sol` of `chain/contract` has the same functions, and those that few clients
+call. On the ledger a transaction to it reverts.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, Call, Reverted
+from x402sim.chain.base import Call, Reverted
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger.frame import Frame, Token, call_other
 from x402sim.chain.ledger.state import LedgerState
@@ -18,14 +18,12 @@ from x402sim.chain.ledger.token import run
 from x402sim.chain.reverts import data_of
 from x402sim.http.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.crypto import Address
 
 FAILED = "Multicall3: call failed"
 NO_TRANSACTIONS = "Multicall3: the ledger answers its calls, and takes no transactions of it"
 MAX_BYTES = MAX_TRANSACTION_BYTES
 """The largest calldata, and the most of all its parts, which may overlap."""
-OLDEST_HASH = 256
-"""How many blocks back a contract can know a hash."""
 CALLS, CALLS3, RESULTS = "(address,bytes)[]", "(address,bool,bytes)[]", "(bool,bytes)[]"
 Result = tuple[bool, bytes]
 
@@ -78,11 +76,6 @@ class Multicall(msgspec.Struct, frozen=True):
     def _some(self, required: bool, calls: Sequence[tuple[str, bytes]]) -> list[Result]:
         return self._all([(to, not required, data) for to, data in calls])
 
-    def _hash(self, number: int) -> bytes:
-        block: Block | None = self.state.blocks.get(number)
-        head = self.state.head.number
-        return block.hash if block and head - OLDEST_HASH <= number < head else bytes(32)
-
 
 def _head(m: Multicall) -> int:
     return m.state.head.number
@@ -92,31 +85,19 @@ def _values(m: Multicall, calls: Sequence[tuple[str, bytes]]) -> list[Any]:
     return [_head(m), [data for _, data in m._some(True, calls)]]
 
 
-def _in_block(m: Multicall, required: bool, calls: Sequence[tuple[str, bytes]]) -> list[Any]:
-    return [_head(m), bytes(32), m._some(required, calls)]
-
-
 def _balance(m: Multicall, account: str) -> list[int]:
     return [m.state.native.get(Address(bytes.fromhex(account[2:])), 0)]
 
 
-_BLOCK = ("uint256", "bytes32", RESULTS)
 _FUNCTIONS: dict[bytes, tuple[tuple[str, ...], Callable[..., Sequence[Any]], tuple[str, ...]]] = {
     abi.selector(f"{name}({','.join(kinds)})"): (kinds, do, results)
     for name, kinds, do, results in (
         ("aggregate3", (CALLS3,), lambda m, calls: [m._all(calls)], (RESULTS,)),
         ("tryAggregate", ("bool", CALLS), lambda m, *arguments: [m._some(*arguments)], (RESULTS,)),
         ("aggregate", (CALLS,), _values, ("uint256", "bytes[]")),
-        ("tryBlockAndAggregate", ("bool", CALLS), _in_block, _BLOCK),
-        ("blockAndAggregate", (CALLS,), lambda m, calls: _in_block(m, True, calls), _BLOCK),
-        ("getBlockHash", ("uint256",), lambda m, number: [m._hash(number)], ("bytes32",)),
         ("getBlockNumber", (), lambda m: [_head(m)], ("uint256",)),
-        ("getCurrentBlockCoinbase", (), lambda _: [ZERO_ADDRESS], ("address",)),
-        ("getCurrentBlockGasLimit", (), lambda _: [BLOCK_GAS_LIMIT], ("uint256",)),
         ("getCurrentBlockTimestamp", (), lambda m: [m.now_s], ("uint256",)),
         ("getEthBalance", ("address",), _balance, ("uint256",)),
-        ("getLastBlockHash", (), lambda m: [m._hash(_head(m) - 1)], ("bytes32",)),
-        ("getBasefee", (), lambda m: [m.state.head.base_fee_wei], ("uint256",)),
         ("getChainId", (), lambda m: [m.token.network.chain_id], ("uint256",)),
     )
 }

@@ -16,7 +16,7 @@ import msgspec
 
 from x402sim.chain.base import Call, ChainError, ChainUnavailable, ForcedReverts
 from x402sim.chain.ledger.machine import Machine
-from x402sim.chain.ledger.storage import put_code, set_word
+from x402sim.chain.ledger.storage import put_code
 from x402sim.http.limits import MAX_TRANSACTION_BYTES
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import BadTransaction, SignedTransaction, read
@@ -66,10 +66,6 @@ def _put_code(machine: Machine, _: int, account: bytes, code: bytes) -> None:
     put_code(machine.state, machine.token, Address(account), code)
 
 
-def _set_word(machine: Machine, _: int, account: bytes, slot: bytes, word: bytes) -> None:
-    set_word(machine.state, machine.token, Address(account), slot, word)
-
-
 def _set_nonce(machine: Machine, _: int, account: bytes, nonce: int) -> None:
     for nonces in (machine.state.account_nonces, machine.state.next_nonces):
         machine.state.put(nonces, Address(account), nonce)
@@ -87,12 +83,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "gas_price": _set_gas_price,
     "code": _set_code,
     "put_code": _put_code,
-    "word": _set_word,
     "nonce": _set_nonce,
     "snapshot": lambda machine, _: machine.snapshot(),
     "revert": lambda machine, _, snapshot: machine.revert(snapshot),
     "reorg": Machine.reorg,
 }
+ARRIVALS = ("send", "raw")
+"""The operations that put one transaction into the mempool, and change nothing else before it."""
 
 
 # --- the log ----------------------------------------------------------------------------

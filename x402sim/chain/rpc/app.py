@@ -36,7 +36,7 @@ Method = Callable[..., Awaitable[Any]]
 
 
 def _named(module: ModuleType) -> dict[str, Method]:
-    prefixes = ("eth_", "net_", "web3_", "personal_", "debug_", "txpool_")
+    prefixes = ("eth_", "net_", "web3_", "personal_", "txpool_")
     return {name: it for name, it in vars(module).items() if name.startswith(prefixes)}
 
 
@@ -44,62 +44,11 @@ READS = _named(reading)
 """The methods that neither send nor sign; a proxy to a node offers these to every caller."""
 METHODS = {**READS, **_named(sending)}
 """The methods by name: the functions that are named as they are."""
-MEANINGS = {
-    "web3_clientVersion": "Return the name and version of this server.",
-    "net_version": "Return the chain id in decimal.",
-    "net_listening": "Return true.",
-    "web3_sha3": "Return the Keccak-256 hash of bytes.",
-    "eth_chainId": "Return the chain id.",
-    "eth_syncing": "Return false: the chain is always in sync.",
-    "eth_blockNumber": "Return the number of the newest block.",
-    "eth_gasPrice": "Return the price of one unit of gas in wei; it is all base fee.",
-    "eth_maxPriorityFeePerGas": "Return zero: a tip is not needed.",
-    "eth_blobBaseFee": "Return the least there is: no block has blobs.",
-    "eth_feeHistory": "Return base fees, how full the blocks were, and the tips at some percentiles of gas.",
-    "eth_accounts": "Return the accounts of this server; a wallet would ask its user first.",
-    "eth_requestAccounts": "Return the accounts of this server; a wallet would ask its user first.",
-    "eth_getBalance": "Return an account's native balance in wei.",
-    "eth_getTransactionCount": "Return how many transactions an account has sent; with `pending`, the waiting ones too.",
-    "eth_getCode": "Return a contract's code; 0x for any other account.",
-    "eth_getStorageAt": "Return a word of the token's storage, where Circle's FiatToken v2.2 has it.",
-    "eth_getBlockByNumber": "Return a block by tag or number, null if not mined; `pending` is the next one.",
-    "eth_getBlockByHash": "Return a block by hash, null if unknown.",
-    "eth_getBlockReceipts": "Return the receipts of a block's transactions, in order, null if it is not mined.",
-    "eth_getTransactionByHash": "Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature.",
-    "eth_getTransactionByBlockHashAndIndex": "Return a transaction of a block by its place, null if there is none.",
-    "eth_getTransactionByBlockNumberAndIndex": "Return a transaction of a block by its place, null if there is none.",
-    "eth_getBlockTransactionCountByHash": "Return how many transactions a block has, null if it is unknown.",
-    "eth_getBlockTransactionCountByNumber": "Return how many transactions a block has, null if it is not mined.",
-    "eth_getRawTransactionByHash": "Return a signed transaction as it was sent.",
-    "eth_getTransactionReceipt": "Return the receipt of a transaction, null until it is mined.",
-    "eth_getLogs": "Return events, by fromBlock and toBlock or blockHash, address, topics.",
-    "eth_newFilter": "Make a filter of new events; it ends after 5 idle minutes.",
-    "eth_newBlockFilter": "Make a filter of new blocks.",
-    "eth_newPendingTransactionFilter": "Make a filter of arriving transactions.",
-    "eth_getFilterChanges": "Return what is new for a filter since the last call.",
-    "eth_getFilterLogs": "Return every event that passes a filter of events.",
-    "eth_uninstallFilter": "Forget a filter; false if it is unknown.",
-    "eth_subscribe": "On a WebSocket: tell of newHeads, logs (by address and topics) or newPendingTransactions (whole, with true).",
-    "eth_unsubscribe": "End a subscription.",
-    "eth_call": "Return the result of a call; state overrides (accounts) and block overrides (blocks) as on geth.",
-    "eth_estimateGas": "Return the gas a call needs, with the same overrides.",
-    "debug_traceTransaction": "Return what the callTracer tells of a mined transaction: the call from outside, its output, and how it failed.",
-    "txpool_status": "Return how many transactions wait: pending for the next block, queued behind gaps in nonces.",
-    "txpool_content": "Return the transactions that wait, by sender and nonce.",
-    "txpool_contentFrom": "Return those of one sender, by nonce.",
-    "txpool_inspect": "Return the transactions that wait, each as one line of text.",
-    "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155), 1, 2 or 4 into the mempool; return its hash.",
-    "eth_sendRawTransactionSync": "The same, and return its receipt once it is mined; an error of code 4 has the hash as data.",
-    "eth_sendTransaction": "Send a transaction of an unlocked account, signed here, or of an impersonated one; return its hash.",
-    "eth_sign": "Sign bytes with an account, as a message of EIP-191.",
-    "personal_sign": "Sign bytes as eth_sign does: the parameters are in the other order.",
-    "eth_signTypedData_v4": "Sign typed data of EIP-712 with an account; it is an object or its JSON text.",
-}
-"""What each method does."""
 WITHOUT_EVM = {
     "eth_createAccessList": "to know which slots a call reads",
     "eth_getProof": "a proof of a state in a trie",
     "eth_simulateV1": "several calls of several blocks, with any code",
+    "debug_traceTransaction": "a trace of the calls that code makes",
 }
 """The methods that are refused by name, and what each would need; a proxy to a node has them."""
 LATE = "the transaction is in the mempool and was not mined in time"
@@ -111,7 +60,7 @@ REFUSED, TOO_LARGE, TOO_MANY, REVERTED, NOT_MINED = -32000, -32003, -32005, 3, 4
 
 def documentation() -> str:
     """Return the list of the methods as plain text, generated from the table."""
-    rows = [f"{name}({_parameters(it)})\n    {MEANINGS[name]}" for name, it in METHODS.items()]
+    rows = [f"{name}({_parameters(it)})" for name, it in METHODS.items()]
     return "\n".join(
         (
             "Ethereum JSON-RPC 2.0, a subset. POST one call or a batch here, for example",

@@ -1,27 +1,24 @@
-"""The JSON-RPC methods that read: chain, fees, accounts, blocks, transactions, logs, calls, mempool
-and traces; and the `RpcContext`, which every method gets.
+"""The JSON-RPC methods that read: chain, fees, accounts, blocks, transactions, logs, calls and
+mempool; and the `RpcContext`, which every method gets.
 
-A function has the name of its method. A tip is what was bid above the base fee. Of the mempool,
-`pending` are the transactions that the next block takes, and `queued` those behind a gap in the
-nonces of their sender. A trace is geth's callTracer's, but for the inner calls: they are made by
-code, which the ledger does not run.
+A function has the name of its method. The history of fees has no tips: none is needed. Of the
+mempool, `pending` are the transactions that the next block takes, and `queued` those behind a gap
+in the nonces of their sender.
 """
 
-from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, ChainError, LogFilter, Transaction
+from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, ChainError, LogFilter
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
-from x402sim.chain.ledger.storage import Account, Overrides
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.subscriptions import (
-    BLOCKS_A_TURN,
+    AT_ONCE,
     EVERYTHING,
     Filters,
     Subscriptions,
@@ -47,6 +44,8 @@ from x402sim.protocol.rpc_values import (
 from x402sim.tasks import Turns
 from x402sim.version import VERSION
 
+PENDING = "pending"
+"""The tag of the block that would be mined now."""
 DEVELOP = "x402sim.develop"
 """The key in the ASGI scope of a request that may control the world; its value is a `Develop`."""
 Develop = Callable[["RpcContext", str, list[Any]], Awaitable[Any]]
@@ -76,23 +75,11 @@ class RpcContext(msgspec.Struct, frozen=True):
 
 
 async def number(rpc: RpcContext, which: Any) -> int:
-    """Return the number of a block given by tag or number; `pending` is the newest."""
-    return jsonrpc.read_block_number(which, await rpc.chain.height())
-
-
-async def state(rpc: RpcContext, which: Any) -> Which:
-    """Return the block whose state is requested: its number, None for the newest, or `PENDING`.
-
-    `which` may be an EIP-1898 object. Raises `BadParams` and `ChainError`.
+    """Return the number of a block given by tag, by number or as an EIP-1898 object; `pending` is
+    the newest. Raises `BadParams` and `ChainError`.
     """
-    if which == PENDING:
-        return PENDING
-    if which is None or which in jsonrpc.NEWEST_TAGS:
-        return None
-    return await (_named_block if isinstance(which, dict) else number)(rpc, which)
-
-
-async def _named_block(rpc: RpcContext, which: Json) -> int:
+    if not isinstance(which, dict):
+        return jsonrpc.read_block_number(which, await rpc.chain.height())
     fields = read_object(which, "a block")
     if fields.keys() & {"blockHash", "blockNumber"} == {"blockNumber"}:
         return read_quantity(fields["blockNumber"], "blockNumber")
@@ -101,55 +88,17 @@ async def _named_block(rpc: RpcContext, which: Json) -> int:
     return (await known_block(rpc, fields["blockHash"])).number
 
 
+async def state(rpc: RpcContext, which: Any) -> int | LedgerState:
+    """Return the block whose state is requested: its number, or the state after the next one."""
+    return await rpc.chain.pending(rpc.turn) if which == PENDING else await number(rpc, which)
+
+
 async def known_block(rpc: RpcContext, block_hash: Any) -> Block:
     """Return a block by hash; raises `ChainError` if there is none."""
     block = await rpc.chain.block(read_hash(block_hash, "blockHash"))
     if block is None:
         raise ChainError(f"unknown block {block_hash}")
     return block
-
-
-# --- overrides of a call ----------------------------------------------------------------
-
-OF_ACCOUNT = ("balance", "nonce", "code", "state", "stateDiff")
-OF_BLOCK = (
-    *("number", "time", "gasLimit", "difficulty", "withdrawals"),
-    *("coinbase", "feeRecipient", "random", "prevRandao", "baseFee", "baseFeePerGas"),
-    *("blobBaseFee", "parentBeaconBlockRoot"),
-)
-"""The fields that are accepted; only the time can matter to the token."""
-
-
-def read_overrides(accounts: Any, block: Any) -> Overrides | None:
-    """Return the overrides of a call; None for nothing. Raises `BadParams`."""
-    if accounts is None and block is None:
-        return None
-    of_block = _fields(block, "block overrides", OF_BLOCK)
-    time_s = read_quantity(of_block["time"], "time") if "time" in of_block else None
-    given = read_object(accounts, "state overrides") if accounts is not None else {}
-    return Overrides(dict(_account(name, each) for name, each in given.items()), time_s)
-
-
-def _account(name: str, given: Any) -> tuple[Address, Account]:
-    fields = _fields(given, "an override", OF_ACCOUNT)
-    if fields.keys() >= {"state", "stateDiff"}:
-        raise BadParams(f"an override: expected state or stateDiff, not both, of {name}")
-    if "nonce" in fields:
-        read_quantity(fields["nonce"], "nonce")
-    words = read_object(fields.get("state", fields.get("stateDiff", {})), "the storage")
-    return read_address(name), Account(
-        native_wei=read_quantity(fields["balance"], "balance") if "balance" in fields else None,
-        code=read_bytes(fields["code"], "code") if "code" in fields else None,
-        words={read_slot(slot): read_hash(word, "a word") for slot, word in words.items()},
-        is_whole="state" in fields,
-    )
-
-
-def _fields(given: Any, what: str, names: tuple[str, ...]) -> Json:
-    fields = read_object({} if given is None else given, what)
-    if unknown := fields.keys() - set(names):
-        raise BadParams(f"{what}: expected {', '.join(names)}, got {min(unknown)}")
-    return fields
 
 
 MAX_FEE_HISTORY = 1024
@@ -207,7 +156,9 @@ async def eth_blobBaseFee(rpc: RpcContext) -> Any:
 
 async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: Any = None) -> Json:
     size = read_number(count, "count", least=1, most=MAX_FEE_HISTORY)
-    wanted = _percentiles(percentiles)
+    if percentiles is not None and not isinstance(percentiles, list):
+        raise BadParams(f"percentiles: expected a list, got {shown(percentiles)}")
+    tips = [quantity(0)] * len((percentiles or [])[:MAX_PERCENTILES])
     last = await number(rpc, newest)
     head = await rpc.chain.height()
     if last > head:
@@ -215,42 +166,14 @@ async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: 
     numbers = range(max(0, last - size + 1), last + 1)
     blocks = [block for n in numbers if (block := await rpc.chain.block(n))]
     after = await rpc.chain.block(last + 1) or rpc.chain.pending_block()
-    tips: Json = {} if wanted is None else {"reward": []}
-    for block in blocks if wanted is not None else ():
-        tips["reward"].append(await _tips(rpc, block, wanted or ()))
-        await rpc.turn()
     return {
         "oldestBlock": quantity(numbers.start),
         "baseFeePerGas": [quantity(b.base_fee_wei) for b in (*blocks, after)],
         "gasUsedRatio": [b.gas_used / BLOCK_GAS_LIMIT for b in blocks],
         "baseFeePerBlobGas": [quantity(BLOB_FEE_WEI)] * (len(blocks) + 1),
         "blobGasUsedRatio": [0.0] * len(blocks),
-        **tips,
+        **({} if percentiles is None else {"reward": [tips] * len(blocks)}),
     }
-
-
-def _percentiles(given: Any) -> list[float] | None:
-    """Return percentiles, from 0 to 100 and ascending; raises `BadParams`."""
-    if given is None:
-        return None
-    several = given if isinstance(given, list) else [None]
-    numbers = [p for p in several if isinstance(p, int | float) and not isinstance(p, bool)]
-    is_fit = len(numbers) == len(several) <= MAX_PERCENTILES and numbers == sorted(numbers)
-    if not is_fit or any(not 0 <= p <= 100 for p in numbers):
-        raise BadParams(
-            f"percentiles: expected a list of at most {MAX_PERCENTILES} numbers from 0 to 100, "
-            f"ascending, got {shown(given)}"
-        )
-    return numbers
-
-
-async def _tips(rpc: RpcContext, block: Block, percentiles: Sequence[float]) -> list[Any]:
-    """Return the tip of the transaction in which each percentile of a block's gas falls."""
-    found = [await rpc.chain.receipt(tx_hash) for tx_hash in block.tx_hashes]
-    paid = sorted((each.gas_price - block.base_fee_wei, each.gas_used) for each in found if each)
-    used = [*accumulate(gas_used for _, gas_used in paid)]
-    at = [bisect_left(used, block.gas_used * p / 100) for p in percentiles]
-    return [quantity(paid[n][0] if n < len(paid) else 0) for n in at]
 
 
 # --- accounts ------------------------------------------------------------------------
@@ -270,7 +193,9 @@ async def eth_getBalance(rpc: RpcContext, address: Any, block: Any = None) -> An
 
 async def eth_getTransactionCount(rpc: RpcContext, address: Any, block: Any = None) -> Any:
     account = read_address(address)
-    return quantity(await rpc.chain.account_nonce(account, await state(rpc, block)))
+    if block == PENDING:
+        return quantity(await rpc.chain.account_nonce(account))
+    return quantity(await rpc.chain.mined_nonce(account, await state(rpc, block)))
 
 
 async def eth_getCode(rpc: RpcContext, address: Any, block: Any = None) -> str:
@@ -287,7 +212,7 @@ async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any 
 
 
 async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
-    return await _block_object(rpc, await _block(rpc, block), full, mined=block != "pending")
+    return await _block_object(rpc, await _block(rpc, block), full, mined=block != PENDING)
 
 
 async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
@@ -307,11 +232,8 @@ async def _block_object(
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
     is_hash = isinstance(block, str) and len(block) == 66
-    which = read_hash(block) if is_hash else await state(rpc, block)
-    if which == PENDING:
-        return None
-    mined = await rpc.chain.block(await rpc.chain.height() if which is None else which)
-    if mined is None:
+    mined = await rpc.chain.block(read_hash(block) if is_hash else await number(rpc, block))
+    if mined is None or block == PENDING:
         return None
     found = [await rpc.chain.receipt(tx_hash) for tx_hash in mined.tx_hashes]
     return [jsonrpc.receipt_object(each) for each in found if each]
@@ -355,14 +277,9 @@ async def eth_getBlockTransactionCountByNumber(rpc: RpcContext, block: Any) -> A
 
 async def _block(rpc: RpcContext, which: Any) -> Block | None:
     """Return the block of a tag or a number, which may be the next one."""
-    if which == "pending":
+    if which == PENDING:
         return rpc.chain.pending_block()
     return await rpc.chain.block(await number(rpc, which))
-
-
-async def eth_getRawTransactionByHash(rpc: RpcContext, tx_hash: Any) -> str | None:
-    tx = await rpc.chain.transaction(read_hash(tx_hash))
-    return to_hex(tx.signed.raw) if tx and tx.signed else None
 
 
 async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
@@ -381,10 +298,10 @@ async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002
 async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:
     """Return the logs that pass a filter, some blocks a turn; raises `TooManyLogs`."""
     last, found = min(wanted.to_block, await rpc.chain.height()), list[Json]()
-    for first in range(wanted.from_block, last + 1, BLOCKS_A_TURN):
+    for first in range(wanted.from_block, last + 1, AT_ONCE):
         if first > wanted.from_block:
             await rpc.turn()
-        part = replace(wanted, from_block=first, to_block=min(last, first + BLOCKS_A_TURN - 1))
+        part = replace(wanted, from_block=first, to_block=min(last, first + AT_ONCE - 1))
         logs = await rpc.chain.logs(part)
         if len(found) + len(logs) > MAX_LOGS:
             raise TooManyLogs(f"query returned more than {MAX_LOGS} results")
@@ -449,64 +366,25 @@ def _subscriptions(rpc: RpcContext) -> Subscriptions:
 
 
 async def eth_call(
-    rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
+    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> str:
-    found = read_overrides(accounts, blocks)
-    return to_hex(
-        await rpc.chain.call(jsonrpc.read_call(transaction), await state(rpc, block), found)
-    )
+    _refuse_overrides(overrides)
+    call = jsonrpc.read_call(transaction)
+    return to_hex(await rpc.chain.call(call, await state(rpc, block)))
 
 
 async def eth_estimateGas(
-    rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
+    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> Any:
-    found, call = read_overrides(accounts, blocks), jsonrpc.read_call(transaction)
-    needed = await rpc.chain.estimate_gas(call, await state(rpc, block), found)
+    _refuse_overrides(overrides)
+    call = jsonrpc.read_call(transaction)
+    needed = await rpc.chain.estimate_gas(call, await state(rpc, block))
     return quantity(needed + gas.of_lists(*jsonrpc.read_lists(transaction)))
 
 
-# --- traces -----------------------------------------------------------------------------
-
-CALL_TRACER = "callTracer"
-
-
-async def debug_traceTransaction(rpc: RpcContext, tx_hash: Any, options: Any = None) -> Json:
-    wanted = read_object(options or {}, "options")
-    if wanted.get("tracer") != CALL_TRACER:
-        raise ChainError(jsonrpc.NO_EVM.format(f"any trace but that of the tracer {CALL_TRACER}"))
-    config = read_object(wanted.get("tracerConfig", {}), "tracerConfig")
-    has_logs = read_bool(config.get("withLog", False), "withLog")
-    key = read_hash(tx_hash)
-    tx, receipt = await rpc.chain.transaction(key), await rpc.chain.receipt(key)
-    if tx is None or receipt is None:
-        raise ChainError("transaction not found")
-    trace: Json = {
-        "from": to_hex(tx.call.sender),
-        "gas": quantity(tx.gas_limit),
-        "gasUsed": quantity(receipt.gas_used),
-        "to": to_hex(tx.call.to),
-        "input": to_hex(tx.call.data),
-        "value": quantity(tx.call.value),
-        "type": "CALL",
-    }
-    reason, output = receipt.revert_reason, rpc.chain.answered(tx, receipt)
-    if output:
-        trace["output"] = to_hex(output)
-    if reason == "out of gas":
-        trace["error"] = reason
-    elif reason is not None:
-        trace |= {"error": "execution reverted", **({"revertReason": reason} if reason else {})}
-    if has_logs and receipt.logs:
-        trace["logs"] = [
-            {
-                "address": to_hex(log.address),
-                "topics": list(map(to_hex, log.topics)),
-                "data": to_hex(log.data),
-                "position": "0x0",
-            }
-            for log in receipt.logs
-        ]
-    return trace
+def _refuse_overrides(overrides: Any) -> None:
+    if overrides:
+        raise ChainError(jsonrpc.NO_EVM.format("a state override"))
 
 
 # --- the mempool, as geth's -------------------------------------------------------------
@@ -518,28 +396,11 @@ async def txpool_status(rpc: RpcContext) -> Json:
 
 
 async def txpool_content(rpc: RpcContext) -> Json:
-    return _by_sender(rpc, lambda tx: jsonrpc.transaction_object(tx, rpc.chain.chain_id))
-
-
-async def txpool_contentFrom(rpc: RpcContext, address: Any) -> Json:
-    sender = to_hex(read_address(address))
-    return {which: found.get(sender, {}) for which, found in (await txpool_content(rpc)).items()}
-
-
-async def txpool_inspect(rpc: RpcContext) -> Json:
-    return _by_sender(rpc, _line)
-
-
-def _line(tx: Transaction) -> str:
-    call, fee = tx.call, tx.signed.max_fee_wei if tx.signed else tx.gas_price
-    return f"{to_hex(call.to)}: {call.value} wei + {tx.gas_limit} gas × {fee} wei"  # noqa: RUF001
-
-
-def _by_sender(rpc: RpcContext, shown: Callable[[Transaction], Any]) -> Json:
     state = rpc.chain.machine.state
     found: Json = {"pending": {}, "queued": {}}
     for tx_hash in rpc.chain.machine.pool():
         tx = state.transactions[tx_hash]
         which = found["pending" if tx_hash in state.waiting else "queued"]
-        which.setdefault(to_hex(tx.call.sender), {})[str(tx.nonce)] = shown(tx)
+        shown = jsonrpc.transaction_object(tx, rpc.chain.chain_id)
+        which.setdefault(to_hex(tx.call.sender), {})[str(tx.nonce)] = shown
     return found

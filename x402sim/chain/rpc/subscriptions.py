@@ -33,7 +33,7 @@ from x402sim.http.limits import (
     MAX_SUBSCRIPTIONS,
 )
 from x402sim.http.web import connection
-from x402sim.protocol.crypto import Hash, to_hex
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import encode
 from x402sim.protocol.rpc_values import (
     BadParams,
@@ -46,8 +46,8 @@ from x402sim.protocol.rpc_values import (
 )
 from x402sim.tasks import Turns
 
-BLOCKS_A_TURN = 100
-"""How many blocks are searched for logs at once."""
+AT_ONCE = 100
+"""How many blocks are searched for logs at once, or transactions told of."""
 KEPT_BLOCKS = 64
 """How many of the newest blocks a filter remembers."""
 FilterType = Literal["logs", "blocks", "transactions"]
@@ -56,7 +56,7 @@ EVERYTHING = LogFilter(0, 2**256)
 
 
 class TooManyLogs(ChainError):
-    """A filter passed by more logs than an answer may have."""
+    """More logs are wanted than an answer may have."""
 
 
 class Filter(msgspec.Struct):
@@ -66,11 +66,11 @@ class Filter(msgspec.Struct):
     wanted: LogFilter
     """Selects logs; a filter of blocks reports all that are mined from now on."""
     next_block: int
+    arrived: int
+    """The number of the newest transaction that it has reported."""
     polled_s: float
-    reported: list[tuple[Block, list[Log]]] = msgspec.field(default_factory=list)
+    reported: list[tuple[Block, list[Log]]]
     """The newest blocks that it has passed, oldest first, each with the logs it reported."""
-    waiting: set[Hash] = msgspec.field(default_factory=set)
-    """The reported transactions that are not mined yet."""
 
 
 class Filters:
@@ -104,20 +104,27 @@ class Filters:
     async def changes(
         self, chain: LedgerChain, name: str, turn: Callable[[], Awaitable[None]]
     ) -> list[Json] | list[str]:
-        """Return what is new since a filter was polled last, read in some blocks a `turn`; raises
-        `ChainError` without the filter, and `TooManyLogs`.
+        """Return what is new since a filter was polled last, read in some blocks a `turn`. What
+        passes `MAX_LOGS` is left for the next poll, but no block is divided. Raises `ChainError`
+        without the filter.
         """
-        found, news = self._find(name), list[Any]()
-        now = replace(found, reported=[*found.reported])
+        found, news, most = self._find(name), list[Any](), AT_ONCE
+        passed = replace(found, reported=[*found.reported])
         while True:
-            blocks, items = await changes(now, chain, BLOCKS_A_TURN)
-            news += [to_hex(block.hash) for block in blocks] if now.kind == "blocks" else items
-            if now.kind == "logs" and len(news) > MAX_LOGS:
-                raise TooManyLogs(f"query returned more than {MAX_LOGS} results")
-            if len(blocks) < BLOCKS_A_TURN:
+            now = replace(passed, reported=[*passed.reported])
+            items, is_all = await changes(now, chain, most)
+            if len(news) + len(items) > MAX_LOGS and most > 1:
+                most = 1  # to find the last block that there is room for
+                continue
+            if news and len(news) + len(items) > MAX_LOGS:
+                break
+            news += [to_hex(each.hash) for each in items] if now.kind == "blocks" else items
+            passed = now
+            if is_all:
                 break
             await turn()
-        found.next_block, found.reported, found.waiting = now.next_block, now.reported, now.waiting
+        found.next_block, found.reported = passed.next_block, passed.reported
+        found.arrived = passed.arrived
         return news
 
     def _find(self, name: str) -> Filter:
@@ -136,25 +143,31 @@ class Filters:
 
 def made_now(chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> Filter:
     """Return a filter of what comes from now on."""
-    head, waiting = chain.machine.state.head, chain.machine.state.waiting
-    made = Filter(kind, wanted, next_block=head.number + 1, polled_s=_now_s())
-    made.reported, made.waiting = [(head, [])], set(waiting)
-    return made
+    machine = chain.machine
+    head = machine.state.head
+    arrived = machine.arrivals.number
+    return Filter(kind, wanted, head.number + 1, arrived, _now_s(), [(head, [])])
 
 
-async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[Block], list[Any]]:
-    """Return what is new since a filter was polled last, in `most` blocks at most: the blocks, and
-    the logs or the hashes of transactions that it reports.
+async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[Any], bool]:
+    """Return what is new since a filter was polled last, of `most` blocks or transactions: blocks,
+    objects of logs, or hashes of transactions; and whether that is all.
     """
+    if found.kind == "transactions":
+        arrived = chain.machine.arrivals.after(found.arrived)
+        found.arrived = chain.machine.arrivals.number - len(arrived[most:])
+        return [to_hex(tx_hash) for tx_hash in arrived[:most]], len(arrived) <= most
     gone = await _undo(found, chain)
-    numbers = range(found.next_block, await chain.height() + 1)[:most]
+    height = await chain.height()
+    numbers = range(found.next_block, height + 1)[:most]
     new = [block for n in numbers if (block := await chain.block(n))]
     logs = await _logs(found, chain, new)
     _remember(found, new, logs)
-    if found.kind == "transactions":
-        return new, _arrived(found, chain, new)
+    is_all = found.next_block > height
+    if found.kind == "blocks":
+        return new, is_all
     removed = [{**log_object(log), "removed": True} for log in gone]
-    return new, removed + [log_object(log) for log in logs]
+    return removed + [log_object(log) for log in logs], is_all
 
 
 def _now_s() -> float:
@@ -187,15 +200,6 @@ async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log
     return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
 
 
-def _arrived(found: Filter, chain: LedgerChain, new: list[Block]) -> list[str]:
-    """Return the transactions that are mined or wait, and were not reported while they waited."""
-    waiting = list(chain.machine.state.waiting)
-    mined = [tx_hash for block in new for tx_hash in block.tx_hashes]
-    arrived = [tx_hash for tx_hash in (*mined, *waiting) if tx_hash not in found.waiting]
-    found.waiting = set(waiting)
-    return [to_hex(tx_hash) for tx_hash in arrived]
-
-
 def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
     of_block: dict[int, list[Log]] = {}
     for log in logs:
@@ -209,7 +213,7 @@ def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
 # --- over WebSocket ---------------------------------------------------------------------
 
 AT_A_TURN = 8
-"""Blocks of its backlog that a subscription reads in a turn."""
+"""Blocks or transactions of its backlog that a subscription reads in a turn."""
 KINDS: dict[Any, FilterType] = {
     "newHeads": "blocks",
     "logs": "logs",
@@ -275,9 +279,9 @@ def on_ledger(chain: LedgerChain) -> Make:
         found = made_now(chain, KINDS[kind], read_log_filter(fields, 0, 2**256))
 
         async def news() -> list[Any]:
-            blocks, items = await changes(found, chain, AT_A_TURN)
+            items, _ = await changes(found, chain, AT_A_TURN)
             if kind == "newHeads":
-                return [header(await whole_block(chain, each, full=False)) for each in blocks]
+                return [header(await whole_block(chain, each, full=False)) for each in items]
             if is_whole:
                 each = [await chain.transaction(read_hash(tx_hash)) for tx_hash in items]
                 return [transaction_object(tx, chain.chain_id) for tx in each if tx]

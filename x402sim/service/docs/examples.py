@@ -1,7 +1,7 @@
 """A valid example of each message, for the OpenAPI document.
 
-Examples are wire messages themselves, so they cannot differ from what the service reads
-and sends; what is sold is what it sells.
+Examples are made from the wire messages and from the service's own content, so they cannot differ
+from the service's requests and answers.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a service sells, as indexes of the x402 standard read it."""
+"""The resources of a service, in the form for indexes of the x402 standard."""
 
 from x402sim.protocol.routes import AGENTS, MARKET, QUOTE
 from x402sim.protocol.x402 import (
@@ -16,13 +16,15 @@ from x402sim.service.state import Service
 
 
 def sold(service: Service) -> list[str]:
-    """Return the paths of what is paid for by request."""
-    return [QUOTE, MARKET] if service.settings.decisions.agents_free else [QUOTE, MARKET, AGENTS]
+    """Return the paths of the resources sold by request."""
+    return (
+        [QUOTE, MARKET] if service.env.settings.decisions.agents_free else [QUOTE, MARKET, AGENTS]
+    )
 
 
 def accepts(service: Service, base: str) -> list[RequirementsV1]:
-    """Return how each resource is paid, in version 1; `base` is the service's URL."""
-    network, flow = service.env.network, flow_extra(service.settings.payment_flow)
+    """Return the way to pay for each resource, in version 1; `base` is the service's URL."""
+    network, flow = service.env.network, flow_extra(service.env.settings.payment_flow)
     price = service.env.quote_price_base
     return [
         requirements_v1(service.issuer.requirements(path, price), network, url=base + path, **flow)
@@ -31,8 +33,8 @@ def accepts(service: Service, base: str) -> list[RequirementsV1]:
 
 
 def items(service: Service, base: str) -> list[Item]:
-    """Return the entries of an index, in version 2, with examples of what each takes."""
-    env, flow = service.env, flow_extra(service.settings.payment_flow)
+    """Return the entries of an index, in version 2, with examples of request and answer."""
+    env, flow = service.env, flow_extra(service.env.settings.payment_flow)
     price = env.quote_price_base
     examples = examples_of(env.settings.decisions, price, env.network)
     declared = {

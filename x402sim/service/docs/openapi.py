@@ -1,10 +1,9 @@
 """The OpenAPI document, which GET /openapi.json answers.
 
-It has every route, message and status of the service. Only the words for each field and operation
-are written for it, in `openapi.toml`, with the sections they describe: the schemas are generated
-from the wire messages, so they cannot differ from what the service reads and sends, the error
-responses from the tables of `protocol.refusals`, and the statuses are those of the decisions in
-force.
+The document has every route, message and status of the service. `openapi.toml` has the words for
+each field and operation, with the sections of the specification. The schemas are generated from the
+wire messages, the error responses from the tables of `protocol.refusals`, and the statuses from the
+decisions in force; so the document cannot differ from the service.
 """
 
 import tomllib
@@ -59,7 +58,7 @@ def ref(name: str) -> Json:
 
 
 def object_of(**properties: Json) -> Json:
-    """Return the schema of an object with these properties, all of them required."""
+    """Return the schema of an object with these properties, all required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
@@ -79,27 +78,27 @@ class Facts(msgspec.Struct, frozen=True):
     def answer(
         self, description: str, name: str, *, status: int = 200, example: str | None = None
     ) -> Json:
-        """Return a response, by its status, with the schema of this name, and its example."""
+        """Return a response, by status, with the schema and the example of this name."""
         return answer(description, ref(name), self.examples[example or name], status=status)
 
     def errors(self, *named: Refusal | RequestError) -> Json:
-        """Return one response a status, with the text and an example of each error it has."""
+        """Return one response a status, with the text and an example of each error."""
         found: dict[str, list[Refusal | RequestError]] = {}
         for error in named:
             found.setdefault(str(status_of(error, self.decisions)), []).append(error)
         return {status: _response(group) for status, group in sorted(found.items())}
 
     def payment_required(self, example: str) -> Json:
-        """Return the 402 of section 2.2, and what answers a short session if that differs."""
+        """Return the 402 of section 2.2, and the decided answer to a short session."""
         required = self.answer(_REQUIRED, "PaymentRequired", status=402, example=example)
         if self.decisions.short_session_status == 402:
             return required
         return required | self.errors(RequestError.SESSION_CANNOT_PAY)
 
     def operation(self, name: str, responses: Json, **more: Any) -> Json:
-        """Return the operation of this name in `openapi.toml`; `more` are further fields of it.
+        """Return the operation of this name in `openapi.toml`, with further fields in `more`.
 
-        Where the specification is silent, it states what the service does, a line a decision.
+        A line for each decision states the service's choice where the specification is silent.
         """
         words = _words()["operations"][name]
         about = [words.get("about", "").format(price=self.price)]
@@ -128,7 +127,7 @@ def answer(
     status: int = 200,
     media: str = "application/json",
 ) -> Json:
-    """Return a response, by its status."""
+    """Return a response, by status."""
     content = {"schema": schema} | ({} if example is None else {"example": example})
     return {str(status): {"description": description, "content": {media: content}}}
 
@@ -164,11 +163,11 @@ PROOFS = [
     {"$ref": f"#/components/parameters/{name}"}
     for name in ("PaymentId", "SessionId", "PaymentV1", "PaymentV2")
 ]
-"""The parameters of an endpoint that requires a proof of payment."""
+"""The parameters of an endpoint with a price."""
 
 
 def parameters(decisions: Decisions) -> Json:
-    """Return the header parameters that prove a payment (5)."""
+    """Return the header parameters for a proof of payment (5)."""
     first = "X-Payment-Id" if decisions.payment_id_first else "X-Session-Id"
     both = f"When a request has both headers, {first} is checked first."
     return {
@@ -218,7 +217,7 @@ _BAD_PAYMENT = (
     Refusal.CHAIN_UNREACHABLE,
     Refusal.FAILED,
 )
-"""What answers a payment in the request that cannot be read, or may still be settled."""
+"""The errors for a payment in the request: unreadable, or perhaps settled later."""
 _NO_DATABASE = RequestError.STORAGE_UNAVAILABLE
 
 

@@ -1,8 +1,8 @@
 """The documentation pages.
 
-The plain-text index, six pages of Markdown, the interactive page, and x402sim's guide. The
-words are the files of templates/ and guide/. What a table of the product knows (refusals,
-decisions, clauses) is written from that table, under the decisions in force.
+The plain-text index, four pages of Markdown, the interactive page, and x402sim's guide. The
+words are in the files of templates/ and guide/; refusals and decisions are written from the
+product's tables, under the decisions in force.
 Clauses: 4.5/llms-txt.
 """
 
@@ -10,11 +10,8 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import NamedTuple
 
-from x402sim.protocol import states
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
-from x402sim.protocol.states import PaymentState
-from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.text.templates import markdown_table, render
 
@@ -22,7 +19,7 @@ _GUIDE = files("x402sim") / "guide"
 
 
 class Page(NamedTuple):
-    """One page of Markdown: its title, what it is about, and the words that fill it in."""
+    """One page of Markdown: the title, the subject in a line, and the words for the template."""
 
     title: str
     about: str
@@ -39,9 +36,9 @@ def llms_txt(base: str) -> str:
 
 
 def page(name: str, decisions: Decisions, network: Network, base: str) -> str | None:
-    """Return the Markdown page of that name, or None where there is none (4.5/llms-txt).
+    """Return the Markdown page of a name, or None for an unknown name (4.5/llms-txt).
 
-    The name is as the index links it ("errors.md", "guide/index.md"), or without its ending. The
+    The name is a link of the index ("errors.md", "guide/index.md"), with or without the ending. The
     guide has a JSON schema and a TypeScript file, too.
     `network` and `base`, the address of the service, are for the commands.
     """
@@ -57,12 +54,12 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
 
 
 def decision_named(slug: str) -> Decision:
-    """Return the decision of that id; raises `KeyError`."""
+    """Return the decision of an id; raises `KeyError`."""
     return {decision.id: decision for decision in decisions()}[slug]
 
 
 def in_force(decision: Decision, decisions: Decisions) -> str:
-    """Return the answer to a decision's question that holds under these decisions."""
+    """Return the answer to a decision's question under these decisions."""
     if decision.field is None:
         return decision.choice
     value = getattr(decisions, decision.field)
@@ -71,7 +68,7 @@ def in_force(decision: Decision, decisions: Decisions) -> str:
     return decision.alternatives if value == decision.alternative else f"`{value}`"
 
 
-# --- what fills in each page ---------------------------------------------------------
+# --- the words of each page ----------------------------------------------------------
 
 
 def _payment_flow(decisions: Decisions) -> dict[str, object]:
@@ -105,7 +102,7 @@ def _errors(decisions: Decisions) -> dict[str, object]:
         (
             f"`{refusal.text}`",
             str(status_of(refusal, decisions)),
-            # one that no transaction was sent for may still be usable: `unsettled.recover`
+            # without a transaction, the header may still be usable: `unsettled.recover`
             _FINAL[refusal.row.final]
             if refusal.row.may_have_been_sent
             else _FINAL[Finality.STATED],
@@ -126,26 +123,6 @@ def _errors(decisions: Decisions) -> dict[str, object]:
     }
 
 
-def _states(_: Decisions) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, machine in (("payment", states.PAYMENT), ("session", states.SESSION)):
-        rows = [(move.before, f"when {move.event}", move.after, move.does) for move in machine]
-        found[f"{name}_diagram"] = states.mermaid(machine)
-        found[f"{name}_moves"] = markdown_table(
-            ("In state", "", "It is then", "The service"), rows
-        ).rstrip()
-    shown = {
-        (move.event, move.before): "stays" if move.after == move.before else f"**{move.after}**"
-        for move in states.PAYMENT
-    }
-    every = [
-        (event, *(shown.get((event, state), "-") for state in PaymentState), f"`{by}`")
-        for event, by in states.HANDLED_BY.items()
-    ]
-    found["payment_matrix"] = markdown_table(("When", *PaymentState, "Handled by"), every).rstrip()
-    return found
-
-
 def _decisions(in_use: Decisions) -> dict[str, object]:
     rows = []
     for d in decisions():
@@ -156,12 +133,6 @@ def _decisions(in_use: Decisions) -> dict[str, object]:
     return {"decisions": markdown_table(titles, rows).rstrip()}
 
 
-def _clauses(_: Decisions) -> dict[str, object]:
-    rows = [(f"`{c.id}`", c.level, c.section, c.text, f"`{c.kept_by}`") for c in CLAUSES]
-    titles = ("Clause", "Level", "Section", "Text", "Kept by")
-    return {"clauses": markdown_table(titles, rows).rstrip()}
-
-
 PAGES = {
     "payment-flow": Page(
         "Payment flow", "one paid request from the 402 to the quote, with curl", _payment_flow
@@ -170,12 +141,8 @@ PAGES = {
         "Sessions", "deposit a budget once, then spend it without a 402 round trip", _sessions
     ),
     "errors": Page("Errors", "every error text with its status, cause and resolution", _errors),
-    "states": Page("States", "what becomes of a payment and of a session, and when", _states),
     "decisions": Page(
         "Decisions", "what this service does where the specification is silent", _decisions
-    ),
-    "clauses": Page(
-        "Clauses", "every clause of the specification and the code that implements it", _clauses
     ),
 }
 """The Markdown pages, in reading order; each is served at /docs/{name}.md."""

@@ -1,7 +1,7 @@
 """The routes of the documentation.
 
-The index and its pages, the OpenAPI document, and the interactive page with its files. What makes
-them is imported at the first request: it needs the whole book of clauses.
+The index and the pages, the OpenAPI document, and the interactive page with two files. Their code
+is imported at the first request, because it needs all decisions.
 Clauses: 4.5/llms-txt.
 """
 
@@ -23,7 +23,7 @@ _CSP = {
 }
 
 _FILES = {"json": "application/json", "ts": "text/plain"}
-"""The media types of what is no page, by the ending of its name."""
+"""The media types of files other than pages, by the ending of the name."""
 
 
 def documentation(service: Service) -> list[Route]:
@@ -56,7 +56,7 @@ async def markdown(service: Service, request: Request) -> Response:
     """GET /docs/NAME.md: one documentation page, which a browser gets as HTML."""
     from x402sim.service.docs.pages import page
 
-    name, decisions = request.path_params["name"], service.settings.decisions
+    name, decisions = request.path_params["name"], service.env.settings.decisions
     text = page(name, decisions, service.env.network, _base(request))
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
@@ -66,7 +66,7 @@ async def markdown(service: Service, request: Request) -> Response:
 
 
 async def guide(request: Request) -> Response:
-    """GET /docs/guide: the guide's first page; a redirect, so that its links have their folder."""
+    """GET /docs/guide: a redirect to the guide's first page; relative links need its folder."""
     return RedirectResponse(_links(request)["Guide"])
 
 
@@ -79,7 +79,7 @@ async def openapi_json(service: Service, _: Request) -> Response:
 
 
 async def well_known(service: Service, request: Request) -> Response:
-    """GET /.well-known/x402: what is sold here and how it is paid, as indexes of x402 read it."""
+    """GET /.well-known/x402: the resources for sale and the ways to pay, for indexes of x402."""
     from x402sim.service.docs import listing
 
     offered = listing.accepts(service, _base(request))
@@ -88,7 +88,7 @@ async def well_known(service: Service, request: Request) -> Response:
 
 
 async def interactive(_: Request) -> Response:
-    """GET /docs: the page that shows openapi.json and sends requests."""
+    """GET /docs: the page for openapi.json, which sends requests."""
     from x402sim.service.docs.pages import PAGES
 
     text = render(__package__, "docs.html", pages=PAGES)
@@ -102,7 +102,7 @@ async def asset(name: str, media_type: str, _: Request) -> Response:
 
 
 def _links(request: Request) -> dict[str, str]:
-    """Return what is at the top of each page, and where it leads."""
+    """Return the links at the top of each page, by title."""
     root = request.scope.get("root_path", "")
     return {
         "Guide": f"{root}/docs/guide/index.md",
@@ -112,5 +112,5 @@ def _links(request: Request) -> dict[str, str]:
 
 
 def _base(request: Request) -> str:
-    """Return the address of the service, as this request reached it."""
+    """Return the service's address in this request."""
     return str(request.base_url).rstrip("/")

@@ -1,10 +1,10 @@
 """The service's database: what must survive a crash, in SQLite.
 
-`database.py` holds the tables and the one connection, `payment_records.py` the payment records,
-`session_budgets.py` the session budgets and their refunds, and `served.py` what was served, with
-the answers that payers can ask for again. Every change is committed before the service answers, so
-`kill -9` loses nothing that was answered. The database itself enforces one settlement per payment
-id, one use of an authorization, one session per deposit, and released <= deposited.
+`database.py` has the tables and the connection, `payment_records.py` the payment records,
+`session_budgets.py` the session budgets and refunds, and `served.py` the marks of served payments
+and stored answers. Every change is committed before the service answers, so `kill -9` loses nothing
+behind an answer. The database enforces: a payment id is settled once, an authorization used once, a
+deposit opens one session, and released <= deposited.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from x402sim.service.store.session_budgets import SessionBudgets
 
 
 class Store(Database):
-    """The database of one service, with its payment records, session budgets and served marks."""
+    """A service's database, with payment records, session budgets and served marks."""
 
     def __init__(self, file: Path | None = None) -> None:
         super().__init__(file)
@@ -25,6 +25,6 @@ class Store(Database):
         self.served = Served(self)
 
     def secret(self, name: str, new: bytes) -> bytes:
-        """Return the stored secret of this name; store `new` first if there is none."""
+        """Return the stored secret of this name; without a stored secret, store `new` first."""
         self.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", name, new)
         return bytes(self.one("SELECT value FROM secrets WHERE name = ?", name)[0])

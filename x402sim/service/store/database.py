@@ -1,9 +1,8 @@
 """The tables, and the one connection to them.
 
-A file carries the version of its tables; another version is refused with an error that names the
-remedy. One process holds a file: a second process is refused. A statement that fails because of a
-full disk or a locked file raises `sqlite3.OperationalError` and changes nothing; the statement
-works again when the cause is gone.
+A file carries the version of the tables; another version is refused, with a remedy. One process
+holds a file: a second process is refused. With a full disk or a locked file, a statement raises
+`sqlite3.OperationalError` and changes nothing; without the cause, the statement works again.
 """
 
 import sqlite3
@@ -16,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from weakref import finalize
 
 LOCK_TIMEOUT_S = 0.5
-"""Seconds to wait for another connection's lock; the event loop waits too."""
+"""Seconds to wait for another connection's lock, together with the event loop."""
 HELD = ".held"
 """The suffix of a lock file, after the database's name; SQLite uses `.lock` in places."""
 SCHEMA_VERSION = 12
@@ -28,21 +27,21 @@ _COUNT_TAKEN_BACK = (
 )
 
 Waiting = Literal["payments", "refunds"]
-"""A table whose rows may wait: if work on a row has failed, until `look_s`, longer each time.
+"""A table with waiting rows: after failed work a row waits until `look_s`, longer each time.
 
-The waits are stored, so that to find what is due costs the same however many rows wait.
+The waits are stored and indexed: to find due rows costs the same with many waiting rows.
 """
 
 
 class Backoff(NamedTuple):
-    """Until when a row waits, and the seconds of this wait; 0 if its work has not failed."""
+    """The end of a row's wait, and the wait in seconds; 0 without a failure."""
 
     until_s: float
     wait_s: float
 
 
 def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) -> Backoff:
-    """Return the wait after a failure: twice the last one, between the first and the longest."""
+    """Return the wait after a failure: twice the last wait, between the first and the longest."""
     first_s, longest_s = bounds_s
     wait_s = min(longest_s, max(first_s, 2 * last_s))
     return Backoff(now_s + wait_s, wait_s)
@@ -62,7 +61,7 @@ def _statements() -> tuple[str, ...]:
 
 @cache
 def _tables() -> bytes:
-    """Return a database with all tables and no rows: to copy it takes a tenth of the statements."""
+    """Return a database with all tables and no rows: a copy takes a tenth of the statements."""
     with closing(opened(":memory:")) as made:
         for statement in (*_statements(), f"PRAGMA user_version = {SCHEMA_VERSION}"):
             made.execute(statement)
@@ -70,9 +69,9 @@ def _tables() -> bytes:
 
 
 def opened(file: Path | str, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
-    """Return a connection that one thread uses.
+    """Return a connection for one thread.
 
-    Another one may close it: the thread that collects an owner which nobody has closed.
+    Another thread may close the connection: the collector's, for an owner nobody has closed.
     """
     return sqlite3.connect(file, timeout=timeout_s, isolation_level=None, check_same_thread=False)
 
@@ -80,9 +79,8 @@ def opened(file: Path | str, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Conne
 def _lock(file: Path) -> sqlite3.Connection:
     """Lock a database file for this process, by a lock on a second file.
 
-    The operating system ends the lock with the process, even after a kill. Programs that only read
-    the database are not locked out. Raises `sqlite3.OperationalError` if another process has the
-    lock.
+    The operating system ends the lock with the process, even after a kill. Readers of the database
+    are not locked out. Raises `sqlite3.OperationalError` if another process has the lock.
     """
     lock = opened(f"{file}{HELD}", timeout_s=0)
     try:
@@ -100,9 +98,9 @@ def _lock(file: Path) -> sqlite3.Connection:
 class Database:
     """One SQLite connection. Without a `file` the database lives as long as its process.
 
-    SQLite keeps 512 KB of it in memory then, and the rest in a temporary file: each commit walks
-    the changed pages in memory, and took twice as long with 2 MB of them. The journal by which it
-    undoes a transaction is in memory, too: in a file, it would write each changed page once more.
+    SQLite then keeps 512 KB in memory, and the rest in a temporary file: each commit walks the
+    changed pages in memory, and took twice as long with 2 MB. SQLite's rollback journal is in
+    memory, too: in a file, each changed page would be written once more.
 
     Raises `sqlite3.Error` if the file is damaged, locked or of another version.
     """
@@ -111,9 +109,9 @@ class Database:
         self._taken_back = [0]
         self._connection = opened(file or "")
         self._ends = [finalize(self, self._connection.close)]
-        """Close connection and lock if no caller did: Python 3.13 warns of an open connection."""
+        """Close connection and lock if nobody has: Python 3.13 warns of open connections."""
         self._writer = self._connection.cursor()
-        """For statements that return no rows: a cursor for each would take longer."""
+        """For statements without rows: a cursor for each statement would take longer."""
         self._transaction = _Transaction(self._writer)
         try:
             self._has_tables()  # a refused file stays unchanged
@@ -137,7 +135,7 @@ class Database:
             raise
 
     def _check_or_make(self) -> None:
-        """Check what is in the file, or make the tables if it is new."""
+        """Check the file's health and version, or make the tables of a new file."""
         (health,) = self.one("PRAGMA quick_check(1)")
         if health != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
@@ -148,7 +146,7 @@ class Database:
                 self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _has_tables(self) -> bool:
-        """Tell whether there are tables; raises `sqlite3.DatabaseError` for another version."""
+        """Tell whether the file has tables; raises `sqlite3.DatabaseError` for another version."""
         if self.one("SELECT 1 FROM sqlite_master") is None:
             return False
         (version,) = self.one("PRAGMA user_version")
@@ -168,32 +166,32 @@ class Database:
         return self._connection.execute(sql, values).fetchone()
 
     def changed(self, sql: str, *values: Any) -> bool:
-        """Execute one statement; return whether it changed exactly one row."""
+        """Execute a statement; return whether exactly one row has changed."""
         return self._writer.execute(sql, values).rowcount == 1
 
     def taken_back(self) -> int:
-        """Return a number that changes whenever a settled payment may have been undone."""
+        """Return a number; the number changes whenever a settled payment may have been undone."""
         return self._taken_back[0]
 
     def define(self, name: str, function: Callable[[Any], Any]) -> None:
-        """Let statements call a function of one value."""
+        """Let statements call a function of one argument."""
         self._connection.create_function(name, 1, function)
 
     def end_waits(self, table: Waiting) -> None:
-        """Make everything due at once that waits in a table, as a start of the service does."""
+        """Make all waiting rows of a table due at once, as a start of the service does."""
         waits = "status = 'pending' AND look_s > 0"
         if self.one(f"SELECT 1 FROM {table} WHERE {waits} LIMIT 1"):
             self.execute(f"UPDATE {table} SET look_s = 0, wait_s = 0 WHERE {waits}")
 
     def put_off(self, table: Waiting, waits: Mapping[int, Backoff]) -> None:
-        """Record until when each of these rows waits, by their numbers."""
+        """Record the waits of rows, by number."""
         if waits:
             sql = f"UPDATE {table} SET look_s = ?, wait_s = ? WHERE rowid = ?"
             with self.transaction():
                 self._connection.executemany(sql, [(*wait, row) for row, wait in waits.items()])
 
     def transaction(self) -> "_Transaction":
-        """Commit every statement in a `with` block, or none of them."""
+        """Commit every statement in a `with` block, or none."""
         return self._transaction
 
     def close(self) -> None:
@@ -225,7 +223,7 @@ class Database:
 
 
 class _Transaction:
-    """The statements of a `with` block; a generator would take a third of a small transaction."""
+    """The statements of a `with` block; a generator would cost a third of a small transaction."""
 
     __slots__ = ("_connection", "_execute")
 
@@ -245,12 +243,12 @@ class _Transaction:
 
 
 def _count(counted: list[int], _: int) -> None:
-    """Count; a function of its own, because SQLite keeps it, and it must not keep the database."""
+    """Count. SQLite keeps this function, so the function must not keep the database."""
     counted[0] += 1
 
 
 def _raise_if_locked(status: int, _: int, __: int) -> None:
-    """End a backup that meets a lock, as `sqlite3` would try again for ever."""
+    """End a backup at a lock; `sqlite3` would try again for ever."""
     if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         error = sqlite3.OperationalError("database is locked")
         error.sqlite_errorcode = status

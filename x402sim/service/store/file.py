@@ -1,12 +1,11 @@
-"""Which paths a database may have; and a start that failed leaves no file behind.
+"""The paths of a database; and a failed start leaves no file behind.
 
-SQLite does not take every name for a file: it would keep `:memory:` in memory, while the chain of
-the same world went to a file of that name, and it would read `file:...` as a URI.
+SQLite does not take every name for a file: SQLite would keep `:memory:` in memory, while the chain
+of the same world went to a file of the same name, and would read `file:...` as a URI.
 """
 
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,26 +13,17 @@ from pathlib import Path
 from x402sim.service.store.database import HELD
 
 _OF_ONE = ("", "-wal", "-shm", "-journal")
-"""How the names of the files end that SQLite has for one database."""
+"""The ends of the names of SQLite's files for one database."""
 _MOST_BYTES = 200
-"""A name may have 255 bytes, and those of the files beside a database are longer."""
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-}
+"""A name may have 255 bytes, and the files beside a database have longer names."""
 
 
 def require_file(file: Path) -> None:
-    """Raise `ValueError` unless a path can be that of a database: a file, or one that can be made.
+    """Raise `ValueError` unless a database can have a path: a file's, or a free path in a folder.
 
-    The text says what is there, what is wanted, and what to do.
+    The error names the obstacle, the wanted kind of path, and a remedy.
     """
     name = os.fspath(file)
-    if "\0" in name:
-        raise ValueError(f"{name!r}: a file is wanted, and no name of one has a NUL byte")
     if name.startswith(("file:", ":memory:")):
         raise ValueError(
             f"{name}: a file is wanted, and this is SQLite's word for something else; write "
@@ -41,37 +31,25 @@ def require_file(file: Path) -> None:
             "memory"
         )
     if len(os.fsencode(file.name)) > _MOST_BYTES:
-        raise ValueError(
-            f"{name[:40]}...: a name of at most {_MOST_BYTES} bytes is wanted, as the files beside "
-            f"it have longer names, and this has {len(os.fsencode(file.name))}"
-        )
+        raise ValueError(f"{name[:40]}...: a name of at most {_MOST_BYTES} bytes is wanted")
     try:
-        found = _kind(file)
-        real = Path(os.path.realpath(file))
-        if found not in ("", "a file"):
+        folder = file.resolve().parent
+        if not folder.is_dir():
+            given = folder if file.is_symlink() else file.parent
+            raise ValueError(f"{name}: there is no folder {given}")
+        if file.exists() and not file.is_file():
+            found = "a folder" if file.is_dir() else "something else"
             raise ValueError(f"{name}: a file is wanted, and this is {found}; name a file")
-        if _kind(real.parent) != "a folder":
-            parent = real.parent if file.is_symlink() else file.parent  # as the user wrote it
-            raise ValueError(f"{name}: there is no folder {parent}")
-    except OSError as error:
-        raise ValueError(f"{name}: a file is wanted: {error.strerror}; name another") from error
-
-
-def _kind(path: Path) -> str:
-    """Return what is at a path; nothing if it is free. Raises `OSError`."""
-    try:
-        return _KINDS.get(stat.S_IFMT(path.stat().st_mode), "a file")
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
+    except (OSError, RuntimeError) as error:  # such as a loop of links
+        raise ValueError(f"{name[:50]}: a file is wanted: {error}; name another") from error
 
 
 @contextmanager
 def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
-    """Let a `with` block open a database in a file; if the block fails, what it made is removed.
+    """Let a `with` block open a database in a file; if the block fails, remove the new files.
 
-    `beside` are the ends of the names of more databases that the block opens. What was there before
-    stays, and so does what another process uses. Raises `ValueError` for a path that cannot have a
-    database.
+    `beside` are the ends of the names of the block's other databases. Older files stay, as do files
+    in use by another process. Raises `ValueError` as `require_file`.
     """
     if file is None:
         yield
@@ -81,7 +59,7 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
     for each in opened:
         require_file(each)
     new = [each for each in opened if not each.exists()]
-    if file in new:  # SQLite takes an empty file as a new database; the system says why it cannot
+    if file in new:  # SQLite takes an empty file as a new database; the system names the obstacle
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
         except OSError as error:
@@ -94,11 +72,8 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
         is_used = isinstance(error, sqlite3.Error) and "locked" in str(error)
         if file in new and not is_used:
             locks = [each.with_name(each.name + HELD) for each in new]
-            _remove([each.with_name(each.name + end) for each in (*new, *locks) for end in _OF_ONE])
+            for each in (*new, *locks):
+                for end in _OF_ONE:
+                    with suppress(OSError):
+                        each.with_name(each.name + end).unlink()
         raise
-
-
-def _remove(files: Sequence[Path]) -> None:
-    for each in files:
-        with suppress(OSError):
-            each.unlink()

@@ -1,8 +1,8 @@
 """The payment records: claimed, then settled or failed, and later completed with a block.
 
-Each authorization that is presented for a payment id is one attempt, and has a record of its own.
-At most one attempt of a payment id is settled. The table `protocol.states.PAYMENT` has the states
-of an attempt and its moves; the updates below are made from this table.
+Each authorization presented for a payment id is an attempt with its own record. At most one attempt
+of a payment id is settled. The table `protocol.states.PAYMENT` has the states of an attempt and the
+moves; the updates below are made from this table.
 Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
@@ -22,16 +22,16 @@ from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
 
 class Attempt(PaymentRecord, frozen=True, kw_only=True):
-    """One attempt to pay a payment id: its record, and what is stored beside it.
+    """One attempt to pay a payment id: the record of section 2.4, and further columns.
 
-    `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that the attempt claims:
-    None if its header cannot be read. `is_authorized`: the authorization makes the required
-    transfer. Only such a header can pay, and only one attempt can claim its authorization.
-    `nonce_confirmed_unused`: the chain has reported the nonce unused after the authorization was
-    presented; until then, an authorized attempt is not sent to the facilitator. `offered_id` is the
-    payment id of the 402 that a payment in one step answers, if its payer has sent it. `wait_s` is
-    the length of a pending attempt's last wait, in seconds, and 0 if nobody has looked at it yet.
-    `failed_at` is the height of the chain that reported that it can never be paid.
+    `payer`, `nonce` (32 bytes) and `valid_before_s` are the claimed authorization: None for an
+    unreadable header. `is_authorized`: the authorization makes the required transfer. Other headers
+    cannot pay, and only one attempt can claim an authorization. `nonce_confirmed_unused`: the chain
+    has reported the nonce unused since the authorization was presented; before, an authorized
+    attempt is not sent to the facilitator. `offered_id` is the payment id of the 402 behind a
+    payment in one step, if the payer has sent the id. `wait_s` is a pending attempt's last wait in
+    seconds, 0 before the first look. `failed_at` is the chain's height at the report that the
+    attempt can never be paid.
     """
 
     tx_hash: str | None = None
@@ -48,7 +48,7 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     nonce_confirmed_unused: bool
     state: PaymentState = PaymentState.NEW
     number: int = 0
-    """Its number in the database, or 0 before it is there."""
+    """The row's number in the database, 0 before the insertion."""
     wait_s: float = 0.0
     failed_at: int | None = None
 
@@ -57,17 +57,16 @@ _READ = Attempt.__struct_fields__
 _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
 _REQUIRED = (each.name for each in fields(Attempt) if each.required)
 _CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED, "timestamp", "state")))
-"""The columns that a claim writes, those of `_RIVAL` first; the database derives the status."""
+"""The columns of a claim, first the parameters of `_RIVAL`; the database derives the status."""
 _RIVAL = (
     "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
     "AND state IN ('settled', 'in flight', 'maybe submitted')"
 )
-"""A rival: another payment for the same 402, in one step or in two, that may be settled.
+"""A rival: another payment for the same 402, in one step or in two, perhaps settled.
 
 ?1 is the payment id, and ?2 the offered id. Within one service, a lock serializes the requests for
-one payment id, and `resume_earlier` finds a rival. Between services on one store, only the claiming
-statement can find a rival; without the condition, two headers for one payment id could both be
-settled.
+a payment id, and `resume_earlier` finds a rival. Between services on one store, only the claiming
+statement can find a rival; without the condition, two headers for a payment id could both settle.
 """
 _NO_RIVAL = f"NOT EXISTS(SELECT 1 FROM payments WHERE {_RIVAL})"
 _INSERT = (
@@ -78,16 +77,16 @@ _INSERT = (
 
 
 def _in(before: Iterable[str]) -> str:
-    """Return the SQL condition that an attempt is in one of some states.
+    """Return the SQL condition for an attempt in some states.
 
     Each update has the condition, although the caller has just read the state: several services of
-    a world may work on one store, each with separate locks.
+    a world may work on one store, with separate locks.
     """
     return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
 
 
 def _update(event: PaymentEvent, others: str = "") -> str:
-    """Return the statement that moves an attempt as an event does, and sets other columns."""
+    """Return the statement for an event: the move of the state, and other columns."""
     moved = {before: after for before, after in states.moves(event).items() if before != after}
     cases = " ".join(f"WHEN '{before}' THEN '{after}'" for before, after in moved.items())
     return f"UPDATE payments SET state = CASE state {cases} END{others} WHERE {_in(moved)}"
@@ -106,7 +105,7 @@ _SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_de
     "AND other.payer = payments.payer AND other.nonce = payments.nonce))"
 )
 """Nothing is updated if another attempt has settled this payment id. Nor if this attempt had failed
-and another has claimed its authorization since: then that attempt gets the payment."""
+and another attempt has claimed the authorization since, and gets the payment."""
 _UNDO = (
     _update(PaymentEvent.UNDONE, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
     + " AND block_number IS NOT NULL"
@@ -149,14 +148,14 @@ class PaymentRecords:
         return found
 
     def get(self, payment_id: str) -> Attempt | None:
-        """Return the attempt that says what became of a payment id.
+        """Return the attempt with the outcome of a payment id.
 
-        It is the settled one, or else the newest pending one, or else the newest that failed.
+        The settled attempt, or else the newest pending attempt, or else the newest failed attempt.
         """
         return max(self.attempts(payment_id), key=_rank, default=None)
 
     def find_for_client(self, payment_id: str) -> Attempt | None:
-        """Return the attempt of a payment id, or that of the one-step payment of its 402."""
+        """Return the attempt of a payment id, or of the one-step payment for the same 402."""
         attempts, answer = self.attempts(payment_id), self.answer_to(payment_id)
         return max(attempts + self.attempts(answer or ""), key=_rank, default=None)
 
@@ -169,12 +168,12 @@ class PaymentRecords:
         return next(iter(self._found("attempt = ?", number)), None)
 
     def reload(self, attempt: Attempt) -> Attempt | None:
-        """Return an attempt as it is now; None if an older database was restored meanwhile."""
+        """Return an attempt as stored now; None if an older database was restored meanwhile."""
         found = self.attempt(attempt.number)
         return found if found and found.payment_id == attempt.payment_id else None
 
     def answer_to(self, offered_id: str) -> str | None:
-        """Return the id of a payment in one step that answers this 402: the settled, or newest."""
+        """Return the id of the one-step payment for this 402: the settled, or the newest."""
         sql = (
             "SELECT payment_id FROM payments WHERE offered_id = ? "
             "ORDER BY status = 'settled' DESC, attempt DESC LIMIT 1"
@@ -182,7 +181,7 @@ class PaymentRecords:
         return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
 
     def newest(self, limit: int) -> list[Attempt]:
-        """Return the attempt that `get` returns, for the payment ids of the newest attempts.
+        """Return the attempts of `get` for the payment ids of the newest attempts.
 
         Oldest first.
         """
@@ -193,20 +192,20 @@ class PaymentRecords:
         return list(found.values())
 
     def has_any(self) -> bool:
-        """Tell whether there is a record of any payment."""
+        """Tell whether the database has any payment."""
         return bool(self._db.one("SELECT EXISTS (SELECT 1 FROM payments)")[0])
 
     def count(self) -> int:
-        """Return how many payment ids there are."""
+        """Return the number of payment ids."""
         return int(self._db.one("SELECT count(DISTINCT payment_id) FROM payments")[0])
 
     def pending(self, now_s: float, limit: int) -> list[Attempt]:
-        """Return pending attempts that may be looked at now.
+        """Return pending attempts due for a look now.
 
-        At most `limit` attempts that may have been submitted come first. Then come as many that
-        were not submitted: anybody can make these without paying. In each part, attempts that were
-        never looked at come first, oldest first, and then those that have waited longest. The cost
-        does not grow with the number of attempts.
+        At most `limit` attempts with a possible submission come first, then as many without a
+        submission: anybody can make the latter without paying. In each part, attempts without any
+        look come first, oldest first, and then the longest waits. The cost does not grow with the
+        number of attempts.
         """
         due = (
             "status = 'pending' AND (state != 'not submitted') = ? AND look_s <= ? "
@@ -215,14 +214,14 @@ class PaymentRecords:
         return self._found(due, 1, now_s, limit) + self._found(due, 0, now_s, limit)
 
     def unresolved(self) -> int:
-        """Return how many attempts are pending."""
+        """Return the number of pending attempts."""
         sql = "SELECT count(*) FROM payments WHERE status = 'pending'"
         return int(self._db.one(sql)[0])
 
     def grants(self, payment_id: str, resource: str) -> bool:
         """Tell whether a settled record is for exactly this resource (5/stored-records).
 
-        Its age does not matter (3/record-outlives-cache).
+        Any age will do (3/record-outlives-cache).
         """
         sql = (
             "SELECT 1 FROM payments WHERE payment_id = ? AND resource_url = ? "
@@ -231,26 +230,26 @@ class PaymentRecords:
         return self._db.one(sql, payment_id, resource) is not None
 
     def paid_by(self, tx_hash: str) -> str | None:
-        """Return the id of a settled payment whose transaction this is, or None."""
+        """Return the id of the settled payment with this transaction, or None."""
         sql = "SELECT payment_id FROM payments WHERE tx_hash = ? AND status = 'settled'"
         return next((str(row[0]) for row in self._db.execute(sql, tx_hash)), None)
 
     # --- the moves of protocol.states.PAYMENT ------------------------------------------
 
     def insert_pending(self, new: Attempt) -> Attempt | None:
-        """Record a new attempt as pending; None if its authorization or its 402 is claimed already.
+        """Record a new attempt as pending; None if the authorization or the 402 is claimed already.
 
-        Its block is null until the indexer finds it (2.4/block-null).
+        The block is null until the indexer finds the block (2.4/block-null).
         """
         done = self._db.execute(_INSERT, *(getattr(new, name) for name in _CLAIM))
         return replace(new, number=done.lastrowid) if done.rowcount else None
 
     def rival(self, payment_id: str, offered_id: str | None) -> Attempt | None:
-        """Return a payment that has claimed the same 402 and may be settled, or None."""
+        """Return a rival (`_RIVAL`), or None."""
         return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
     def resume(self, attempt: Attempt, offered_id: str | None) -> Attempt | None:
-        """Record that an attempt is sent to the facilitator again; None if there is a rival.
+        """Record another sending of an attempt to the facilitator; None if the attempt has a rival.
 
         One statement looks for the rival and writes, because another service may claim the same 402
         at the same moment. `offered_id` is the payment id of the request's 402.
@@ -264,7 +263,7 @@ class PaymentRecords:
         return replace(attempt, state=after)
 
     def confirm_unused(self, number: int) -> None:
-        """Record that the chain has reported the nonce of a claimed authorization unused."""
+        """Record the chain's report: the nonce of a claimed authorization is unused."""
         self._db.execute(
             "UPDATE payments SET nonce_confirmed_unused = 1 "
             "WHERE attempt = ? AND status = 'pending'",
@@ -272,33 +271,33 @@ class PaymentRecords:
         )
 
     def mark_maybe_submitted(self, number: int) -> None:
-        """Record that the facilitator got an attempt, and may submit it."""
+        """Record that the facilitator has an attempt, and may submit the authorization."""
         self._db.execute(_MAYBE_TAKEN, number)
 
     def mark_not_submitted(self, number: int) -> None:
-        """Record that no facilitator has an attempt: another header may be presented for the id.
+        """Record that no facilitator has an attempt: the payment id is open for another header.
 
         Nothing changes if another service has sent the attempt meanwhile.
         """
         self._db.execute(_NOT_TAKEN, number)
 
     def drop_claim(self, number: int) -> None:
-        """Delete an attempt whose header cannot pay.
+        """Delete an attempt with a header unable to pay.
 
         Nothing changes if another service has sent the attempt meanwhile.
         """
         self._db.execute(_DROP, number)
 
     def forget(self, number: int) -> None:
-        """Delete a pending attempt, although it may be paid: a naive policy does this."""
+        """Delete a pending attempt, although the attempt may be paid: a naive policy does this."""
         self._db.execute(_FORGET, number)
 
     def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
-        """Store an attempt as settled (4.1/store-settled), and open its `session` with it.
+        """Store an attempt as settled (4.1/store-settled), together with the new `session`.
 
-        A deposit that has a session keeps the session and the amount. False without such a
-        record, if another service on this store has settled the attempt, or if another attempt gets
-        the payment (`_SETTLE`).
+        A deposit with an older session keeps the session and the amount. False without a record, if
+        another service on this store has settled the attempt, or if the payment belongs to another
+        attempt (`_SETTLE`).
         """
         if session is None:
             return self._db.changed(_SETTLE, number, tx_hash)
@@ -311,17 +310,17 @@ class PaymentRecords:
     def mark_reorged(self, number: int) -> bool:
         """Make a settled payment pending again after the chain has undone the block.
 
-        A pending payment, or a session opened by the payment, grants nothing. False for a payment
+        A pending payment grants nothing, nor does the payment's session. False for a payment
         without a block or not settled: another service may have been faster.
         """
         return self._db.changed(_UNDO, number)
 
     def fail(self, number: int, height: int, why: PaymentEvent = PaymentEvent.NEVER) -> bool:
-        """Mark an attempt as failed: a chain of this height says that it can never be paid.
+        """Mark an attempt as failed: at this height, the chain excludes a payment.
 
-        `why` is PAID_AGAIN if it was paid after another attempt had paid for its payment id. If it
-        was settled, the session that it paid for ends with it. The authorization is kept, because a
-        reorganisation may make its transfer after all. False if it has failed already.
+        `why` is PAID_AGAIN for an attempt paid after another attempt had paid for the payment id.
+        The session of a settled attempt ends. The authorization is kept, because a reorganisation
+        may make the transfer after all. False for a failed attempt.
         """
         with self._db.transaction():
             failed = self._db.one(_FAIL[why], number, height)
@@ -335,7 +334,7 @@ class PaymentRecords:
         return settled is not None and settled != attempt.number
 
     def is_claimed(self, payer: Address, nonce: bytes) -> bool:
-        """Tell whether any attempt claims an authorization, for whatever payment id."""
+        """Tell whether any attempt claims an authorization, for any payment id."""
         sql = (
             "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? "
             "AND status != 'failed' AND is_authorized"
@@ -347,12 +346,12 @@ class PaymentRecords:
         row = self._db.one(sql, payment_id)
         return int(row[0]) if row else None
 
-    # --- what the indexer reads and writes --------------------------------------------
+    # --- for the indexer --------------------------------------------------------------
 
     def unindexed(self, limit: int) -> list[Attempt]:
         """Return settled payments without a block, newest first.
 
-        Clause 8/indexer-batch: at most `limit` of them.
+        At most `limit` payments (8/indexer-batch).
         """
         newest = (
             "block_number IS NULL AND status = 'settled' "
@@ -361,7 +360,7 @@ class PaymentRecords:
         return self._found(newest, limit)
 
     def shallow(self, limit: int) -> list[Attempt]:
-        """Return settled payments whose block is not deep enough yet, oldest first."""
+        """Return settled payments in a block not deep enough yet, oldest first."""
         return self._found(
             "block_number IS NOT NULL AND status = 'settled' AND NOT is_deep "
             "ORDER BY timestamp, attempt LIMIT ?",
@@ -369,30 +368,30 @@ class PaymentRecords:
         )
 
     def shallow_failures(self, limit: int) -> list[Attempt]:
-        """Return failed attempts that a reorganisation may still change, oldest first."""
+        """Return failed attempts within reach of a reorganisation, oldest first."""
         oldest = "status = 'failed' AND NOT is_deep ORDER BY timestamp, attempt LIMIT ?"
         return self._found(oldest, limit)
 
     def set_deep(self, number: int) -> None:
-        """Record that no reorganisation is expected to change an attempt any more."""
+        """Record that no reorganisation is expected to reach an attempt."""
         self._db.execute(_SET_DEEP, number)
 
     def backlog(self) -> int:
-        """Return how many settled records have no block yet."""
+        """Return the number of settled records without a block."""
         sql = "SELECT count(*) FROM payments WHERE block_number IS NULL AND status = 'settled'"
         return int(self._db.one(sql)[0])
 
     def set_block(
         self, number: int, tx_hash: str, block_number: int, *, is_deep: bool = False
     ) -> None:
-        """Complete a settled record with its transaction and its block (8/indexer-query).
+        """Complete a settled record with transaction and block (8/indexer-query).
 
-        A payment whose block `is_deep` is not looked at again.
+        With `is_deep`, nobody looks at the payment again.
         """
         self._db.execute(_SET_BLOCK, number, tx_hash, block_number, is_deep)
 
     def update_reputation(self, reputation: Reputation) -> None:
-        """Set the reputation of each resource from its payments that are in a block (6/reputation).
+        """Set the reputation of each resource from the payments in blocks (6/reputation).
 
         The cost does not grow with the number of payments.
         """
@@ -404,6 +403,6 @@ class PaymentRecords:
                 self._db.execute("INSERT INTO reputation VALUES (?, ?)", resource, value)
 
     def reputation(self, resource: str) -> int | None:
-        """Return the reputation of a resource at the last update; None without one."""
+        """Return the reputation of a resource at the last update; None without an update."""
         row = self._db.one("SELECT payments FROM reputation WHERE resource_url = ?", resource)
         return int(row[0]) if row else None

@@ -1,9 +1,8 @@
-"""The marks of served payments, and of those that are being answered now, and stored answers.
+"""The marks of served payments and of payments in answer, and stored answers.
 
-A payment in one step buys one answer (decision 5/authorization-once). A request takes that answer
-before it writes it, so that no other request can. When the answer was written, the payment counts
-as served. If the payer gave the payment an id of its own, the answer is stored (decision
-5/payment-identifier).
+A payment in one step buys one answer (decision 5/authorization-once). A request takes the answer
+before writing, and no other request can take the answer then. After the writing, the payment counts
+as served. If the payer has named the payment, the answer is stored (decision 5/payment-identifier).
 """
 
 from typing import Any
@@ -14,20 +13,20 @@ from x402sim.service.store.database import Database
 
 _IS_FREE = """answer IS NULL AND NOT EXISTS(SELECT 1 FROM payments
     WHERE payments.payment_id = answers.payment_id AND status IN ('pending', 'settled'))"""
-"""Whether a reserved key is free: its payment was never claimed, or can never be paid."""
+"""Whether a reserved key is free: the payment was never claimed, or can never be paid."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """An answer as it was written, head and body."""
+    """A written answer, head and body."""
 
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
-    """A payment by the id that its payer gave it (the extension payment-identifier).
+    """The payer's own id of a payment (the extension payment-identifier).
 
-    `digest` is the digest of the whole payment, to which the id is bound.
+    The id is bound to the whole payment, by `digest`.
     """
 
     identifier: str
@@ -35,12 +34,12 @@ class IdempotencyKey(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """The marks of served payments in the database, and the stored answers by their keys."""
+    """The marks of served payments in the database, and the stored answers by key."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self._answering: dict[str, set[str]] = {}
-        """By payment id, the `answering` of the service with the answer: several services of a
+        """By payment id, the `answering` of the service with the answer, for several services of a
         world may share the store."""
 
     def mark(self, payment_id: str, resource: str) -> None:
@@ -54,9 +53,8 @@ class Served:
     def begin(self, payment_id: str, answering: set[str]) -> bool:
         """Take the only answer of a payment; False if the answer was given, or is being given.
 
-        `answering` has the payments in answer by the service. The answer is free again when the
-        payment has left `answering`: after `end` without `is_served`, and after the service's
-        crash.
+        `answering` has the service's payments in answer. The answer is free again once the payment
+        has left `answering`: after `end` without `is_served`, and after the service's crash.
         """
         taken = payment_id in self._answering.get(payment_id, ())
         if taken or self.is_marked(payment_id):
@@ -66,24 +64,24 @@ class Served:
         return True
 
     def end(self, payment_id: str, resource: str, *, is_served: bool) -> None:
-        """Record that the answer was written (`is_served`), or that its client had left."""
+        """Record a written answer (`is_served`), or the leaving of the client."""
         if is_served:
             self.mark(payment_id, resource)
         if (answering := self._answering.pop(payment_id, None)) is not None:
             answering.discard(payment_id)
 
-    # --- the idempotency keys of payments, and the answers that are stored under them ---------
+    # --- the idempotency keys of payments, and the answers stored by key ---------
 
     def stored(self, key: IdempotencyKey) -> StoredResponse | None:
-        """Return the answer to the payment of this key; None if it was not answered yet."""
+        """Return the answer to the payment of this key; None before the answer."""
         sql = "SELECT answer FROM answers WHERE identifier = ? AND digest = ?"
         row: Any = self._db.one(sql, key.identifier, key.digest)
         return msgspec.msgpack.decode(row[0], type=StoredResponse) if row and row[0] else None
 
     def taken_by(self, key: IdempotencyKey) -> str | None:
-        """Return the id of another payment that has the key; None if it is free or has this digest.
+        """Return the id of another payment with the key; None for a free key, or with this digest.
 
-        Such a payment was answered, or may be paid. It may be the same payment in other bytes.
+        The other payment was answered, or may be paid; perhaps the same payment in other bytes.
         """
         sql = (
             "SELECT payment_id FROM answers WHERE identifier = ? AND digest != ? "
@@ -94,15 +92,15 @@ class Served:
         )
 
     def identifier(self, payment_id: str) -> str | None:
-        """Return the identifier under which the answer to a payment is stored, or None."""
+        """Return the identifier of a payment's stored answer, or None."""
         sql = "SELECT identifier FROM answers WHERE payment_id = ? AND answer IS NOT NULL"
         return next((str(row[0]) for row in self._db.execute(sql, payment_id)), None)
 
     def reserve(self, key: IdempotencyKey, payment_id: str, until_s: int, now_s: int) -> bool:
-        """Reserve a key for a payment; False if another one has it (`taken_by`).
+        """Reserve a key for a payment; False if another payment has the key (`taken_by`).
 
-        Call it in the transaction that claims the payment, resumes it or keeps its answer, so that
-        of two payments with one key only one is settled. Answers whose time is over are deleted.
+        Call this in the transaction of the claim, the resumption or the stored answer: then only
+        one of two payments with a key is settled. Answers beyond their time are deleted.
         """
         self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
         others = f"payment_id = ? OR identifier = ? AND {_IS_FREE}"
@@ -116,10 +114,10 @@ class Served:
     def keep(
         self, key: IdempotencyKey, response: StoredResponse, sold: tuple[str, str], until_s: int
     ) -> None:
-        """Store the answer to a payment whose key is reserved; its payer can ask for it again.
+        """Store the answer to a payment with a reserved key, for the payer to ask again.
 
-        For everybody else the payment counts as served. `sold` is its payment id and its resource.
-        Call it in the transaction that reserves the key.
+        For everybody else the payment counts as served. `sold` is the payment id and the resource.
+        Call this in the transaction of the reservation.
         """
         sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"
         self._db.execute(sql, msgspec.msgpack.encode(response), until_s, key.identifier, key.digest)

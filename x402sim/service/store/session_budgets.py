@@ -1,11 +1,10 @@
-"""The session budgets: what was deposited, what is released, and what is owed at the end.
+"""The session budgets: deposits, released amounts, and refunds.
 
-The status moves only as `protocol.states.SESSION` allows. A session is "refunded" when all its
-refunds are settled. While its deposit is not settled, a session pays for nothing and is not
-refunded. A debit may be undone at any time, because its client has hung up. After the session's
-end, the amount of such a debit is added to the refund that is due. If that refund may have been
-sent, the amount becomes another refund, the next `part`: the token accepts the nonce of a refund
-only once, with the amount that came first.
+The status moves only as `protocol.states.SESSION` allows. A session is "refunded" when all refunds
+are settled. Without a settled deposit, a session pays for nothing and is not refunded. A debit may
+be undone at any time, because the client has hung up. After the session's end, the undone amount is
+added to the due refund. If the refund may have been sent, the amount becomes another refund, the
+next `part`: the token accepts the nonce of a refund only once, with the first amount.
 Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
@@ -31,7 +30,7 @@ class SessionBudget(msgspec.Struct, frozen=True):
     refund_state: states.SessionState | None
     refund_tx_hash: str | None
     refunded: int
-    """What its refunds have paid, as far as that is known."""
+    """The refunds' sum, as far as known."""
 
     @property
     def state(self) -> states.SessionState:
@@ -45,7 +44,7 @@ class SessionBudget(msgspec.Struct, frozen=True):
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """The session that a deposit opens: its id, and epoch milliseconds."""
+    """A deposit's session: the id, and epoch milliseconds."""
 
     session_id: str
     created_ms: int
@@ -53,11 +52,11 @@ class NewSession(msgspec.Struct, frozen=True):
 
 
 class Refund(msgspec.Struct, frozen=True):
-    """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
+    """An unspent balance owed to the payer, in base units; `payment_id` is the deposit's.
 
-    `number` is its number in the database. `part` is its number among the refunds of its session,
-    from 0: all but the last may have been sent. `deposited`, `released` and `expires_ms` are the
-    session's. Refunds are paid in the order of `look_s`, then of `timestamp`.
+    `number` is the row in the database. `part` counts the refunds of a session from 0: all but the
+    last may have been sent. `released` is the session's. Refunds are paid in
+    the order of `look_s`, then of `timestamp`.
     """
 
     number: int
@@ -67,12 +66,10 @@ class Refund(msgspec.Struct, frozen=True):
     to_address: str
     amount: int
     sent: int | None
-    """The amount of the transfer that may have been sent; None if none was."""
-    deposited: int
+    """The amount of a transfer, perhaps sent; None before a sending."""
     released: int
-    expires_ms: int
     wait_s: float
-    """The seconds of its last wait; 0 if it has not failed."""
+    """The seconds of the last wait; 0 without a failure."""
     look_s: float
     timestamp: int
 
@@ -92,25 +89,25 @@ _PAYABLE = (
     "AND deposited - released >= {amount} AND EXISTS (SELECT 1 FROM payments p "
     "WHERE p.payment_id = sessions.payment_id AND p.status = 'settled')"
 )
-"""Finds a session if it can pay an amount (5/session-condition)."""
+"""Finds a session able to pay an amount (5/session-condition)."""
 _HAS_BUDGET = "SELECT 1 FROM sessions WHERE " + _PAYABLE.format(session="?", now="?", amount="?")
 _DEBITED = _PAYABLE.format(session="new.session_id", now="new.timestamp", amount="new.amount")
 _RELEASE = f"""CREATE TEMP TRIGGER release BEFORE INSERT ON main.debits BEGIN
     UPDATE sessions SET released = reported(released + new.amount) WHERE {_DEBITED};
     SELECT RAISE(IGNORE) WHERE changes() = 0; END"""
-"""A trigger that makes a debit one statement: it raises released, or the debit is not written. Two
+"""A debit is one statement by this trigger: released is raised, or the debit is not written. Two
 statements in a transaction take half as long again. `reported` passes the new number on; RETURNING
 takes longer."""
 _DEBIT = "INSERT INTO debits(session_id, amount, resource_url, timestamp) VALUES (?, ?, ?, ?)"
 
 
 class SessionBudgets:
-    """The sessions in the database, their debits and their refunds."""
+    """The sessions in the database, with debits and refunds."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self._reported: deque[int] = deque(maxlen=1)
-        """What the last debit released; SQLite keeps the function, so that must not keep `self`."""
+        """The last debit's released amount; SQLite keeps `_report`, which must not keep `self`."""
         database.define("reported", partial(_report, self._reported))
         database.execute(_RELEASE)
 
@@ -120,15 +117,15 @@ class SessionBudgets:
         return SessionBudget(*row) if row else None
 
     def paid_by(self, payment_id: str) -> SessionBudget | None:
-        """Return the one session that a deposit opened."""
+        """Return a deposit's session."""
         row = self._db.one(_SELECT + " WHERE s.payment_id = ?", payment_id)
         return SessionBudget(*row) if row else None
 
     def open(self, attempt: int, new: NewSession) -> None:
         """Open a session with the amount and for the payer of a settled deposit.
 
-        A session that this deposit opened before is kept as it is; if it had ended because the
-        deposit failed, it is active again. Call it in the transaction that settles the deposit.
+        An older session of the deposit is kept; a session ended by the deposit's failure is active
+        again. Call this in the transaction of the settlement.
         """
         self._db.execute(
             "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, "
@@ -146,7 +143,7 @@ class SessionBudgets:
         return self._db.one(_HAS_BUDGET, session_id, now_ms, amount) is not None
 
     def debit(self, session_id: str, amount: int, resource: str, now_ms: int) -> int | None:
-        """Raise released by `amount` and return it; None if the session cannot pay by now.
+        """Raise released by `amount` and return the sum; None if the session cannot pay by now.
 
         Clause 5/session-debit. One statement decides and writes, so no two debits spend the same
         unit.
@@ -157,8 +154,8 @@ class SessionBudgets:
     def undo_debit(self, session_id: str, amount: int, resource: str) -> int | None:
         """Give the newest debit of this amount and resource back; return released, or None.
 
-        None if there is no such debit. If the session has ended meanwhile, the amount is added to
-        its refund, or becomes the next refund if that one may have been sent.
+        None without such a debit. If the session has ended meanwhile, the amount is added to the
+        refund, or becomes the next refund after a sending.
         """
         newest = (
             "DELETE FROM debits WHERE debit_id = (SELECT debit_id FROM debits WHERE session_id = ? "
@@ -180,9 +177,9 @@ class SessionBudgets:
         return int(released)
 
     def expire(self, now_ms: int, limit: int) -> int:
-        """End the sessions whose time has passed and record what is owed (3/expiry-refund).
+        """End the sessions beyond their time and record the refunds (3/expiry-refund).
 
-        Returns how many ended, at most `limit`. An ended session pays for nothing more.
+        Returns the number of ended sessions, at most `limit`. An ended session pays for nothing.
         """
         ending = (
             "SELECT session_id FROM sessions WHERE status = 'active' AND expires_ms <= ? "
@@ -203,10 +200,10 @@ class SessionBudgets:
             return self._db.execute(sql, now_ms, limit).rowcount
 
     def cancel(self, payment_id: str) -> None:
-        """End the active session of a deposit that failed: nothing was deposited, nothing is owed.
+        """End the active session of a failed deposit: nothing was deposited, nothing is owed.
 
-        A session that has expired stays as it is: its refund is due only while the deposit is
-        settled (`refunds_due`). Call it in the transaction that fails the deposit.
+        An expired session stays: the refund is due only while the deposit is settled
+        (`refunds_due`). Call this in the transaction of the failure.
         """
         self._db.execute(
             "UPDATE sessions SET status = 'expired', is_canceled = 1 "
@@ -215,14 +212,14 @@ class SessionBudgets:
         )
 
     def refunds_due(self, now_s: float, limit: int, after: Refund | None = None) -> list[Refund]:
-        """Return what is owed for settled deposits and may be paid now, behind `after`.
+        """Return the refunds for settled deposits due now, behind `after`.
 
-        Refunds that were never tried come first, oldest first, then those that have waited longest.
-        CROSS JOIN makes SQLite begin with the refunds that are due.
+        Refunds without a try come first, oldest first, then the longest waits. CROSS JOIN makes
+        SQLite begin with the due refunds.
         """
         sql = (
             "SELECT r.rowid, session_id, part, payment_id, r.to_address, r.amount, sent, "
-            "deposited, released, expires_ms, r.wait_s, r.look_s, r.timestamp "
+            "released, r.wait_s, r.look_s, r.timestamp "
             "FROM refunds r CROSS JOIN sessions USING (session_id) "
             "CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
@@ -235,7 +232,7 @@ class SessionBudgets:
         return [Refund(*row) for row in self._db.execute(sql, now_s, *place, limit)]
 
     def begin_refund(self, refund: Refund) -> bool:
-        """Fix the `amount` of a refund before sending; False if the refund must not be sent.
+        """Fix the `amount` of a refund before sending; False forbids the sending.
 
         False for a paid refund, and for a refund changed since the listing: another service on this
         store may send another amount, or a debit was undone.
@@ -248,7 +245,7 @@ class SessionBudgets:
         return self._db.changed(sql, refund.amount, refund.session_id, refund.part, refund.released)
 
     def shallow_refunds(self, limit: int) -> list[tuple[str, int, str]]:
-        """Return (session id, part, hash) of refunds whose block is not deep enough yet.
+        """Return (session id, part, hash) of refunds in blocks not deep enough yet.
 
         Oldest first.
         """
@@ -259,7 +256,7 @@ class SessionBudgets:
         return self._db.execute(sql, limit).fetchall()
 
     def is_due(self, refund: Refund) -> bool:
-        """Tell whether a refund is still not known to be paid."""
+        """Tell whether a refund is not known to be paid."""
         sql = "SELECT 1 FROM refunds WHERE session_id = ? AND part = ? AND status = 'pending'"
         return self._db.one(sql, refund.session_id, refund.part) is not None
 
@@ -272,10 +269,10 @@ class SessionBudgets:
         *,
         is_deep: bool = False,
     ) -> tuple[str, int] | None:
-        """Record the transaction that paid a refund; if `is_deep`, it is final.
+        """Record the transaction of a refund, final with `is_deep`.
 
-        Returns the hash of another transaction recorded before, and the amount paid: the chain has
-        only one of the two.
+        Returns the hash and the amount of another transaction recorded before: the chain has only
+        one of the two.
 
         `paid` are the base units of the transaction, if read from the chain; else the `sent` amount
         counts. If the transaction paid less, the next part owes the rest.
@@ -302,9 +299,9 @@ class SessionBudgets:
         return replaced
 
     def undo_refund(self, session_id: str, part: int) -> int | None:
-        """Make a refund due again, as the chain has undone its transfer.
+        """Make a refund due again after the chain has undone the transfer.
 
-        Returns what that had paid, in base units; None if the refund is due.
+        Returns the undone amount, in base units; None for a due refund.
         """
         undone = self._db.one(
             "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 "

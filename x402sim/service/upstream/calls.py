@@ -1,6 +1,6 @@
-"""Requests to others within limits of size and time, with one exception for each outcome.
+"""Requests to other parties within limits of size and time, with one exception for each outcome.
 
-A redirect is not followed: it is an answer that makes no sense.
+A redirect is not followed: it counts as nonsense.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from x402sim.protocol.messages import BadMessage, decode
 
 Read = TypeVar("Read")
 REVERTED = 3
-"""The code of JSON-RPC for a contract that ended a call."""
+"""The code of JSON-RPC for a call ended by a contract."""
 
 
 class Unavailable(Exception):
-    """The other side was not reached, or its answer makes no sense; nothing has changed."""
+    """The other side was not reached, or answered nonsense; nothing has changed."""
 
 
 class JsonRpcError(Unavailable):
-    """It was reached and answered with a JSON-RPC error; `error` is what it says of it."""
+    """The node answered with a JSON-RPC error: `error`."""
 
     def __init__(self, text: str, error: Any) -> None:
         super().__init__(text)
@@ -30,29 +30,27 @@ class JsonRpcError(Unavailable):
 
     @property
     def is_revert(self) -> bool:
-        """Whether a contract ended the call: not if the node has a limit of requests, or is busy.
+        """Whether a contract ended the call, and not a busy node or a limit of requests.
 
-        Nodes agree on code 3; older ones have others, with "revert" in their message.
+        Most nodes answer code 3, older nodes another code and "revert" in the message.
         """
         error = self.error if isinstance(self.error, dict) else {}
         return error.get("code") == REVERTED or "revert" in str(error.get("message")).lower()
 
 
 class OutcomeUnknown(Exception):
-    """The request to settle was sent, and its answer is lost: money may have moved."""
+    """The request to settle was sent, and the answer is lost: money may have moved."""
 
 
-def post(url: Url, body: bytes, headers: Headers) -> Request:
-    """Return a request with a body of JSON."""
+async def post(to: Transport, url: Url, body: bytes, headers: Headers, limits: Limits) -> Response:
+    """Send a body and return the whole answer within the limits; raises `Unavailable`."""
     size = b"%d" % len(body)
-    return Request("POST", url, [(b"host", url.netloc), *headers, (b"content-length", size)], body)
+    sent = [(b"host", url.netloc), *headers, (b"content-length", size)]
+    return await send(to, Request("POST", url, sent, body), limits)
 
 
 async def send(to: Transport, request: Request, limits: Limits) -> Response:
-    """Send a request and return the whole answer, if it is within the limits.
-
-    Raises `Unavailable`.
-    """
+    """Send a request and return the whole answer, as `post` does."""
     request.extensions["max_answer_bytes"] = limits.max_answer_bytes
     try:
         response = await within(limits.deadline_s, to.send(request))
@@ -64,27 +62,20 @@ async def send(to: Transport, request: Request, limits: Limits) -> Response:
     return response
 
 
-async def json_rpc(
-    to: Transport, request: Request, limits: Limits, who: str, read: Callable[[Any], Read]
-) -> Read:
-    """Send a request and return the `result` of its JSON-RPC answer, as `read` understands it.
+def result_in(response: Response, url: Url, who: str, read: Callable[[Any], Read]) -> Read:
+    """Return the `result` of a JSON-RPC answer, read by `read`.
 
-    Raises `Unavailable`, also if the result does not have the shape it should have.
+    Raises `Unavailable`, also for a result of another shape.
     """
-    response = await send(to, request, limits)
     try:
         body = decode(response.content, Any)
     except BadMessage as error:
-        raise Unavailable(f"{request.url} did not answer JSON: {error}") from error
+        raise Unavailable(f"{url} did not answer JSON: {error}") from error
     if not isinstance(body, dict) or "jsonrpc" not in body or "result" not in body:
-        raise _without_result(f"{request.url} answered {response.text[:200]}", body)
+        text = f"{url} answered {response.text[:200]}"
+        is_error = isinstance(body, dict) and "error" in body
+        raise JsonRpcError(text, body["error"]) if is_error else Unavailable(text)
     try:
         return read(body["result"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise Unavailable(f"{who}'s answer makes no sense: {error!r}") from error
-
-
-def _without_result(text: str, body: Any) -> Unavailable:
-    """Return what an answer without a `result` is: a JSON-RPC error, or nonsense."""
-    is_error = isinstance(body, dict) and "error" in body
-    return JsonRpcError(text, body["error"]) if is_error else Unavailable(text)

@@ -1,7 +1,7 @@
 """The service's calls about the chain: to a node's JSON-RPC, and to the chain explorer.
 
-The node reports the state of a nonce, and transactions; the explorer, in Etherscan's proxy dialect,
-transactions. Receipts of both are read alike; logs of other contracts are ignored.
+The node reports nonces and transactions; the explorer, in Etherscan's proxy dialect, transactions.
+Receipts of both are read alike; logs of other contracts are ignored.
 Clauses: 8/indexer-query.
 """
 
@@ -18,7 +18,7 @@ from x402sim.http.exchange import Headers, Request, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
-from x402sim.service.upstream.calls import JsonRpcError, Unavailable, json_rpc, post
+from x402sim.service.upstream.calls import JsonRpcError, Unavailable, post, result_in, send
 
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
@@ -26,7 +26,7 @@ Read = TypeVar("Read")
 
 
 class OnChain(msgspec.Struct, frozen=True):
-    """A mined transaction, and the token's events in it.
+    """A mined transaction, and the token's events in the receipt.
 
     `transfers` are (from, to, base units), `used` are (authorizer, nonce of 32 bytes).
     """
@@ -38,7 +38,7 @@ class OnChain(msgspec.Struct, frozen=True):
 
 
 def read_receipt(receipt: Any, token: Address) -> OnChain | None:
-    """Read a receipt: None if there is none, or if it is in no block yet."""
+    """Read a receipt; None without a receipt or without a block."""
     if not receipt or receipt.get("blockNumber") is None:
         return None
     transfers: list[tuple[Address, Address, int]] = []
@@ -62,7 +62,7 @@ def read_receipt(receipt: Any, token: Address) -> OnChain | None:
 
 
 def block_number(text: str) -> int:
-    """Return a block number; raises `ValueError` if no chain could be that long."""
+    """Return a block number; raises `ValueError` for a number beyond any chain."""
     number = int(text, 16)
     if not 0 <= number < 2**63:
         raise ValueError(f"block {text}")
@@ -70,9 +70,9 @@ def block_number(text: str) -> int:
 
 
 class NonceUse(msgspec.Struct, frozen=True):
-    """How a nonce was used up, and in which block.
+    """The use of a nonce, and the block.
 
-    `transfers` are its transaction's, of this token: (from, to, base units).
+    `transfers` are the transaction's transfers of this token: (from, to, base units).
     """
 
     tx_hash: str
@@ -82,9 +82,9 @@ class NonceUse(msgspec.Struct, frozen=True):
 
 
 class NonceState(msgspec.Struct, frozen=True):
-    """What one node says of a nonce: its newest block and its time, and whether it is used up.
+    """One node's state of a nonce: used or not, at the height and time of the newest block.
 
-    `use` says how, if the event was found.
+    `use` is None if the node does not find the event.
     """
 
     height: int
@@ -94,14 +94,14 @@ class NonceState(msgspec.Struct, frozen=True):
 
 
 class RpcClient:
-    """One node, queried about one token; every method raises `Unavailable`."""
+    """One node, asked about one token; every method raises `Unavailable`."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
         self._to, self._url = to, Url.of(httpx.URL(url))
         self._token, self._limits = token, limits
 
     async def is_used(self, authorizer: Address, nonce: bytes, block: str = "latest") -> bool:
-        """Tell whether a nonce is used up in the state of a block."""
+        """Tell whether a nonce is used in the state of a block."""
         call = to_hex(abi.authorization_state(authorizer, nonce))
         query = {"to": to_hex(self._token), "data": call}
         return await self._call(lambda word: int(word, 16) != 0, "eth_call", query, block)
@@ -109,30 +109,32 @@ class RpcClient:
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce.
 
-        The token's state shows only that it was used up; its events show how.
+        The token's state shows only the use; the token's events show the transaction.
         """
         try:
             return await self._nonce_state(authorizer, nonce)
-        except JsonRpcError:  # many nodes keep the newest state only, and a block may have come
+        except (
+            JsonRpcError
+        ):  # many nodes keep the newest state only, and a block may have come meanwhile
             return await self._nonce_state(authorizer, nonce)
 
     async def _nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
-        """Ask once, for the state at the head's own block: no older node can answer for it."""
+        """Ask once, for the state at the head's own block, which no node behind the head has."""
         number, head_s = await self._call(_head, "eth_getBlockByNumber", "latest", False)
         is_used = await self.is_used(authorizer, nonce, number)
         use = await self._find_use(authorizer, nonce) if is_used else None
         return NonceState(block_number(number), head_s, is_used, use)
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
-        """Return a transaction, or None if it is in no block."""
+        """Return a transaction, or None without a block."""
         read = partial(read_receipt, token=self._token)
         return await self._call(read, "eth_getTransactionReceipt", tx_hash)
 
     async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
-        """Tell whether a contract calls a signature its own (EIP-1271).
+        """Tell whether a contract accepts a signature (EIP-1271).
 
         False for an account without a contract, and if the contract reverts. Raises `Unavailable`
-        for any other error: a busy node must not make a good payment a bad one.
+        for any other error: a busy node must not turn a good payment into a bad payment.
         """
         call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
         try:
@@ -143,7 +145,7 @@ class RpcClient:
             raise
 
     async def has_code(self, account: Address) -> bool:
-        """Tell whether an account is a contract, or delegates to one (EIP-7702)."""
+        """Tell whether an account is a contract, or delegates to a contract (EIP-7702)."""
         return await self._call(_is_code, "eth_getCode", to_hex(account), "latest")
 
     async def height(self) -> int:
@@ -151,7 +153,7 @@ class RpcClient:
         return await self._call(block_number, "eth_blockNumber")
 
     async def _find_use(self, authorizer: Address, nonce: bytes) -> NonceUse | None:
-        """Find the event of a nonce's use, and what else its transaction did."""
+        """Find the event of a nonce's use, and the transfers of the same transaction."""
         wanted = {
             "address": to_hex(self._token),
             "topics": [[to_hex(e) for e in _USES], to_hex(abi.word(authorizer)), to_hex(nonce)],
@@ -170,18 +172,18 @@ class RpcClient:
 
     async def _call(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = post(self._url, encode(call), _HEADERS)
-        return await json_rpc(self._to, request, self._limits, "the RPC", read)
+        answer = await post(self._to, self._url, encode(call), _HEADERS, self._limits)
+        return result_in(answer, self._url, "the RPC", read)
 
 
 def _head(block: Any) -> tuple[str, int]:
-    """Return a block's number, as it is sent, and its time in Unix seconds."""
+    """Return a block's number, as sent, and the time in Unix seconds."""
     block_number(block["number"])
     return block["number"], int(block["timestamp"], 16)
 
 
 def _first_event(logs: Any) -> tuple[bytes, str] | None:
-    """Return the first log's event and the hash of its transaction."""
+    """Return the first log's event and transaction hash."""
     if not logs:
         return None
     return from_hex(logs[0]["topics"][0], 32), to_hex(from_hex(logs[0]["transactionHash"], 32))
@@ -196,7 +198,7 @@ def _is_valid(answer: str) -> bool:
 
 
 class ExplorerClient:
-    """One explorer, queried about the transactions of one token."""
+    """One explorer, asked about the transactions of one token."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
         self._to, self._url = to, Url.of(httpx.URL(f"{url}/api"))
@@ -205,11 +207,12 @@ class ExplorerClient:
     async def transaction(self, tx_hash: str) -> OnChain | None:
         """Ask for a transaction's block (8/indexer-query); raises `Unavailable`.
 
-        None if the explorer does not know it, or it is not in a block yet.
+        None for an unknown transaction, or before the transaction is in a block.
         """
         fields = {"module": "proxy", "action": "eth_getTransactionReceipt", "txhash": tx_hash}
         query = urlencode(fields)
         url = msgspec.structs.replace(self._url, text=f"{self._url}?{query}", query=query.encode())
         request = Request("GET", url, [(b"host", url.netloc)])
         read = partial(read_receipt, token=self._token)
-        return await json_rpc(self._to, request, self._limits, "the explorer", read)
+        answer = await send(self._to, request, self._limits)
+        return result_in(answer, url, "the explorer", read)

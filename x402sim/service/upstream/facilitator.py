@@ -1,36 +1,52 @@
-"""The service's calls to its facilitator, in one dialect: its paths, bodies and answers.
+"""The service's calls to its facilitator, in the dialect of Cronos, and what the answers mean.
 
 A lost answer is neither yes nor no, so `settle` has three outcomes: money moved, no money moved,
 and `OutcomeUnknown`.
+Clauses: 4.1/build-verify, 7/insufficient-balance, 7/authorization-expired.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import Transport, Url
+from x402sim.protocol import cronos
+from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
-from x402sim.protocol.messages import BadMessage, PaymentRequirements
+from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post, send
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post
 
 Answer = TypeVar("Answer")
+_SETTLED: Any = cronos.SettleAnswer
+_HEADERS = [(name.lower().encode(), value.encode()) for name, value in cronos.HEADERS.items()]
+_REFUSALS = {
+    SettleError.USED.value: Refusal.NONCE_USED,
+    SettleError.EXPIRED.value: Refusal.EXPIRED,
+    SettleError.EARLY.value: Refusal.INVALID_SIGNATURE,
+    SettleError.BALANCE.value: Refusal.INSUFFICIENT_BALANCE,
+    SettleError.SIGNATURE.value: Refusal.INVALID_SIGNATURE,
+}
+"""The service's answer to each error of settle; any other error is `FAILED`."""
+_MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
+    SettleError.EARLY.value: "validAfter",
+    SettleError.EXPIRED.value: "validBefore",
+}
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The facilitator's answer to verify; `reason` says why a payment is invalid."""
+    """The facilitator's answer to verify, with the reason for an invalid payment."""
 
     is_valid: bool
     reason: str | None = None
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The facilitator's answer that money has moved, in its own words: nothing is checked yet."""
+    """The facilitator's answer: money has moved. Nothing is checked yet."""
 
     tx_hash: str
     payer: str
@@ -40,9 +56,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class NotMoved(msgspec.Struct, frozen=True):
-    """The facilitator's answer that no money has moved, and its reason.
+    """The facilitator's answer: no money has moved, for this reason.
 
-    `misses` is the end of the authorization's window that the time is beyond, if that is why.
+    `misses` is the end of the authorization's window that was missed, if any.
     """
 
     refusal: Refusal
@@ -53,72 +69,74 @@ class NotMoved(msgspec.Struct, frozen=True):
 Outcome = Moved | NotMoved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FacilitatorDialect:
-    """The words of one kind of facilitator; the readers raise `BadMessage`."""
+def request(payment: PresentedPayment, requirements: PaymentRequirements) -> bytes:
+    """Return the body of verify and settle, from header and requirements (4.1/build-verify).
 
-    verify_path: str
-    settle_path: str
-    headers: Mapping[str, str]
-    request: Callable[[PresentedPayment, PaymentRequirements], bytes]
-    read_verdict: Callable[[bytes], Verdict]
-    read_outcome: Callable[[bytes], Outcome]
+    The header is opaque: the service passes the text on.
+    """
+    asked = cronos.FacilitatorRequest(
+        x402_version=cronos.VERSION,
+        payment_header=payment.text,
+        payment_requirements=requirements,
+    )
+    return encode(asked)
+
+
+def refusal_of(error: str) -> Refusal:
+    """Translate an error of settle into the text of section 7.
+
+    7/insufficient-balance, 7/authorization-expired.
+    """
+    return _REFUSALS.get(error, Refusal.FAILED)
 
 
 class FacilitatorClient:
-    """One facilitator: its URL, its dialect, and the limits of its answers to verify and settle."""
+    """One facilitator: the URL, and the limits of answers to verify and settle."""
 
-    def __init__(
-        self,
-        to: Transport,
-        url: str,
-        dialect: FacilitatorDialect,
-        *,
-        verify: Limits,
-        settle: Limits,
-    ) -> None:
-        self._to, self._dialect = to, dialect
-        self._verify_url = Url.of(httpx.URL(url + dialect.verify_path))
-        self._settle_url = Url.of(httpx.URL(url + dialect.settle_path))
-        headers = dialect.headers.items()
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers]
+    def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
+        self._to = to
+        self._verify_url = Url.of(httpx.URL(url + cronos.VERIFY_PATH))
+        self._settle_url = Url.of(httpx.URL(url + cronos.SETTLE_PATH))
         self._verify, self._settle = verify, settle
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        body = self._dialect.request(payment, requirements)
-        return await self._post(self._verify_url, body, self._verify, self._dialect.read_verdict)
+        body = request(payment, requirements)
+        answer = await self._post(self._verify_url, body, self._verify, cronos.VerifyAnswer)
+        return Verdict(answer.is_valid, answer.invalid_reason)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Ask the facilitator to settle.
 
-        Raises `Unavailable` if it certainly did not get the request, `OutcomeUnknown` if it may
-        have got it, and its answer is lost or makes no sense.
+        Raises `Unavailable` if the request certainly did not arrive. Raises `OutcomeUnknown` if the
+        request may have arrived, and the answer is lost or nonsense.
         """
-        body, read = self._dialect.request(payment, requirements), self._dialect.read_outcome
+        body = request(payment, requirements)
         try:
-            outcome = await self._post(self._settle_url, body, self._settle, read)
+            answer = await self._post(self._settle_url, body, self._settle, _SETTLED)
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
                 raise
             raise OutcomeUnknown(str(error)) from error
-        if isinstance(outcome, Moved) and not _is_as_requested(outcome, payment, requirements):
+        if isinstance(answer, cronos.Failed):
+            return NotMoved(refusal_of(answer.error), answer.error, _MISSES.get(answer.error))
+        moved = Moved(answer.tx_hash, answer.from_, answer.to, answer.value, answer.network)
+        if not _is_as_requested(moved, payment, requirements):
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
-        return outcome
+        return moved
 
-    async def _post(
-        self, url: Url, body: bytes, limits: Limits, read: Callable[[bytes], Answer]
-    ) -> Answer:
-        """Return the answer; one that names a refusal counts whatever its status below 500."""
-        response = await send(self._to, post(url, body, self._headers), limits)
+    async def _post(self, url: Url, body: bytes, limits: Limits, kind: type[Answer]) -> Answer:
+        """Return the answer; with any status below 500, a named refusal counts."""
+        response = await post(self._to, url, body, _HEADERS, limits)
         answered = f"answered {response.status}"
         if response.status >= 500 or response.status == 408:
             verb = url.path.rpartition("/")[2]
             raise Unavailable(f"{verb} {answered}: {response.text[:200]}")
         try:
-            return read(response.content)
+            answer: Answer = decode(response.content, kind)
         except BadMessage as error:
             raise Unavailable(f"the facilitator {answered} {response.text[:200]!r}") from error
+        return answer
 
 
 def _is_as_requested(
@@ -126,7 +144,7 @@ def _is_as_requested(
 ) -> bool:
     """Tell whether the facilitator moved this amount from this payer to this payee.
 
-    It must also be able to show it: a refund goes to whom the payment came from.
+    The facilitator must also name a transaction and the payer: a refund goes to that address.
     """
     if payment.authorization is None:
         return False

@@ -34,7 +34,7 @@ RESOURCE = "https://shop.example/report"
 
 
 class Dialect(StrEnum):
-    """A dialect; the value is its name on the command line and in ids."""
+    """A dialect; the value is its name on the command line and in results."""
 
     V1 = "v1"
     V2 = "v2"

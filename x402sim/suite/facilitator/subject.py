@@ -150,10 +150,6 @@ SECTIONS = {
     "token": "Tokens that are not what they seem",
     "wallet": "Wallets that are contracts",
 }
-NOT_ITS_DIALECT = (
-    "it is in a dialect that this facilitator does not speak, as its control shows, or that "
-    "--dialects leaves out"
-)
 MEASURED = 4
 """How many good payments tell how long one takes."""
 _PAYMENTS, _STARTS = 4, 18
@@ -307,12 +303,13 @@ async def begin(
         payments_s.append(elapsed() / MEASURED)
         return Tried(why=why or played.unclear, played=played)
 
-    def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
-        if options.is_blind and case.needs:
+    def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:
+        is_asked = options.dialects is not None and case.dialect in options.dialects
+        if options.is_blind and case.needs and (is_asked or case.dialect in judge.dialects):
             return skipped(case, BLIND, lacks=True)
-        if options.dialects is not None and case.dialect in options.dialects:
+        if is_asked:
             return unclear(case, f"a good payment fails: {broken[case.dialect]}")
-        return skipped(case, NOT_ITS_DIALECT, lacks=False)
+        return None
 
     async with in_rooms(
         judge,
@@ -348,8 +345,9 @@ def _plan(
     )
     seconds = max(busy_s / judge.jobs, waits_s) + judge.start_s  # what waits begins first
     cores = os.cpu_count() or 1
+    ids = len({case.id for case in mine})
     lines = [
-        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')}, {shared} of "
+        f"Plan: {counted(ids, 'id')} in {counted(len(plays), 'play')}, {shared} of "
         f"them {BATCH} to a room, {judge.jobs} at once on {cores} cores: about {seconds:.0f} s, "
         f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
         f"facilitator come on top: up to {judge.patience_s:g} s an answer"
@@ -361,7 +359,7 @@ def _plan(
     elif judge.subject.most_at_once:
         lines.append("One at a time: its port is fixed; {port} in the URL stands for any")
     lines += [f"Not judged: {dialect.about} ({dialect}): {why}" for dialect, why in broken.items()]
-    return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
+    return Plan(cases=mine, lines=tuple(lines), seconds=seconds)
 
 
 FACILITATOR: Subject[FacilitatorOptions] = Subject(
@@ -375,7 +373,6 @@ FACILITATOR: Subject[FacilitatorOptions] = Subject(
     documents=beginnings("facilitator"),
     sections=SECTIONS,
     begin=begin,
-    uncounted=NOT_ITS_DIALECT,
 )
 
 

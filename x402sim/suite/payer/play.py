@@ -316,6 +316,12 @@ class Played:
     is busy, a payer may have given up an answer that nothing was wrong with."""
 
     @property
+    def payments_said(self) -> list[dict[str, Any]]:
+        """What the headers of payments of version 2 say, where they can be read."""
+        texts = [text for name, text in self.headers if name == "payment-signature"]
+        return [said for said in map(x402.json_in, texts) if isinstance(said, dict)]
+
+    @property
     def moved_base(self) -> int:
         """What left the wallet."""
         return sum(amount for _, amount in self.moved)
@@ -410,8 +416,12 @@ class Played:
         return "; ".join(parts)
 
 
+Start = Callable[[Task, Path, float], Awaitable[Ended]]
+"""Starts a payer once, as `Payer.start` does."""
+
+
 async def play(
-    payer: Payer,
+    start: Start,
     flow: PaymentFlow,
     story: Story,
     *,
@@ -474,7 +484,7 @@ async def play(
             async with turn or nullcontext():
                 beats = asyncio.create_task(case.beat())
                 try:
-                    await case.run(payer, Path(folder), patience_s, limit_starts)
+                    await case.run(start, Path(folder), patience_s, limit_starts)
                 finally:
                     beats.cancel()
         await case.count()
@@ -528,7 +538,7 @@ class _Case:
         self.played = Played(flow=flow, shop=self.shop, network=network, payer=self.wallet.address)
         self.played.began_s = CLOCK.now_s()
 
-    async def run(self, payer: Payer, folder: Path, patience_s: float, most: int) -> None:
+    async def run(self, begin: Start, folder: Path, patience_s: float, most: int) -> None:
         """Start the payer until it says that it has bought, at most so often."""
         state, starts = folder / "state", self.played.starts
         state.mkdir()
@@ -538,7 +548,7 @@ class _Case:
             own, elapsed = folder / str(number), stopwatch()
             own.mkdir()
             self.played.lines.append(f"start {number}")
-            ended = replace(await payer.start(task, own, patience_s), seconds=elapsed())
+            ended = replace(await begin(task, own, patience_s), seconds=elapsed())
             self.played.lines.append(f"start {number}: {ended.how}")
             return ended
 
@@ -753,7 +763,6 @@ class _Case:
         return int.from_bytes(await self.chain.call(Call(self.me, self.chain.token, data)))
 
     async def _events(self, event: bytes) -> list[tuple[str, bytes]]:
-        """Return the events of the wallet: the other account, and the data."""
         topics = ((event,), (self.me.rjust(32, b"\0"),))
         wanted = LogFilter(0, await self.chain.height(), (self.chain.token,), topics)
         logs = await self.chain.logs(wanted)

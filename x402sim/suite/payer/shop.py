@@ -431,7 +431,6 @@ class Shop:
         return tuple(f"{self.goods}.{number}" for number in range(1, self.story.urls + 1))
 
     def _at(self, path: str) -> str:
-        """Return the word that is sold at a path."""
         if self.story.urls == 1:
             return self.goods
         return f"{self.goods}.{path.rpartition('/')[2]}"

@@ -25,7 +25,7 @@ MOST_TIMEOUT_S = 3600
 
 class Dialect(StrEnum):
     """A version of the standard over HTTP, or a tool of MCP, which is sold by version 2; the value
-    is its name on the command line and in ids.
+    is its name on the command line and in results.
 
     A call and its result are read as a request and an answer of HTTP (`protocol.mcp`).
     """

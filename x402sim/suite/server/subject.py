@@ -159,11 +159,8 @@ SECTIONS = {
 }
 HANDLERS = ("failing", "slow", "streaming", "redirecting", COUNTER)
 """The options for requests with a special purpose."""
-NOT_ITS = "it does not offer this version, or --versions leaves it out"
-
-
-versions_in = one_of(Dialect, "versions")
-"""Reads versions, separated by commas; raises `ValueError`."""
+dialects_in = one_of(Dialect, "dialects")
+"""Reads dialects, separated by commas; raises `ValueError`."""
 
 
 rows = partial(rows_of, "server", *SECTIONS)
@@ -279,10 +276,10 @@ class ServerOptions:
         metavar="URL",
         read=port_for("its facilitator", "let the server use it"),
     )
-    versions: tuple[Dialect, ...] | None = flag(
-        f"Versions to judge: {', '.join(Dialect)}; by default those that it offers.",
-        metavar="VERSIONS",
-        read=versions_in,
+    dialects: tuple[Dialect, ...] | None = flag(
+        f"Dialects to judge: {', '.join(Dialect)}; by default those that it offers.",
+        metavar="DIALECTS",
+        read=dialects_in,
     )
     restart: bool | None = flag(
         "Kill it and start it again within payments: yes or no; by default yes, if a start takes "
@@ -323,7 +320,7 @@ class ServerOptions:
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     """Return the options; `words` are what it sells. Raises `ValueError`."""
     chosen = read(ServerOptions, flags)
-    command, wanted = chosen.get("start"), chosen.get("versions")
+    command, wanted = chosen.get("start"), chosen.get("dialects")
     if not words:
         raise ValueError(
             "give what it sells, a path or URL, as in `x402sim conformance server /weather "
@@ -334,7 +331,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     if any(bool(each.tool) is not is_tool for each in chosen.get("also", ())):
         raise ValueError("--also: give paths with a path, and tools with a tool")
     if wanted and ((Dialect.MCP in wanted) is not is_tool or (is_tool and len(wanted) > 1)):
-        raise ValueError(f"--versions: a tool is judged in {Dialect.MCP}, and nothing else is")
+        raise ValueError(f"--dialects: a tool is judged in {Dialect.MCP}, and nothing else is")
     url = next((each for each in words if each.startswith(("http://", "https://"))), "")
     port = urlsplit(url).port if url else None
     if item.target == STDIO:
@@ -417,18 +414,18 @@ async def begin(
             meant.intersection_update(misoffered)
         return _plan(judge, options, cases, broken, meant)
 
-    def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
-        if options.versions is not None and case.dialect in options.versions:
+    def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:
+        if options.dialects is not None and case.dialect in options.dialects:
             return unclear(case, broken[case.dialect])
         if case.dialect in meant:
             return skipped(case, broken[case.dialect], lacks=False)
-        return skipped(case, NOT_ITS, lacks=False)
+        return None
 
     async with in_rooms(
         judge,
         options,
         cases,
-        options.versions or offered(options.items),
+        options.dialects or offered(options.items),
         control=lambda room, dialect: _control(judge, room, dialect, meant, misoffered),
         left_out=left_out,
         plan=planned,
@@ -521,8 +518,9 @@ def _plan(
     seconds = max(works_s, longest_s) + (waits_s if is_alone else 0)
     sold = ", ".join(each.shown for each in options.items)
     at_once = "in turn" if is_alone else f"{judge.jobs} at once"
+    ids = len({case.id for case in mine})
     lines = [
-        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
+        f"Plan: {counted(ids, 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
         f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
         f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
@@ -534,7 +532,7 @@ def _plan(
         f"{'Only its offer is judged' if dialect in meant else 'Not judged'}: {dialect}: {why}"
         for dialect, why in broken.items()
     ]
-    return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
+    return Plan(cases=mine, lines=tuple(lines), seconds=seconds)
 
 
 SERVER: Subject[ServerOptions] = Subject(
@@ -549,29 +547,28 @@ SERVER: Subject[ServerOptions] = Subject(
     documents=beginnings("server"),
     sections=SECTIONS,
     begin=begin,
-    uncounted=NOT_ITS,
 )
 
 
 def plays(
     sells: str | Sequence[str],
-    versions: str = "v2",
+    dialects: str = "v2",
     only: str | Sequence[str] = (),
     *,
     strict: bool = False,
     shared_store: bool = False,
     **handlers: str,
 ) -> list[CaseOfTest]:
-    """Return the plays of what is sold, of paths in these versions; `only` as on the command line.
+    """Return the plays of what is sold, of paths in these dialects; `only` as on the command line.
 
     `handlers` are its options that name a request, such as `failing` and `slow`. Raises
-    `ValueError` for an unknown version, id or option, and for what is no path.
+    `ValueError` for an unknown dialect, id or option, and for what is no path.
     """
     if unknown := handlers.keys() - set(HANDLERS):
         raise ValueError(f"{', '.join(sorted(unknown))}: options are {', '.join(HANDLERS)}")
     special = {name: item_in(text) for name, text in handlers.items()}
     items = [item_in(each) for each in ([sells] if isinstance(sells, str) else sells)]
-    wanted = offered(items) if items[0].tool else versions_in(versions)
+    wanted = offered(items) if items[0].tool else dialects_in(dialects)
     found = chosen(all_cases(), only, SERVER.documents)
 
     async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:

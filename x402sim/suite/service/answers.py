@@ -283,5 +283,4 @@ def find_session_id(body: Any) -> str | None:
 
 
 def _last(url: str) -> str:
-    """Return the last segment of a URL's path."""
     return url.partition("?")[0].rstrip("/").rpartition("/")[2]

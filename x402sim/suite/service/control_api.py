@@ -246,7 +246,6 @@ class ControlApi:
 
 
 def _fault_line(fault: Fault) -> str:
-    """Return a fault in one line."""
     place = f"the world's {fault.victim}{fault.path}"
     if fault.does != "answer":
         return f"{place}: {fault.does}"
@@ -434,6 +433,13 @@ class Wallets:
         own, payee = self.network(challenge), parse_address(challenge.requirements["payTo"])
         if not network.is_test and network.chain_id != own.chain_id:
             raise Lacking(f"it would sign for a main network, {network.caip2}")
+        if not own.is_test:
+            setting.main_network = setting.main_network or own.caip2
+            if own.caip2 != setting.main_network:
+                raise Lacking(
+                    f"an earlier 402 asked to pay on {setting.main_network}, and this one on "
+                    f"another main network, {own.caip2}"
+                )
         if options.pay_to not in (None, payee):
             raise Lacking(f"the 402 asks to pay {checksum(payee)}, which is not --pay-to")
         if options.pay_to is not None and auth.to not in (payee, auth.from_):

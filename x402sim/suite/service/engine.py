@@ -231,7 +231,6 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
 
 
 def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[Check]) -> None:
-    """Say which ids are waited for, and for how long at most."""
     if left := [case for case in cases if case not in done]:
         longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
         ids = ", ".join(dict.fromkeys(case.id for case in left))
@@ -241,7 +240,6 @@ def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[
 def _of_id(
     setting: Setting, cases: list[Check], done: dict[Check, CaseResult]
 ) -> tuple[Result, set[Baseline]]:
-    """Return the result of an id and the baselines that it depends on."""
     passed = [case for case in cases if done[case].outcome in HOLDS]
     result = of_id(cases, done, setting.options.rerun)
     return result, {case.baseline for case in passed if case.baseline}
@@ -321,7 +319,8 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
 def _clean(setting: Setting, text: str) -> str:
     """Return a text for a report: without keys, proofs of payment and the user's secrets."""
     options = setting.options
-    return redact.redacted(redact.without(text, options.secrets), options.payer)
+    clean = redact.redacted(redact.without(text, options.secrets), options.payer)
+    return clean if setting.control is not None else redact.shortened(clean, setting.known_ids)
 
 
 def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:

@@ -128,7 +128,6 @@ Bad = tuple[str, bytes, Mapping[str, str | bytes]]
 
 
 def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
-    """Yield the requests of one group; `usual` is the body of a good one."""
     match name:
         case "unreadable":
             yield from ((label, content, JSON) for label, content in BODIES.items())

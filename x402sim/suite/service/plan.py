@@ -62,7 +62,6 @@ def is_beside(setting: Setting, case: Check) -> bool:
 
 
 def _group(case: Check) -> str:
-    """Return the group of a case where no clock turns."""
     if Need.RESTART in case.needs:
         return "restarting_with_faults" if case.disturbs else "restarting"
     if case.waits is not None:
@@ -233,18 +232,15 @@ def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
 
 
 def _signs_base(setting: Setting, cases: list[Check], price_base: int) -> int:
-    """Return the most that cases and their baselines sign for."""
     return _payments(cases) * price_base + _deposits_base(setting, cases, price_base)
 
 
 def _payments(cases: list[Check]) -> int:
-    """Return the payments of cases; the baseline is tried before the checks and after them."""
     has_baseline = any(_spends(case) for case in cases)
     return sum(case.pays for case in cases) + BASELINE_TIMES * has_baseline
 
 
 def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int:
-    """Return the deposits of cases, and of the baseline's sessions."""
     wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
     times = BASELINE_TIMES * any(case.baseline == "session" for case in cases)
@@ -282,8 +278,6 @@ def why_left(setting: Setting, case: Check) -> Skipped | None:
         ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
         kind = Lacking if set(missing).isdisjoint(OF_TARGET) else NotApplicable
         return kind(f"it needs {'; '.join(ways)}")
-    if (reason := setting.target.not_kept.get(case.clause)) is not None:
-        return Lacking(f"the target file says that this clause is not kept: {reason}")
     return None
 
 

@@ -153,7 +153,6 @@ def not_ready(setting: Setting, problem: Exception) -> NotReady:
 
 
 def _todo(error: httpx.TransportError, setting: Setting) -> str:
-    """Return why there is no answer, and what to do about it."""
     text = why(error)
     if isinstance(error, AnswerTooSlow):
         return f"{text}: give more seconds"
@@ -254,7 +253,6 @@ def _of_server(answer: TargetAnswer, sold: tuple[str, str, Any]) -> str:
 
 
 async def _is_closed(probe: Probe) -> bool:
-    """Tell whether the settlement endpoint is as closed as the resource."""
     return (await probe.send("POST", probe.target.pay.path, json={})).status in (401, 403, 407)
 
 
@@ -276,7 +274,6 @@ async def _elsewhere(probe: Probe, answer: TargetAnswer, request: str) -> str:
 
 
 def _redirected(setting: Setting, answer: TargetAnswer, request: str) -> str | None:
-    """Return a note about a redirect to another host, port or scheme; None for others."""
     base = setting.http.base_url
     there = base.join(answer.headers.get("location", ""))
     if (there.scheme, there.host, there.port) == (base.scheme, base.host, base.port):
@@ -386,7 +383,6 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
 
 
 def _is_cut_off(answer: TargetAnswer) -> bool:
-    """Tell whether a service that cannot reach its facilitator answers so."""
     is_broken = answer.broken != "" or answer.status in BAD_GATEWAY
     return is_broken or (answer.status >= 500 and _CUT_OFF.search(answer.text) is not None)
 

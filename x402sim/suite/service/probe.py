@@ -312,6 +312,13 @@ class Probe:
             body["paymentId"] = payment_id
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
 
+    async def settles(
+        self, challenge: Challenge, header: str, *, requirements: dict[str, Any] | None = None
+    ) -> None:
+        """Fail unless a valid payment is settled; raises as `Wallets.expect_settled`."""
+        answer = await self.settle(challenge, header, requirements=requirements)
+        self.wallets.expect_settled(answer)
+
     async def opened(self, challenge: Challenge) -> TargetAnswer:
         """Return what a settled payment opens."""
         return await self.ask(payment_id=challenge.payment_id)

@@ -18,14 +18,14 @@ from datetime import UTC, datetime
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport
+from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport, Limits
 from x402sim.http.exchange import retry_after_s
 from x402sim.protocol.networks import Network
 from x402sim.report.results import Demand
 from x402sim.rng import Rng
 from x402sim.suite import redact
 from x402sim.suite.redact import cut
-from x402sim.suite.service.options import Options
+from x402sim.suite.service.options import MOST_BYTES, Options
 from x402sim.suite.service.setting import RestartFailed, Setting, restarting
 from x402sim.suite.subject import Tell, in_vain, until_url_answers
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady
@@ -72,13 +72,20 @@ class _OneShotAfterErrors(httpx.AsyncBaseTransport):
 
 
 def client(
-    url: str, options: Options, headers: Mapping[str, str] | None = None
+    url: str,
+    options: Options,
+    headers: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
 ) -> httpx.AsyncClient:
-    """Return a client for a URL; raises `ValueError` for a CA file that cannot be read."""
+    """Return a client for a URL, with the limits of the options unless others are given.
+
+    Raises `ValueError` for a CA file that cannot be read.
+    """
+    limits = limits or options.limits
     verify = tls(options) if url.startswith("https") else False
     kept, fresh = (
-        httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
-        for limits in (
+        httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=connections)
+        for connections in (
             httpx.Limits(keepalive_expiry=KEPT_S),
             httpx.Limits(max_keepalive_connections=0),
         )
@@ -86,8 +93,8 @@ def client(
     return httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), options.limits),
-        timeout=options.limits.deadline_s,
+        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), limits),
+        timeout=limits.deadline_s,
     )
 
 
@@ -112,7 +119,7 @@ def why(error: httpx.TransportError) -> str:
         case AnswerTooSlow():
             return "its answer took longer than --timeout allows"
         case AnswerTooLarge():
-            return "its answer is larger than --max-answer-bytes allows"
+            return f"its answer is larger than {MOST_BYTES} bytes"
         case _:
             return f"{type(error).__name__} {error}".strip()
 
@@ -292,9 +299,8 @@ async def reach(options: Options, tell: Tell = lambda text: None) -> AsyncIterat
         networks, rpc_url = options.networks, options.rpc_url
         if options.world_url is not None:
             control_url = options.world_url.rstrip("/").removesuffix("/_sim") + "/_sim"
-            most = max(WORLD_ANSWER_BYTES, limits.max_answer_bytes)
-            large = replace(options, max_answer_bytes=most)
-            control = ControlClient(await enter(client(control_url, large)))
+            of_world = replace(limits, max_answer_bytes=WORLD_ANSWER_BYTES)
+            control = ControlClient(await enter(client(control_url, options, limits=of_world)))
             runs_target, theirs = await _meet(control, clock, options)
             stack.callback(tell_if_ahead, clock.skew_s)
             networks = {theirs.name: theirs, **networks}

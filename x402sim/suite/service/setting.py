@@ -248,7 +248,6 @@ async def _run(command: str, deadline_s: float) -> None:
 
 
 async def _no_answer(http: httpx.AsyncClient) -> str | None:
-    """Return why the target does not answer; None if it does, whatever it says."""
     try:
         await http.get("/")
     except httpx.TransportError as error:
@@ -282,6 +281,8 @@ class Setting:
     """The amount that the payer's own key has signed for, in base units."""
     planned_base: int | None = None
     """What that key signs for at most by the plan, at the prices of then; None without a plan."""
+    main_network: str = ""
+    """The only main network that the payer's own key signs for: that of the first 402 with one."""
     body: dict[str, Any] | None = None
     """An accepted body of a protected request."""
     wallets_drawn: int = 0

@@ -172,8 +172,7 @@ class Target(_Part, frozen=True, kw_only=True):
     """A deployment to check.
 
     `statuses` are the HTTP statuses allowed for each settlement error's text; the specification
-    names none, so a text without an entry may have any 4xx or 5xx. `not_kept` are clauses that it
-    is known to break, with the reason: they are skipped.
+    names none, so a text without an entry may have any 4xx or 5xx.
     """
 
     name: str = "spec"
@@ -188,7 +187,6 @@ class Target(_Part, frozen=True, kw_only=True):
     llms: LlmsIndex = LlmsIndex()
     record: RecordEndpoint = RecordEndpoint()
     indexer: Indexer = Indexer()
-    not_kept: dict[str, str] = {}
 
 
 SPEC = Target()
@@ -447,7 +445,6 @@ def _with_unseen(tables: dict[str, list[FoundKey]]) -> dict[str, list[FoundKey]]
 
 
 def _written(found: FoundKey, deviation: Deviation | None) -> Iterator[str]:
-    """Yield the lines of one key."""
     line, how = f"{found.key} = {_toml(found.value)}", printable(found.how)
     if deviation is None:
         line = line if found.is_sure else f"# {line}"

@@ -1,4 +1,7 @@
-"""The actions of the control API: accounts, money, the chain, clocks, faults, crashes."""
+"""The actions of the control API: accounts, money, the chain, clocks, faults, crashes.
+
+The table in `app.py` says what each does; a docstring here says more.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -63,7 +66,7 @@ Read = TypeVar("Read")
 
 
 def on_network(world: RunningWorld, network: str) -> RunningWorld:
-    """Return the world on another network; raises `Refused` 400 for one that is not here."""
+    """Return the world on another network; raises `Refused` 400 for an unknown network."""
     try:
         return world.on_network(network)
     except ValueError as wrong:
@@ -71,7 +74,7 @@ def on_network(world: RunningWorld, network: str) -> RunningWorld:
 
 
 def require_service(world: RunningWorld, action: str) -> None:
-    """Raise `Refused` (409) in a world without a service of its own, which the action is about."""
+    """Raise `Refused` (409) for an action on the service in a world without a service."""
     if not world.options.has_service:
         raise Refused(
             409, "No service", f"{action} acts on this world's own service, and it has none"
@@ -94,13 +97,13 @@ def named(world: RunningWorld) -> dict[str, str]:
 
 
 def mining(world: RunningWorld) -> Controls:
-    """Return what mines the chain; raises `ChainError` if it mines by itself."""
+    """Return the controls that mine; raises `ChainError` for a node that mines by itself."""
     why = "mines at its own pace and in real time: its blocks and its clock cannot be controlled"
     return _controls(world, why)
 
 
 def rewinding(world: RunningWorld) -> Controls:
-    """Return what rewinds the chain; raises `ChainError` for an existing node."""
+    """Return the controls that rewind; raises `ChainError` for an existing node."""
     why = "is an existing node: it cannot be rewound, and its state changes by transactions only"
     return _controls(world, why)
 
@@ -120,7 +123,6 @@ def read(parse: Callable[..., Read], *given: Any) -> Read:
 
 
 async def who(world: RunningWorld) -> WorldInfo:
-    """Describe the world: merchant, token, owner, network, capabilities."""
     return WorldInfo(
         pay_to=checksum(merchant(world)),
         asset=checksum(world.chain.token),
@@ -147,7 +149,6 @@ def token_info(network: Network) -> TokenInfo:
 
 
 async def accounts(world: RunningWorld) -> list[Account]:
-    """The funded accounts of `serve`, with their private keys and balances in base units."""
     decimals, found = world.network.decimals, []
     for wallet in world.accounts.funded:
         balance_base = await world.chain.balance(wallet.address_bytes)
@@ -163,20 +164,17 @@ async def accounts(world: RunningWorld) -> list[Account]:
 
 
 async def explorer_queries(world: RunningWorld, since: int = 0) -> list[ExplorerQuery]:
-    """The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."""
     made = world.index.queries
     later = (each for each in made if each.at_ms >= since)
     return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
 
 
 async def journal(world: RunningWorld, since: Annotated[int, Meta(ge=0)] = 0) -> Response:
-    """What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."""
     entries = world.journal.ndjson(since)
     return Response(entries, media_type="application/x-ndjson")
 
 
 async def state(world: RunningWorld) -> State:
-    """Show the state of the world: clock, chain, database and cache."""
     chain = world.chain
     head = await chain.block(await chain.height())
     return State(
@@ -203,7 +201,7 @@ async def state(world: RunningWorld) -> State:
 
 
 MAX_MINTED = 1_000_000_000
-"""The most tokens that a faucet gives at once, if that is more than the service can store."""
+"""The most tokens of a faucet at once, or as many as the service can store, if more."""
 
 
 async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> Balance:
@@ -228,7 +226,6 @@ async def _mine(world: RunningWorld) -> None:
 
 
 async def wallet(world: RunningWorld, owner: str) -> MadeWallet:
-    """Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}."""
     account = read(parse_address, owner)
     made, slots = contract.wallet_address(account), contract.wallet_storage(account)
     await rewinding(world).set_code(made, contract.wallet_code(), slots)
@@ -236,13 +233,11 @@ async def wallet(world: RunningWorld, owner: str) -> MadeWallet:
 
 
 async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> list[Base]:
-    """Read balances in base units: {"accounts": ["0x…"]}."""
     wanted = [read(parse_address, account) for account in accounts]
     return [str(await world.chain.balance(account)) for account in wanted]
 
 
 async def transfers(world: RunningWorld, account: str = "") -> list[Transfer]:
-    """List the token's transfers, oldest first: ?account=0x… from or to this account only."""
     party = (bytes(12) + read(parse_address, account),) if account else ()
     found = await _transfers(world, party)
     if party:
@@ -289,7 +284,6 @@ async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> S
 
 
 async def mine(world: RunningWorld, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Height:
-    """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
     return Height(height=await mining(world).mine(blocks))
 
 
@@ -309,7 +303,7 @@ async def reorg(
 ) -> Height:
     """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
 
-    Their transactions are mined again, except those in "drop".
+    The transactions are mined again, except the hashes in "drop".
     """
     lost, chain = [Hash(read(from_hex, text, 32)) for text in drop], rewinding(world)
     require_depth(depth, await chain.deepest_reorg())
@@ -319,7 +313,6 @@ async def reorg(
 
 
 async def drop(world: RunningWorld) -> Waiting:
-    """Drop every transaction from the mempool."""
     await rewinding(world).drop()
     return Waiting(waiting=0)
 
@@ -329,14 +322,13 @@ async def force_revert(
 ) -> Reverts:
     """Make the next calls of the token revert when mined: {"calls": 1, "account": "0x…"}.
 
-    With an account, the next that name it, as their sender or in their data: others' go through.
+    With an account, only calls that name the account, as sender or in the data, revert.
     """
     await rewinding(world).force_revert(calls, read(parse_address, account) if account else None)
     return Reverts(calls=calls)
 
 
 async def snapshot(world: RunningWorld) -> SnapshotTaken:
-    """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
     chains = [await rewinding(each).snapshot() for each in world.networks]
     number, services = chains[0], {name: each.service for name, each in world.services.items()}
     for each in services.values():
@@ -456,7 +448,6 @@ async def skew(
     actor: str,
     seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
 ) -> Now:
-    """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
     clocks = world.clocks
     if actor not in clocks:
         raise bad_body(unknown("actor", actor, clocks))
@@ -475,8 +466,8 @@ async def set_facilitator(
 ) -> FacilitatorNow:
     """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
 
-    What is left out stays; the answer has all of them. They are those of `FacilitatorSettings`, but
-    for the coins that it begins with and its servers. Without a name it is the first facilitator's.
+    An omitted setting stays; the answer has all. The names are those of `FacilitatorSettings`,
+    without `native` and `servers`. Without a name, the first facilitator changes.
     """
     known, wanted = world.facilitators, name or world.options.first_facilitator
     if wanted not in known:
@@ -494,18 +485,15 @@ async def set_facilitator(
 
 
 async def lag_explorer(world: RunningWorld, seconds: Seconds) -> Lag:
-    """Make the explorer lag behind the chain: {"seconds": 600}."""
     world.index.lag_s = seconds
     return Lag(lag_seconds=seconds)
 
 
 async def faults(world: RunningWorld) -> list[Fault]:
-    """List the active faults."""
     return world.faults.active()
 
 
 async def add_fault(world: RunningWorld, fault: Any) -> Standing:
-    """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
     new = read(read_fault, fault)
     if new.victim in world.services or new.does in ("crash before", "crash after"):
         require_service(world, f'"{new.does}" of "{new.victim}"')
@@ -516,7 +504,7 @@ async def add_fault(world: RunningWorld, fault: Any) -> Standing:
 async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Standing:
     """Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators.
 
-    Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
+    Faults whose `contains` is among the texts to `keep`, and not empty, stay.
     """
     world.faults.clear(set(keep) - {""})
     for clock in world.clocks.values():
@@ -533,7 +521,6 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
 
 
 async def crash(world: RunningWorld, service: str = "service") -> Crashes:
-    """Kill the service; answers when it has restarted on its database, 1 second later."""
     process = _process(world, service, "/crash")
     _record(world, events.ServiceCrashed(victim=_named(world, service)))
     process.crash()
@@ -542,7 +529,6 @@ async def crash(world: RunningWorld, service: str = "service") -> Crashes:
 
 
 async def run_indexer(world: RunningWorld, service: str = "service") -> Indexed:
-    """Run the payment indexer now; return its counts, all 0 if a crash cut it short."""
     process = _process(world, service, "/indexer/run")
     ran = await process.do(indexer.run)
     return Indexed(**{name: getattr(ran, name, 0) for name in Indexed.__struct_fields__})
@@ -553,12 +539,12 @@ def _named(world: RunningWorld, service: str) -> events.ServiceName:
 
 
 def _record(world: RunningWorld, event: events.StoryEvent) -> None:
-    """Record an action that is not refused, before its effects are recorded."""
+    """Record an accepted action, before the effects."""
     world.journal.record(world.clock.now_ms(), event)
 
 
 def _process(world: RunningWorld, service: str, action: str) -> ServiceProcess:
-    """Return the process of a service; raises `Refused` for one that is not there."""
+    """Return the process of a service; raises `Refused` for an unknown service."""
     require_service(world, action)
     name = _named(world, service)
     if name not in world.services:

@@ -1,11 +1,10 @@
 """The control API, /_sim: accounts, money, time, blocks, faults, snapshots.
 
-It controls the whole world. So it accepts requests from programs on this machine only: no foreign
-Host, no foreign Origin; and if there is a token, only requests that present it.
+The API controls the whole world, and so accepts requests from programs on this machine only: no
+foreign Host, no foreign Origin; with a token, every request must present the token.
 
-Each operation of its OpenAPI document is a row of the table of actions. The schemas come from the
-parameters and the return annotation of the action, so they cannot differ from what it reads and
-sends.
+Each operation of the OpenAPI document is a row of the table of actions. The schemas come from the
+parameters and the return annotation of the action, so document and action cannot differ.
 """
 
 import hmac
@@ -33,7 +32,6 @@ Action = Callable[..., Awaitable[Any]]
 
 
 def _message(action: Action, *, is_strict: bool) -> Any:
-    """Return the type of an action's message: its parameters, or any JSON for a fault."""
     _, *taken = inspect.signature(action).parameters.values()
     if [each.name for each in taken] == ["fault"]:
         return Any
@@ -75,12 +73,12 @@ TABLE: tuple[tuple[str, str, Action, str], ...] = (
     ("POST", "/drop", actions.drop, "Drop every transaction from the mempool."),
     ("GET", "/journal", actions.journal, "What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."),
 )  # fmt: skip
-"""Every action, and what it does."""
+"""Every action, and the effect."""
 ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
     (method, path): (action, _message(action, is_strict=method == "POST"))
     for method, path, action, _ in TABLE
 }
-"""Every action, and the kind of message that it takes."""
+"""Every action, and the kind of message for the action."""
 
 
 EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
@@ -99,17 +97,17 @@ EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     "/revert": lambda snapshot: events.Note(name="reverted", data={"snapshot": snapshot}),
     "/reset": lambda clock: events.Note(name="reset", data={"clock": True} if clock else {}),
 }
-"""The event of an action that changes the world, by its path, made from the action's parameters.
+"""The events of actions that change the world, by path, made from the action's parameters.
 
-It is recorded once the action is done. Actions whose effects are recorded meanwhile write their
-event themselves, before these: a crash, a reorganisation, and when the chain mines.
+Recorded once the action is done. A crash, a reorganisation and a switch of mining have effects that
+are recorded meanwhile: these three actions write the event themselves, before the effects.
 """
 
 
 class Recorder:
-    """Writes the actions of a server's control API to its journal, and each fault that strikes.
+    """Writes the actions of a server's control API and each striking fault to the journal.
 
-    A scenario records its actions itself.
+    A scenario records actions itself.
     """
 
     def __init__(self, world: RunningWorld) -> None:
@@ -117,7 +115,7 @@ class Recorder:
         world.faults.on_inject.append(self._fault_injected)
 
     def done(self, path: str, given: dict[str, Any]) -> None:
-        """Record an action that was done, unless the events of the chain show it."""
+        """Record a finished action, unless the events of the chain show the effect."""
         if path in EVENTS:
             self._record(EVENTS[path](**given))
 
@@ -178,13 +176,13 @@ def usage() -> str:
 
 
 def require_token(request: Request, token: str | None) -> None:
-    """Raise `Refused` 401 unless a request presents the token, if there is one."""
+    """Raise `Refused` 401 unless a request presents the token, if any."""
     if not has_token(request.headers.get("authorization", ""), token):
         raise Refused(401, "Control token needed", "send Authorization: Bearer TOKEN")
 
 
 def has_token(authorization: str, token: str | None) -> bool:
-    """Whether a request's Authorization presents the token, if there is one."""
+    """Whether a request's Authorization presents the token, if any."""
     if token is None:
         return True
     return hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode())
@@ -278,7 +276,7 @@ def camel(name: str) -> str:
 def unindented(schema: Any) -> Any:
     """Return a schema whose descriptions have no indentation of the source.
 
-    Python before 3.13 keeps that in a docstring, and Markdown takes it for code.
+    Python before 3.13 keeps indentation in a docstring, and Markdown reads indented text as code.
     """
     match schema:
         case dict():

@@ -1,6 +1,6 @@
 """The client of the control API `/_sim`, for scenarios, stages at a URL and the suite."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -44,7 +44,7 @@ class ControlClient:
         self.http, self._most = http, most
 
     async def request(self, method: str, path: str, body: Any = None, kind: Any = Any) -> Any:
-        """Return what the API answers, as a message of this kind."""
+        """Return the answer, as a message of the kind."""
         answer = await self._sent(method, path, json=body or {})
         try:
             return decode(answer.content, kind, most=self._most)
@@ -71,23 +71,19 @@ class ControlClient:
         return found
 
     async def fault(self, fault: Fault) -> None:
-        """Add a fault; its path must be one that the victim has."""
+        """Add a fault, whose path the victim must serve."""
         await self.request("POST", "faults", msgspec.to_builtins(fault))
 
     async def transfers(self, account: str = "") -> list[Transfer]:
-        """Return the transfers of the token, oldest first; with an address, those from or to it."""
+        """Return the token's transfers, oldest first; with an address, only of the address."""
         path = f"transfers?account={account}" if account else "transfers"
         found: list[Transfer] = await self.request("GET", path, kind=list[Transfer])
         return found
 
     async def balance(self, address: str) -> int:
         """Return the balance of an address, in base units."""
-        return (await self.balances([address]))[0]
-
-    async def balances(self, accounts: Sequence[str]) -> list[int]:
-        """Return the balances of these addresses, in base units."""
-        held = await self.request("POST", "balances", {"accounts": accounts}, list[str])
-        return [int(each) for each in held]
+        (held,) = await self.request("POST", "balances", {"accounts": [address]}, list[str])
+        return int(held)
 
     async def journal(self, since: int = 0) -> Journal:
         """Return the world's journal, from the event with this number on."""
@@ -103,7 +99,7 @@ class ControlClient:
             raise ControlError(f"the world's journal cannot be read: {error}", answer) from error
 
     async def page(self) -> str:
-        """Return the page at /_sim/ui as it is now, as one HTML file that loads nothing."""
+        """Return the present page at /_sim/ui, as one HTML file that loads nothing."""
         return (await self._sent("GET", "ui/saved")).text
 
     async def advance(self, seconds: float) -> None:
@@ -116,7 +112,7 @@ class ControlClient:
         await self.request("POST", "faults/clear")
 
     def advancing(self, clock: SkewedClock) -> Callable[[float], Awaitable[None]]:
-        """Return the function that advances the world's clock, and `clock` with it."""
+        """Return a function that advances the world's clock and `clock` together."""
 
         async def advance(seconds: float) -> None:
             await self.advance(seconds)
@@ -126,5 +122,5 @@ class ControlClient:
 
 
 def _named(path: str) -> str:
-    """Return a path for an error; its query, and a key in it, may be a caller's secret."""
+    """Return a path for an error, without the query: a key there may be a caller's secret."""
     return repr(keyless(httpx.URL(path).path))

@@ -22,7 +22,6 @@ from x402sim.protocol.rpc_values import (
     read_hash,
     read_number,
     read_object,
-    read_slot,
 )
 from x402sim.world.control.actions import (
     LATEST_S,
@@ -103,7 +102,6 @@ async def _advance(dev: Development, seconds: float) -> None:
 
 
 async def _mine(dev: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
-    """Mine `count` blocks, `interval` seconds apart."""
     apart_s = read_number(interval, "an interval", most=TEN_YEARS_S)
     number = read_number(count, "blocks", most=MOST_BLOCKS)
     for n in range(number if apart_s else 0):
@@ -122,11 +120,6 @@ async def _set_code(_: Development, rpc: RpcContext, account: Any, code: Any) ->
     await rpc.chain.put_code(read_address(account), read_bytes(code, "code"))
 
 
-async def _set_storage(_: Development, rpc: RpcContext, account: Any, slot: Any, word: Any) -> bool:
-    await rpc.chain.set_word(read_address(account), read_slot(slot), read_hash(word, "a word"))
-    return True
-
-
 async def _set_nonce(_: Development, rpc: RpcContext, account: Any, nonce: Any) -> None:
     most = 2**63 - 1  # what the ledger's file can hold
     await rpc.chain.set_nonce(read_address(account), read_number(nonce, "a nonce", most=most))
@@ -140,7 +133,7 @@ async def _reset(dev: Development, _: RpcContext, forking: Any = None) -> None:
 
 
 async def _drop(dev: Development, _: RpcContext, tx_hash: Any) -> Any:
-    """Drop a transaction from the mempool, and those of its account after it."""
+    """Drop a transaction from the mempool, and the later transactions of the account."""
     return tx_hash if await rewinding(dev.world).drop(Hash(read_hash(tx_hash))) else None
 
 
@@ -161,7 +154,6 @@ async def _get_automine(dev: Development, _: RpcContext) -> bool:
 
 
 async def _evm_mine(dev: Development, rpc: RpcContext, options: Any = None) -> str:
-    """Mine one block, or `blocks` of the options; the first has their `timestamp`, if given."""
     fields = (
         read_object(options, "options") if isinstance(options, dict) else {"timestamp": options}
     )
@@ -179,7 +171,6 @@ METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
     "mine": _mine,
     "setBalance": _set_balance,
     "setCode": _set_code,
-    "setStorageAt": _set_storage,
     "setNonce": _set_nonce,
     "reset": _reset,
     "dropTransaction": _drop,

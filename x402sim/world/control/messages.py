@@ -56,7 +56,7 @@ def network_of(who: WorldInfo) -> Network:
 
 
 class OnNetwork(Wire, frozen=True):
-    """One network of a server: its chain's JSON-RPC, and its token."""
+    """One network of a server: the chain's JSON-RPC, and the token."""
 
     network: str
     chain_id: int
@@ -77,9 +77,9 @@ class Account(Wire, frozen=True):
 class Ready(Wire, frozen=True):
     """What `serve --json` prints first: the URLs, the addresses and the funded accounts.
 
-    `schema` is the `$id` of its schema, which is in the guide. `service` is null in a world
-    without a service, `control` where the control API is off. `networks` are all that payers can
-    pay on, that of the service first.
+    `schema` is the `$id` of the message's schema, in the guide. `service` is null in a world
+    without a service, `control` where the control API is off. `networks` are all networks to pay
+    on, the service's first.
     """
 
     event: Literal["ready"]
@@ -157,7 +157,7 @@ class ExplorerQuery(Wire, frozen=True):
 
 
 class Sent(Wire, frozen=True):
-    """A transaction that was sent, and whether it is mined.
+    """A sent transaction, mined or not.
 
     `revert_reason` is the token's own text, and `cause` is the same for every token
     (`x402sim.chain.reverts.Cause`); both are null if the call took effect or waits.

@@ -392,7 +392,6 @@ class Exchange(web.Connection):
             self._head = b""
 
     def _framed(self, data: bytes, more: bool) -> bytes:
-        """Return a part of the body as it is written."""
         form = self._form
         if not form.has_body:
             return b""
@@ -406,7 +405,6 @@ class Exchange(web.Connection):
         return data
 
     async def _fail(self) -> None:
-        """Answer 500 for an application that has not answered, and close."""
         self.keep_alive = False
         head = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_ERROR))]
         await self.send({"type": "http.response.start", "status": 500, "headers": head})
@@ -467,7 +465,7 @@ _STATUSES = {each.value for each in HTTPStatus}
 # --- the connection ---------------------------------------------------------------------
 
 LINGER_S = 1
-"""Seconds in which a client that is still sending can read why it was refused."""
+"""Seconds for a client that is still sending to read the refusal."""
 MOST_WAITING_BYTES = 64 * 1024
 """Reading pauses above this many bytes of a body that the application has not taken yet."""
 
@@ -662,7 +660,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def _is_whole(self) -> bool:
-        """Whether a whole request waits for its answer, so that nothing more is parsed."""
+        """Whether a whole request waits for the answer, so that nothing more is parsed."""
         return self._awaited == "nothing" and self._is_answering
 
     def _parse(self) -> None:
@@ -682,7 +680,7 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             if self._upgrade is not None:
                 self._become_websocket(self._upgrade)
-                return  # else it is answered as if it did not ask, and nothing can follow it
+                return  # else the request is answered as an ordinary one, and is the last
         except httptools.HttpParserError:
             self._refuse(*self._wrong)
         self._control_flow()
@@ -772,7 +770,6 @@ class HttpConnection(asyncio.Protocol):
             self._reject(f"at most {MAX_HEADERS} headers are read")
 
     def _reject(self, reason: str) -> NoReturn:
-        """End the parser's work on a too large head."""
         self._wrong = RequestError.HEAD_TOO_LARGE, reason
         raise ValueError(reason)
 
@@ -831,7 +828,7 @@ class HttpConnection(asyncio.Protocol):
         self._exchange.end_of_body()
 
     def _websocket(self, scope: dict[str, Any]) -> Callable[[bytes], Any] | None:
-        """Return what makes this connection a WebSocket, if the request validly upgrades it."""
+        """Return the maker of a WebSocket, if the request validly upgrades the connection."""
         names = [value.lower() for name, value in self._headers if name.lower() == b"upgrade"]
         if names != [b"websocket"] or not self._parser.should_upgrade():
             return None
@@ -841,7 +838,6 @@ class HttpConnection(asyncio.Protocol):
         return lambda head: made(self._wire, scope, head, self._state, self._shared)
 
     def _become_websocket(self, made: Callable[[bytes], Any]) -> None:
-        """Leave the connection to frames, with what came behind the request."""
         lines = (b"%b: %b\r\n" % header for header in self._headers)
         head = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, b"".join(lines))
         rest = self._rest[self._at :]
@@ -916,7 +912,6 @@ class HttpConnection(asyncio.Protocol):
     # --- deadlines -------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Set the deadline for what the client has to send next, once."""
         if self._shared.deadlines is None or self._is_refused or self._awaited == self._watched:
             return
         self._stop_watching()
@@ -982,7 +977,7 @@ _EMPTY_LINE = b"\r\n\r\n"
 def _end_of_empty_line(before: bytes, data: bytes, start: int, most: int) -> int | None:
     """Return where the first empty line from `start` ends; None if that is not before `most`.
 
-    It may begin in the last bytes `before`, of which none ends one.
+    The line may begin in the last bytes `before`, which hold no whole empty line.
     """
     seam = (before + data[start : start + 3]).find(_EMPTY_LINE) if before else -1
     if seam >= 0:
@@ -992,12 +987,10 @@ def _end_of_empty_line(before: bytes, data: bytes, start: int, most: int) -> int
 
 
 def _address(name: Any) -> tuple[str, int] | None:
-    """Return host and port of one side, as ASGI has them."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 
 
 def _refusal(wrong: RequestError, reason: str | None) -> bytes:
-    """Return the answer to a request that never reaches the application."""
     status = HTTPStatus(status_of(wrong, Decisions()))
     response = web.error(status, wrong.text, reason)
     response.headers["connection"] = "close"

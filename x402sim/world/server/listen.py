@@ -1,4 +1,4 @@
-"""The address that a server listens on, its certificate, and access control by Host and Origin.
+"""The address and the certificate of a server, and access control by Host and Origin.
 
 Programs of this machine have access; a web page or a browser extension only if `--allow-origin` or
 `--rpc-origin` names its origin, as browsers send it in `Origin`.
@@ -42,7 +42,7 @@ NAMED = (b"origin", b"host")
 
 
 def readable_by(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Return `app`, whose answers pages of these origins may read."""
+    """Return `app` with answers readable by pages of these origins."""
     if not origins:
         return app
     return CORSMiddleware(
@@ -127,7 +127,6 @@ def origin(text: str, *, option: str = "--allow-origin") -> str:
 
 
 def _sent(url: str) -> str | None:
-    """Return the `Origin` header that browsers send from a URL; None if it has none."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -210,7 +209,7 @@ def listening_socket(listen: Listen) -> socket.socket:
 
 
 def base_url(listen: Listen, sock: socket.socket) -> str:
-    """Return the URL under which a client on this machine reaches the socket."""
+    """Return the URL of the socket for a client on this machine."""
     port = sock.getsockname()[1]
     host = "127.0.0.1" if listen.host in ("0.0.0.0", "") else listen.host  # noqa: S104
     host = "::1" if host == "::" else host

@@ -1,7 +1,6 @@
 """`LocalServer`: a whole world on a free local port, in a thread of this process."""
 
 import asyncio
-import inspect
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,6 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.report.page import Shown
-from x402sim.text.arguments import explained
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
@@ -30,7 +28,6 @@ from x402sim.world.transport.faults import Fault
 from x402sim.world.world import World
 
 T = TypeVar("T")
-Init = TypeVar("Init", bound=Callable[..., None])
 TIMEOUT_S = 30.0
 
 
@@ -40,19 +37,6 @@ def certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-def _with_options(init: Init) -> Init:
-    """Let the signature of an `__init__` name the options of a `World`, as its `**options`.
-
-    So `help` lists them, and one that is misspelt is named.
-    """
-    signature: Any = inspect.signature(init)
-    *own, _ = signature.parameters.values()
-    options = inspect.signature(World).parameters.values()
-    init.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    return init
-
-
-@explained
 class LocalServer:
     """A whole world on a free local port, in a thread of this process.
 
@@ -61,19 +45,18 @@ class LocalServer:
     listen on, by default a free one. With a `control_token`, only its holder can change the world.
 
     `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
-    (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
-    `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. With several networks, the service is on the first, and
-    the facilitator settles on all.
+    (`mnemonic`) is given; `url` is the service, and `facilitator_url`, `explorer_url`, `rpc_url`
+    and `control_url` the rest. `clock` is the world's clock: give the clock to a payer if you
+    advance it. With several networks, the service is on the first, and the facilitator settles on
+    all.
     `parts` is the running world: read it only while no request is in flight.
 
-    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` return
-    what happened, and `show` shows it in a notebook. All raise `RuntimeError` with the reason if
-    the server refuses. In async code, `async with LocalServer() as server:` starts it, and
-    `server.control` has them as coroutines.
+    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` return the
+    past, and `show` shows the payments in a notebook. All raise `RuntimeError` with the reason if
+    the server refuses. In async code, write `async with LocalServer() as server:`, and
+    `server.control` has the same methods as coroutines.
     """
 
-    @_with_options
     def __init__(
         self,
         world: World | None = None,
@@ -179,12 +162,12 @@ class LocalServer:
     def reset(self) -> None:
         """Empty chain and database, restore the balances, and remove all faults.
 
-        The clock keeps its time, and the journal what happened.
+        Clock and journal go on.
         """
         self._ask(lambda control: control.reset())
 
     def transfers(self, account: str = "") -> list[Transfer]:
-        """Return the transfers of the token, oldest first; with an address, those from or to it.
+        """Return the token's transfers, oldest first; with an address, only from or to the address.
 
         Each has `tx_hash`, `block_number`, `sender`, `to` and `amount_base`: text, in base units.
         """
@@ -202,7 +185,7 @@ class LocalServer:
     def show(self) -> Shown:
         """Return the payments until now as lanes, for a notebook, below a link to the live page.
 
-        It is a copy in a frame: no site may show the live page in one, as it has all keys.
+        The copy is in a frame: no site may show the live page in a frame, as it has all keys.
         """
         link = f'<a href="{self.control_url}/ui" target="_blank" rel="noopener">The live page</a>'
         return Shown(self._ask(lambda control: control.page()), link)

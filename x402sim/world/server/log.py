@@ -1,4 +1,4 @@
-"""The log of a server: a line for each request that ends, and below it the events that it caused.
+"""The log of a server: a line for each ended request, and below the line the caused events.
 
 A thread writes the lines, so that a slow or closed pipe delays no request. The server's loop
 renders them, in batches: the first line takes twenty times as long as the next ones, because its
@@ -143,7 +143,7 @@ OUTSIDE_REQUESTS: Mapping[type[events.Event], Describe] = {
     events.PaymentSettled: _payment,
     events.PaymentFailed: _payment,
 }
-"""Events that are logged only outside of a request, whose own line would show them, too."""
+"""Events logged only outside of a request: the line of a request shows the same."""
 ALWAYS: Mapping[type[events.Event], Describe] = {
     events.Transfer: _transfer,
     events.TransactionMined: _mined,
@@ -183,7 +183,7 @@ def as_json(line: LogLine) -> str:
 
 
 def as_text(line: LogLine, *, colours: bool = False) -> str:
-    """Return a line with what belongs to it, in 80 columns, every character printable."""
+    """Return a line and the lines below, in 80 columns, every character printable."""
     if not line.method:
         return "".join(_filled(text, f"{line.time} ") for text in line.notes)
     end, below = _end(line.payment_id or line.session_id), ""
@@ -211,7 +211,7 @@ def _bounded(lines: list[str]) -> list[str]:
 
 
 def _filled(text: str, begin: str) -> str:
-    """Return a text in 80 columns after its beginning, its further lines below it."""
+    """Return a text in 80 columns after `begin`, further lines indented."""
     text = printable(text)
     if len(begin) + len(text) <= WIDTH:
         return f"{begin}{text}\n"
@@ -225,7 +225,6 @@ def _end(proof: str | None) -> str:
 
 @lru_cache(maxsize=1024)  # the same accounts and paths again and again
 def _middle(who: str, method: str, path: str, status: int | None, colours: bool) -> str:
-    """Return the part of a line between time and milliseconds: client, request and status."""
     what, who = _cut(printable(f"{method} {path}"), 31), _cut(printable(who), 12)
     colour = ""
     if colours:
@@ -242,7 +241,7 @@ MAX_ID = 256
 MOST_KNOWN = 5_000
 """The newest payments and sessions whose payer the log remembers; at most twice as many."""
 PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
-"""Seconds that a line waits for others; less on a terminal."""
+"""Seconds that a line waits for more lines; less on a terminal."""
 _SILENT = ["rpc"], ["explorer"]
 _SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
@@ -278,7 +277,7 @@ class Form:
 
 
 class LogThread:
-    """Writes texts in a thread, one at a time, so that a slow or closed pipe delays no request."""
+    """Writes texts in a thread, in order: a slow or closed pipe delays no request."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write, self._texts = write, SimpleQueue[bytes]()
@@ -335,7 +334,7 @@ class ServerLog:
         self._describe: Mapping[type, Describe] = {**ALWAYS, events.TimeAdvanced: self._advanced}
         uses = {kind: (self._describe.get(kind), *_reads(kind)) for kind in events.KINDS}
         self._used = {kind: use for kind, use in uses.items() if any(use)}
-        """By type of event: what describes it, and its fields that name its payment or session."""
+        """By type of event: the describing function, and the fields naming payment or session."""
         self._payers, self._earlier = dict[str | None, str](), dict[str | None, str]()
         """The payer's name by payment or session id: of the newest ids, and of those before. The
         latter are dropped all at once, because a dict drops its first key slowly."""
@@ -373,7 +372,7 @@ class ServerLog:
             self._timer = self._later(self._form.pause_s, self._pass_on)
 
     def _pass_on(self) -> None:
-        """Pass the lines of what waits to the thread, unless it still writes."""
+        """Pass the waiting lines to the thread, unless the thread still writes."""
         if self._thread.is_writing:
             self._timer = self._later(self._form.pause_s, self._pass_on)
             return
@@ -400,7 +399,6 @@ class ServerLog:
         return "".join(lines).encode()
 
     def _about_log(self, text: str) -> str:
-        """Return a line about the log itself."""
         return self._form.text_of(LogLine(self._form.time_of(real_now()), notes=[text]))
 
     def _of_entry(self, at_s: float, entry: Entry) -> str:
@@ -454,7 +452,7 @@ class ServerLog:
 
 
 def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
-    """Add the ids in a request's headers; return whether it pays, in one step."""
+    """Add the ids in a request's headers; return whether the request pays, in one step."""
     is_paid = False
     for name, value in request.proofs:
         if name == b"x-payment-id":
@@ -469,7 +467,7 @@ def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
 
 
 def _read_answer(line: LogLine, answered: bytes) -> None:
-    """Add the payment that an answer names, and why it refuses one, in the words of any dialect."""
+    """Add the payment named by an answer, and the reason of a refusal, in any dialect."""
     is_unpaid = line.status == 402 and b'"reason"' not in answered
     if is_unpaid and (ours := _OUR_402.match(answered)):  # without decoding it
         line.payment_id = ours[1].decode()
@@ -492,7 +490,6 @@ def _read_answer(line: LogLine, answered: bytes) -> None:
 
 
 def _note_not_listed(line: LogLine, sent: bytes) -> None:
-    """Note why discovery does not list the resource that a request to a facilitator pays for."""
     fields = decoded(sent, dict[str, Any]) or {}
     version = version_in(fields.get("x402Version"))
     for name in ("paymentPayload", "paymentRequirements"):
@@ -521,7 +518,6 @@ def local_time(at_s: float, *, is_long: bool) -> str:
 
 @lru_cache(maxsize=8)  # many requests end in one second
 def _second(at_s: int) -> tuple[str, str, str]:
-    """Return a moment's date, clock and offset in local time."""
     text = datetime.fromtimestamp(at_s).astimezone().isoformat()
     return text[:10], text[11:19], text[19:]
 
@@ -543,7 +539,6 @@ def _least_shown(method: str, path: str) -> int:
 
 
 def _signer(request: LoggedRequest) -> str | None:
-    """Return the payer that a request's payment names, in any dialect."""
     found, headers = _HEADER.search(request.sent), dict(request.proofs)
     header = found[1] if found else headers.get(_PAYMENTS[0]) or headers.get(_PAYMENTS[1])
     try:
@@ -555,6 +550,5 @@ def _signer(request: LoggedRequest) -> str | None:
 
 
 def _text(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> list[str]:
-    """Return the lines of a message's head and body, for the log."""
     lines = [f"{name.decode('latin-1')}: {value.decode('latin-1')}" for name, value in headers]
     return lines + body.decode("utf-8", "replace").splitlines()

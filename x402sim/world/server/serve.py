@@ -87,7 +87,7 @@ def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn without signal handlers: the code that started it sets `should_exit`."""
+    """Uvicorn without signal handlers: the starting code sets `should_exit`."""
 
     def __init__(
         self,
@@ -135,14 +135,14 @@ class Server(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
+        """Call `on_stop`, which ends the endless streams, then wait for the requests."""
         self._on_stop()
         await super().shutdown(sockets)
         self._workers.stop()
 
 
 def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
-    """Return the application that routes each path to its part; its page shows the `feed`."""
+    """Return the application that routes each path to a part; the page shows the `feed`."""
     feed = feed or PageFeed(world.journal)
     recorder, token = Recorder(world), listen.control_token
     control: ASGIApp
@@ -196,7 +196,6 @@ def _is_rpc(path: str) -> bool:
 
 
 def _websocket_at(path: str) -> Callable[..., Any] | None:
-    """Return what makes a connection a WebSocket: only that of JSON-RPC can be one."""
     if not _is_rpc(path):
         return None
     from x402sim.world.server.websocket import WebSocketConnection  # which takes a while
@@ -225,12 +224,12 @@ def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
 def open_world(
     world: World, listen: Listen, clock: Clock | None = None
 ) -> tuple[RunningWorld, socket.socket]:
-    """Return a world that runs, and the socket to serve it on.
+    """Return a running world, and the socket to serve on.
 
     Raises `ValueError` for what a server cannot do, `OSError` for the socket, `sqlite3.Error` or
     `ChainError` for the file, and `ChainError` for the chain.
     """
-    # silently left out, these would make a test show what it does not
+    # a test that silently lost one of these options would show something else
     if world.where != InProcess():
         raise ValueError(f"on: a server is a place of its own, and cannot be {world.where.name}")
     for option in ("latency", "journal"):
@@ -346,7 +345,7 @@ def run(main: Any) -> None:
 def open_service(
     setup: Environment, file: Path | None, journal: Journal
 ) -> tuple[ServiceProcess, httpx.AsyncClient]:
-    """Return the service with its database, and its HTTP client; it records to the journal.
+    """Return the service with the database, recording to the journal, and the HTTP client.
 
     The database keeps the secret that seals payment ids: ids stay valid after a restart.
     Raises `ValueError` and `sqlite3.Error` if the file cannot be used.
@@ -355,7 +354,7 @@ def open_service(
         store = Store(file)
         setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
-    # a server could fill its memory, and its requests, with cookies: it keeps none
+    # no cookies: a foreign server could fill memory and requests with them
     http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     clock = Clock()
 

@@ -1,9 +1,9 @@
-"""An MCP server at /mcp, whose paid tools sell what the service sells over HTTP.
+"""An MCP server at /mcp, with tools that sell the goods of the service.
 
 A tool call becomes a request to the service, with the payment of `_meta` in its header; the
 service's answer becomes the result. So claim, settlement, reconciliation, log, page and faults are
-those of any payment. It speaks streamable HTTP without sessions. The result is sent inside the
-service's own `send`: when that returns, the service takes the answer for delivered.
+the same as for any payment. The transport is streamable HTTP without sessions. The result is sent
+inside the service's own `send`: after its return, the service takes the answer for delivered.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -41,7 +41,7 @@ class Tool:
     path: str
     method: str = "GET"
     takes: str = ""
-    """The message that its arguments are; "" if it takes none."""
+    """The message in the arguments; "" without arguments."""
 
 
 Answered = Callable[[int, httpx.Headers, bytes], Awaitable[None]]
@@ -74,7 +74,6 @@ def with_tools(app: ASGIApp, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
 
 
 async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
-    """Answer a message of JSON-RPC."""
     scope, receive = request.scope, request.receive
     if request.method != "POST":
         allowed = web.answer({"error": "POST a message of JSON-RPC"}, 405, {"Allow": "POST"})
@@ -120,7 +119,6 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
 
 
 def _listed() -> list[dict[str, Any]]:
-    """Return the tools, each with the JSON schema of its arguments."""
     from x402sim.service.docs.openapi import schemas  # with the whole book of examples
     from x402sim.spec.decisions import Decisions
 
@@ -134,7 +132,6 @@ def _listed() -> list[dict[str, Any]]:
 async def _call(
     app: ASGIApp, request: Request, number: Any, name: str, params: Mapping[str, Any], send: Send
 ) -> None:
-    """Let the service answer a call of a tool, and send that as the tool's result."""
     tool, resource = TOOLS[name], mcp.RESOURCE + name
     given = params.get("arguments")
     body = encode({} if given is None else given) if tool.takes else b""
@@ -160,7 +157,6 @@ async def _call(
 
 
 async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
-    """Return the result that requires a payment, with the reason in its `error`."""
     offered: list[dict[str, Any]] = []
 
     async def answered(status: int, found: httpx.Headers, body: bytes) -> None:

@@ -24,7 +24,7 @@ from x402sim.world.server.connection import Shared, Wire
 PIECE_BYTES = 4096
 """Bytes parsed in a turn: bounds the time, and the messages waiting for the application."""
 ALIVE_S = 20
-"""Seconds of silence before a ping, and before the end of a connection that does not answer it."""
+"""Seconds of silence before a ping, and then until the end of a silent connection."""
 log = logging.getLogger("x402sim")
 
 
@@ -35,7 +35,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
     """
 
     is_started = True
-    """A server that stops ends it with a frame, and never with an answer."""
+    """A stopping server ends the connection with a frame, and never with an answer."""
 
     def __init__(
         self, wire: Wire, scope: Scope, head: bytes, state: ServerState, shared: Shared
@@ -124,7 +124,6 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             (transport.pause_reading if is_full else transport.resume_reading)()
 
     def _parse(self) -> None:
-        """Parse one piece."""
         self._has_turn = False
         frames, piece = self._frames, bytes(self._rest[:PIECE_BYTES])
         if self._is_ended:
@@ -144,7 +143,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
 
     @property
     def code(self) -> int:
-        """Why it ended, as RFC 6455 numbers it (7.4.1)."""
+        """The reason of the end, as a number of RFC 6455 (7.4.1)."""
         return self._code
 
     def _take(self, frame: Frame) -> None:
@@ -166,7 +165,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             self._deliver({"type": "websocket.disconnect", "code": self._code})
 
     def _ping(self) -> None:
-        """Send a ping to a silent client, and cut off one that has not answered the last."""
+        """Ping a silent client, and cut a client off that has not answered the last ping."""
         if not self._is_alive and self._status == 101 and not self._wire.is_paused:
             self._wire.transport.abort()
             return
@@ -194,7 +193,6 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
             self._write()
 
     def _count_held(self) -> None:
-        """Count the held bytes of requests; end the connection if too many."""
         size = len(self._rest) + self._in_frame_bytes + len(self._message) + self._in_work_bytes
         counted = self._shared.count_held(size, self._held_bytes)
         if counted is None:

@@ -1,7 +1,7 @@
 """A shared cache between the payers and a service: a CDN, or a company's proxy.
 
-It never revalidates: it requests a stale answer, or one that must be revalidated, anew. It passes
-on methods other than GET, which neither store nor invalidate anything.
+The cache never revalidates: a stale answer, or an answer to revalidate, is requested anew. Methods
+other than GET pass through, and neither store nor invalidate anything.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
 from x402sim.http.exchange import date_s
-from x402sim.text.arguments import FromZero, explained
 
 HEURISTIC = frozenset({200, 203, 204, 300, 301, 404, 405, 410, 414, 501})
 """The statuses that may be stored without explicit freshness (RFC 9110, 15.1)."""
 
 
-@explained
 @dataclass(frozen=True, slots=True)
 class SharedCache:
     """A cache that all payers share, for `World(cache=SharedCache())`.
@@ -26,11 +24,11 @@ class SharedCache:
     default_s
         Seconds that an answer is fresh whose headers do not say; default 60.
     obeys_headers
-        Whether it does what the headers say, as RFC 9111 has it; if not, it stores each good answer
-        by its URL, for `default_s`, as a CDN does that is set to cache everything. Default True.
+        Whether the cache obeys the headers, by RFC 9111; if not, each good answer is stored by URL,
+        for `default_s`, as by a CDN that is set to cache everything. Default True.
     """
 
-    default_s: FromZero = 60
+    default_s: float = 60
     obeys_headers: bool = True
 
 

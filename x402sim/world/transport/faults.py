@@ -1,8 +1,8 @@
-"""Faults: their fields and checks, periods of outages, and the choice of the one that strikes.
+"""Faults: fields and checks, periods of outages, and the choice of the striking fault.
 
-A fault has a victim, a type and conditions, and perhaps periods in which it strikes; or it is a
-function of a request. An unknown victim, type, field or path raises where the fault is made, and so
-does a field that the type does not use. `strike.py` carries faults out.
+A fault has a victim, a type and conditions, and perhaps periods; or a fault is a function of a
+request. An unknown victim, type, field or path raises where the fault is made, and so does a field
+that the type does not use. `strike.py` carries faults out.
 """
 
 import math
@@ -19,12 +19,15 @@ from msgspec import UNSET, Meta, UnsetType
 from x402sim.events import FaultPeriodEnded, Part
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
+from x402sim.protocol.x402 import PAYMENT_HEADERS
 from x402sim.rng import Rng, Stream
-from x402sim.text.arguments import AboveZero, ExplainedMeta, require_kind
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, unknown
-from x402sim.world.transport.requests import PROOFS
 
+PROOFS = frozenset(
+    name.lower().encode() for name in (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
+)
+"""The headers that pay, or prove a payment, in lower case."""
 Period = tuple[float, float]
 """The begin and the end of a period, in seconds; the end is not in it."""
 
@@ -36,16 +39,15 @@ class Outages(
     forbid_unknown_fields=True,
     tag_field="kind",
     tag="outages",
-    metaclass=ExplainedMeta,
 ):
     """Periods at random: an alternating renewal process, up first.
 
     Up-times are exponential with mean `mtbf_s` (the mean time between the end of an outage and the
     next one), down-times exponential with mean `mttr_s` (the mean time to repair). The part is up
-    when the fault is added; after a time that is long against both, it is available for a share of
+    when the fault is added; in the long run the part is available for a share of
     mtbf / (mtbf + mttr).
 
-    They are drawn from the world's seed, in a stream of their own: requests do not change them, and
+    Periods are drawn from the world's seed, in a separate stream: requests change nothing, and
     another `mttr_s` changes only the down-times, in proportion.
 
     >>> Outages(mtbf_s=3600, mttr_s=60).availability
@@ -56,12 +58,12 @@ class Outages(
     mttr_s: float
 
     def __post_init__(self) -> None:
-        require_kind("mtbf_s of Outages", self.mtbf_s, AboveZero)
-        require_kind("mttr_s of Outages", self.mttr_s, AboveZero)
+        if not (self.mtbf_s > 0 and self.mttr_s > 0):
+            raise ValueError(f"Outages: mtbf_s and mttr_s are above 0, got {self}")
 
     @property
     def availability(self) -> float:
-        """The share of time in which it is up, in the long run: mtbf / (mtbf + mttr)."""
+        """The share of up-time in the long run: mtbf / (mtbf + mttr)."""
         return self.mtbf_s / (self.mtbf_s + self.mttr_s)
 
     def periods_from(self, start_s: float, rng: Stream) -> Iterator[Period]:
@@ -79,7 +81,6 @@ class Schedule(
     forbid_unknown_fields=True,
     tag_field="kind",
     tag="schedule",
-    metaclass=ExplainedMeta,
 ):
     """Periods that are given: pairs of seconds, from and until, from when the fault is added.
 
@@ -126,8 +127,8 @@ _WRITTEN_ANYWAY = {
     "transfer-encoding": "`body` is sent as it is",
     "connection": "the server decides when it closes one",
 }
-"""The headers that a fault cannot set, and why: the server writes them itself, and of two
-equal headers one client reads the first, another the last."""
+"""The headers that a fault cannot set, and why: the server writes them already, and of two equal
+headers some clients read the first, others the last."""
 
 
 def require_writable(status: int, body: str, content_type: str, headers: dict[str, str]) -> None:
@@ -176,7 +177,7 @@ DOES: dict[FaultType, str] = {
     "crash before": "the service dies before the work",
     "crash after": "the service dies after the work",
 }
-"""What happens at the victim, by the type of the fault, as the page shows it."""
+"""The effect at the victim, by the type of the fault, as the page shows."""
 
 
 Caller = Literal["service", "facilitator"]
@@ -191,12 +192,11 @@ class Fault(
     kw_only=True,
     forbid_unknown_fields=True,
     repr_omit_defaults=True,
-    metaclass=ExplainedMeta,
 ):
-    """A fault: what it does, to which requests, how often and how likely.
+    """A fault: the effect, the struck requests, how often and how likely.
 
     Every request to the victim, by a payer or by a service, is compared with all faults in the
-    order in which they were added; the first that fits and has turns left strikes it.
+    order of adding; the first fitting fault with turns left strikes.
 
     victim
         The receiver of the requests: "service", "facilitator", "explorer", "rpc" (the chain's
@@ -210,10 +210,10 @@ class Fault(
         - "truncate": the work is done, half of the answer's body arrives, and the connection ends
           before its Content-Length, or without the last chunk; an answer without a body is lost
         - "shorten": the work is done, and half of the answer's body arrives as a whole answer
-        - "duplicate": the request arrives twice, and the second answer is the one that arrives
+        - "duplicate": the request arrives twice, and only the second answer arrives
         - "crash before", "crash after": the *service* that receives or sends the request dies when
-          the request reaches the victim, or when the answer is ready; it runs again on its database
-          1 second later, and refuses connections until then
+          the request reaches the victim, or when the answer is ready; the service runs again on the
+          same database 1 second later, and refuses connections until then
     path
         The end of the request's path, such as "/settle"; default "", which is any. Of the service:
         "/api/perp/quote", "/api/pay", "/api/sessions/create", "/api/agents" and so on; of the
@@ -222,16 +222,16 @@ class Fault(
     contains
         A text in the path, the query, the body or a header that shows a payment, such as
         "eth_getLogs" or a payment id, also in the JSON of a payment header, in upper or lower case;
-        default "", which is any. "payment" fits the requests that pay, in one step or in two, and
-        not the first, which is answered 402.
+        default "", which is any. "payment" fits the requests that pay, in one step or in two, but
+        not the first request, answered 402.
     skip
         How many of the requests that fit pass first, as the first 402 may; default 0.
     times
-        How many requests it strikes, one after the other; default 1, and with `when` None, which
-        strikes without limit.
+        How many requests to strike, one after the other; default 1, and with `when` None: without
+        limit.
     probability
-        The chance that it strikes a request that fits, drawn from the seed; default 1.0. A request
-        that is spared does not count.
+        The chance to strike a fitting request, drawn from the seed; default 1.0. A spared request
+        does not count.
     seconds
         How long a delay lasts; needed for "delay request" and "delay answer", and for them only.
     status, body, content_type, work_done, headers
@@ -240,13 +240,14 @@ class Fault(
         a name, such as {"Location": url}, "Retry-After", "WWW-Authenticate", or "PAYMENT-REQUIRED"
         with a price that has changed.
     caller
-        The senders whose requests it strikes, for victim "rpc" only: "service" are services, payers
-        and all other clients of the node's HTTP; "facilitator" are facilitators; or "all". Default
-        "service". While a fault for facilitators is active, they send JSON-RPC over a link, such as
+        The struck senders, for victim "rpc" only: "service" are services, payers and all other
+        clients of the node's HTTP; "facilitator" are facilitators; or "all". Default "service".
+        While a fault for facilitators is active, facilitators send JSON-RPC over a link, such as
         `eth_getCode`, `eth_call`, `eth_sendRawTransaction`, `eth_getTransactionReceipt`; otherwise
-        they call the chain directly, and the journal has none of it. No fault crashes them.
+        facilitators call the chain directly, without a trace in the journal. No fault crashes a
+        facilitator.
     when
-        The periods in which it strikes: `Outages(mtbf_s=3600, mttr_s=60)` at random, or
+        The periods of striking: `Outages(mtbf_s=3600, mttr_s=60)` at random, or
         `Schedule([(600, 660)])` in seconds from when the fault is added, both of
         `x402sim.backends`; default always. `run.outages` has each period. As JSON:
         {"kind": "outages", "mtbf_s": 3600, "mttr_s": 60}, {"kind": "schedule", "periods": [[600,
@@ -337,7 +338,7 @@ def value_of(fault: Fault, name: str) -> Any:
 
 
 def fields_of(fault: Fault) -> dict[str, Any]:
-    """Return the fields of the event `FaultInjected`: those that are given, and `times`."""
+    """Return the fields of the event `FaultInjected`: the given fields, and `times`."""
     return {**msgspec.to_builtins(fault), "times": value_of(fault, "times")}
 
 
@@ -385,14 +386,14 @@ class FaultedRequest:
 
 
 FaultRule = Callable[[FaultedRequest], Fault | None]
-"""A function of the user's own: it returns the fault that strikes a request, or None.
+"""A user's function that returns the fault to strike a request with, or None.
 
-Victim and conditions of that fault are ignored, but for its `probability`.
+Of the fault's conditions only `probability` counts; the victim is ignored.
 """
 
 
 class Faults:
-    """The active faults, and the choice of the one that strikes a request."""
+    """The active faults, and the choice of the striking fault."""
 
     def __init__(self, rng: Rng, now: Callable[[], float] = lambda: 0.0) -> None:
         self._streams, self._rng, self._now = rng.stream, rng.stream("faults"), now
@@ -400,11 +401,11 @@ class Faults:
         self._outages = Counter[Part]()
         self._rules: list[FaultRule] = []
         self.paths: dict[str, Sequence[str]] = {}
-        """The paths that each victim serves, as in its routes."""
+        """The paths of each victim, as in the routes."""
         self.on_inject: list[Callable[[str, Fault, str], None]] = []
-        """Called with the victim, the fault, and the path that it affects."""
+        """Called with victim, fault, and struck path."""
         self.on_period: list[Callable[[FaultPeriodEnded], None]] = []
-        """Called with each period of a fault that is over, at the latest when it is removed."""
+        """Called with each ended period of a fault, at the latest at the fault's removal."""
         self.reach_facilitators = False
         """Whether an active fault strikes the requests of facilitators."""
 
@@ -425,19 +426,17 @@ class Faults:
         self._note_callers()
 
     def require_there(self, fault: Fault) -> None:
-        """Raise `ValueError` unless the world has the victim, and it a path with this end."""
+        """Raise `ValueError` for an unknown victim, or an end of no path of the victim."""
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
         require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
 
     def _end_past_periods(self, each: "_ActiveFault", now_s: float) -> None:
-        """Report the fault's periods that have ended by now."""
         while each.until_s <= now_s:
             self._end(each, each.until_s)
             each.next_period()
 
     def _end(self, each: "_ActiveFault", at_s: float) -> None:
-        """Report the end of a fault's period, unless the period has not begun."""
         if each.from_s >= at_s or each.from_s == -math.inf:
             return
         period = FaultPeriodEnded(
@@ -464,7 +463,7 @@ class Faults:
         self.reach_facilitators = any(callers != "service" for callers in active)
 
     def add_rule(self, rule: FaultRule) -> None:
-        """Add a function that is called with every request that no fault has struck.
+        """Add a function to call with every request not struck by a fault.
 
         Raises `TypeError` if it is no function.
         """
@@ -473,7 +472,7 @@ class Faults:
         self._rules.append(rule)
 
     def clear(self, keep: Collection[str] = ()) -> None:
-        """Remove all faults, but those that strike what contains one of the texts to `keep`."""
+        """Remove all faults, except faults whose `contains` is one of the texts to `keep`."""
         self._remove([each for each in self._active if each.fault.contains not in keep])
         self._rules.clear()
 
@@ -482,7 +481,7 @@ class Faults:
         return [each.fault for each in self._active]
 
     def unspent(self) -> list[str]:
-        """Describe each fault that struck fewer requests than its `times`."""
+        """Describe each fault that struck fewer requests than `times`."""
         return [
             f"{each.fault}: struck {each.strikes} of {times}, {each.matched} requests fit it"
             for each in self._active
@@ -506,8 +505,7 @@ class Faults:
     ) -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike.
 
-        Of its `headers` count those that pay or prove a payment. No `FaultRule` gets requests of
-        facilitators.
+        Of the `headers`, only `PROOFS` count. No `FaultRule` gets requests of facilitators.
         """
         request = path.encode() + b"?" + query + b"\n" + body
         named = ((name.lower(), value) for name, value in headers)
@@ -535,7 +533,6 @@ class Faults:
         return None if caller == "facilitator" else self._by_rule(victim, path, request)
 
     def _by_rule(self, victim: Part, path: str, request: bytes) -> Fault | None:
-        """Return the fault of the first rule that has one; raises what a rule raises."""
         faulted = FaultedRequest(
             victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng
         )
@@ -552,7 +549,7 @@ class Faults:
 
 
 class _ActiveFault:
-    """A fault, with how many requests matched it, and how many it struck.
+    """A fault, with the numbers of matched and of struck requests.
 
     It strikes from `from_s` to `until_s`, in Unix seconds: always, or in its next period.
     """
@@ -579,7 +576,7 @@ _HEADER = re.compile(
 def _contains(request: bytes, wanted: str) -> bool:
     """Return whether a text is in a request, or in the decoded payment header, ignoring case.
 
-    Services choose the encoding of the header that they pass on, and the case of its addresses.
+    Services choose the encoding of the header they pass on, and the case of addresses.
     """
     sought = wanted.encode().lower()
     if sought in request.lower():

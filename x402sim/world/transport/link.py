@@ -1,7 +1,7 @@
 """The link between two parts, in one process or over TCP: adds latency and records messages.
 
-Each link draws its latency from its own random stream, so that the links do not influence each
-other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with the reason.
+Each link draws latencies from a separate random stream, so that links do not influence each other.
+The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with the reason.
 """
 
 import asyncio
@@ -38,14 +38,15 @@ from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight
+from x402sim.world.transport.faults import PROOFS
 from x402sim.world.transport.strike import ABORT
 
 
 class Asgi(Transport):
     """An ASGI application as a transport that behaves like a server on a socket.
 
-    The application runs in its own task, which continues if the caller gives up. `tasks` has it
-    until it ends, so that a world can cancel those that are left when it closes.
+    The application runs in a separate task, which continues if the caller gives up. `tasks` holds
+    running tasks, so that a closing world can cancel the rest.
     """
 
     is_local = True
@@ -64,7 +65,7 @@ class Asgi(Transport):
 
 
 class _Exchange(Connection):
-    """One request and its answer, as the application sees them: the connection to its caller."""
+    """One request and the answer, for the application: the connection to the caller."""
 
     def __init__(self, request: Request, answered: "asyncio.Future[Response]") -> None:
         self._request, self.answered = request, answered
@@ -160,7 +161,7 @@ async def _at_once(_: int) -> None:
 
 
 Watch = Callable[[Part, Request], None]
-"""Called with each request as it is sent, and the part that receives it."""
+"""Called with the receiving part and each request, at the sending."""
 is_acting: ContextVar[bool] = ContextVar("an observer acts", default=False)
 """True while an observer's `act` sends: such requests are not observed."""
 
@@ -168,7 +169,7 @@ is_acting: ContextVar[bool] = ContextVar("an observer acts", default=False)
 def linking(
     clock: Clock, journal: Journal, turn: Turn | None = None, watches: Sequence[Watch] = ()
 ) -> "Callable[..., Link]":
-    """Return what makes the links of one world: `Link` but for the arguments given here.
+    """Return the maker of a world's links: `Link` without the arguments given here.
 
     `turn` is awaited before each delivery, with the exchange number: a virtual loop delivers one
     message at a time, in-process and over TCP alike. `watches` may grow later.
@@ -249,7 +250,7 @@ class Link(Transport):
 
 
 def request_event(caller: str, to: Part, request: Request, exchange: int) -> RequestSent:
-    """Return the event of a request, with the ids that it carries."""
+    """Return the event of a request, with the carried ids."""
     fields = (request.body and decoded(request.body, _Body)) or _EMPTY
     headers = _recorded(request.headers)
     paid = _in_one_step(headers)
@@ -266,7 +267,7 @@ def request_event(caller: str, to: Part, request: Request, exchange: int) -> Req
 
 
 def answer_event(caller: str, to: Part, response: Response, exchange: int) -> AnswerReceived:
-    """Return the event of an answer, with its status and the recorded fields of its body."""
+    """Return the event of an answer, with status and recorded fields of the body."""
     fields = decoded(response.content, _Body) or _EMPTY
     headers = _recorded(response.headers)
     error = fields.error.get("message") if isinstance(fields.error, dict) else fields.error
@@ -301,19 +302,14 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
 _EMPTY = _Body()
 """Of a message that is no JSON object."""
 _ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
-_RECORDED = {b"x-payment-id", b"x-session-id"} | {
-    name.lower().encode() for name in PAYMENT_HEADERS.values()
-}
 
 
 def _recorded(headers: Headers) -> Mapping[str, str]:
-    """Return the headers that the journal records."""
-    found = [pair for pair in headers if pair[0] in _RECORDED]
+    found = [pair for pair in headers if pair[0] in PROOFS]
     return httpx.Headers(found) if found else {}
 
 
 def _path(request: Request, to: str) -> str:
-    """Return the path of a request, with the action of an explorer's query."""
     path = clipped(request.url.path)
     action = _ACTION.search(request.url.query) if to == "explorer" else None
     return f"{path}?{unquote_plus(action[1].decode())}" if action else path
@@ -333,7 +329,7 @@ def _authorization(payment_header: object) -> str | None:
 def _in_one_step(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return the nonce of a payment in the headers of the x402 standard, as `_authorization`.
 
-    And, in version 2, the payment id of the 402 that it accepts, if it sends that back.
+    And, in version 2, the payment id of the accepted 402, if the client sends the id back.
     """
     for version, name in PAYMENT_HEADERS.items():
         if name in headers:
@@ -347,7 +343,6 @@ def _in_one_step(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 
 def _text(value: object) -> str | None:
-    """Return the beginning of a text; None for any other type."""
     return clipped(value) if isinstance(value, str) else None
 
 
@@ -361,9 +356,9 @@ MOST_KNOWN = 256
 class PartClient(httpx.AsyncClient):
     """An httpx client of a part, over a link or to the part itself.
 
-    In one process it skips httpx's layers, which take longer than the answer, and gives requests
-    directly to the transport, unless there is an `auth`, an event hook or a redirect to follow. So
-    it keeps no cookies.
+    In one process, httpx's layers take longer than the answer: requests go directly to the
+    transport, unless an `auth`, an event hook or a redirect needs the layers. So no cookies are
+    kept.
     """
 
     def __init__(self, link: Transport, base_url: str, timeout_s: float | None) -> None:

@@ -1,7 +1,7 @@
-"""Records the requests of a server, for its log and for its page.
+"""Records the requests of a server, for the log and for the page.
 
-Both read the same record of a request. A context variable holds the request that runs: so an entry
-of the journal that it causes is added to its record.
+Both read the same record of a request. A context variable holds the running request: so an entry
+of the journal is added to the record of the request that caused the entry.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -15,30 +15,26 @@ from x402sim.clock import Clock, real_now
 from x402sim.events import AnswerNotWritten, DebitUndone, Event
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.routes import PAY
-from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.world.transport.faults import PROOFS
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
-"""The events of an answer that was begun and not written, because its client had left."""
+"""The events of a begun answer that was not written, because the client had left."""
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
 MAX_402_BODY = 256
 """The bytes that are kept of a 402 without a reason: enough for its payment id."""
-PROOFS = frozenset(
-    name.lower().encode() for name in (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
-)
-"""The headers that pay, or prove a payment."""
 Headers = Sequence[tuple[bytes, bytes]]
 _current: ContextVar["LoggedRequest | None"] = ContextVar("the request that runs now", default=None)
 
 
 class LoggedRequest(msgspec.Struct, gc=False):
-    """A request, its answer, and the events that it caused.
+    """A request, the answer, and the caused events.
 
-    `began` and `ended` are real time; `at_s` is the world's time, recorded only if it `is_whole`.
+    `began` and `ended` are real time; `at_s` is the world's time, recorded only if `is_whole`.
 
-    A server keeps thousands. So a record refers to objects that exist anyway (headers, events), and
-    makes few of its own, which would be out of the processor's cache when the log reads them. With
-    `gc=False` the garbage collector does not visit it: nothing that it refers to refers to it.
+    A server keeps thousands. So a record refers to existing objects (headers, events), and makes
+    few new objects, which would be out of the processor's cache when the log reads them. With
+    `gc=False` the garbage collector skips the record: no cycle can lead back to a record.
     """
 
     method: str
@@ -61,9 +57,9 @@ class LoggedRequest(msgspec.Struct, gc=False):
     proofs: Headers = ()
     """The headers that pay, or prove a payment."""
     entries: tuple[int, ...] = ()
-    """The numbers of the journal's entries that it caused, if it `is_whole`."""
+    """The numbers of the caused entries of the journal, if `is_whole`."""
     read: tuple[Event, ...] = ()
-    """The events that it caused and that a subscriber reads (`Requests.subscribe`)."""
+    """The caused events of the types a subscriber reads (`Requests.subscribe`)."""
 
     @property
     def size(self) -> int:

@@ -1,12 +1,12 @@
-"""The middleware of a part: it strikes requests with faults, queues them, and records answers.
+"""The middleware of a part: strikes requests with faults, queues requests, records answers.
 
 `faulty` wraps each part, in one process and over TCP; `strike` also serves the recording proxy.
 Requests that are cut off, or longer than any part reads, pass without faults.
 
 A `Queue` lets a part's `servers` serve one request each at a time, first in, first out. A request
-takes a server for its service time and then for the part's own work, until it is answered. Faults
-act before a request queues and after it is answered. A client that gives up stays in the queue and
-is served in its turn, because a server seldom knows that it is gone.
+takes a server for the service time and then for the part's work, until the answer. Faults
+act before a request queues and after the answer. The request of a client that gives up stays in the
+queue and is served in turn, because a server seldom knows that a client is gone.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ def faulty(
 
 @dataclass(frozen=True, slots=True)
 class _Buffered(Connection):
-    """The connection that a victim gets while a fault buffers its answer."""
+    """The connection given to a victim while a fault buffers the answer."""
 
     is_received: bool
 
@@ -105,7 +105,7 @@ class _Buffered(Connection):
 
 
 def cannot_crash() -> None:
-    """Stand in for the crash of a caller that no fault may crash, such as a facilitator."""
+    """Stand in for a crash where no fault may crash the caller, such as a facilitator."""
     raise AssertionError("no fault of these requests can be a crash")
 
 
@@ -224,7 +224,7 @@ _LENGTHLESS = (204, 304)
 
 
 def _half(messages: list[Message]) -> list[Message]:
-    """Return an answer whose whole body is half of it; nothing, if the victim is down."""
+    """Return the answer with half of the body as the whole body; nothing if the victim is down."""
     if not messages:
         return []
     start, body = messages[0], _body(messages)
@@ -241,7 +241,7 @@ def _half(messages: list[Message]) -> list[Message]:
 async def read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
     """Return the messages of a request until its end, a cut, or more than any part reads.
 
-    And its body; None if it did not arrive to its end.
+    And the body; None if the body did not arrive to the end.
     """
     messages: list[Message] = []
     body = b""
@@ -287,7 +287,7 @@ _full = web.error(503, "Queue full", "as many requests wait as can; try again la
 
 
 class Queue:
-    """The servers of one part and its waiting requests; `numbers` numbers requests of all parts.
+    """The servers of one part and the waiting requests; `numbers` numbers requests of all parts.
 
     Raises `ValueError` for the time of a path that the part lacks.
     """

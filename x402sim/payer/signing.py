@@ -1,0 +1,426 @@
+"""What may be signed: every check between a 402 and a payer's signature, and the signature.
+
+A server may be hostile or broken, and its 402 is the only thing that it can lie with before money
+moves. Read this file from top to bottom to know what such a lie can cost:
+
+1. `read_offer` (two steps) and `choose` (one step, the x402 standard) take an offer only if its
+   scheme, network, token and the token's EIP-712 domain are those of the payer's own `Network`. So
+   decimals, token and chain never come from the server.
+2. `Signer.sign` compares the amount with both caps, signs, and counts the amount, under one lock. A
+   signed authorization counts for good, used or not, because only the chain can tell.
+3. The signed message names the payee and the amount of the offer, a random nonce, and an end
+   (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
+4. `Allowed` is what a user of `pay` has allowed: test networks, or the main networks that the user
+   named, by a clock that the user trusts.
+
+Two questions are not decided here. Whether an earlier payment for the same resource forbids another
+is `PaymentAuth` (`auth.py`); where a proof of payment may be sent is `Guard` (`flow.py`). Payments
+with a deliberate mistake are signed in `mistakes.py`, for test networks only.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import msgspec
+
+from x402sim.clock import Clock
+from x402sim.payer.core import (
+    PaymentFailed,
+    SpendingCapExceeded,
+    changed,
+    proofs,
+    settlement,
+    signed_header,
+)
+from x402sim.payer.purchases import Payment
+from x402sim.payer.reading import is_header_value
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import checksum, parse_address, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import Spelling
+from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
+from x402sim.protocol.money import parse_base, to_base, to_decimal
+from x402sim.protocol.networks import NETWORKS, Network
+from x402sim.protocol.offers import PAYMENT_ID
+from x402sim.protocol.ways import MOST_WAYS, Way
+from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
+from x402sim.text.words import as_given, unknown
+
+BEFORE_SIGNING_S = 600
+"""The window of the public client libraries: from 600 s before signing to the server's timeout."""
+LONGEST_TIMEOUT_S = 2**31
+"""A longer timeout of a server is an error, not a wish."""
+
+
+# --- 1. the offer: two steps ------------------------------------------------------------------
+
+
+def read_offer(
+    request: httpx.Request, response: httpx.Response, network: Network
+) -> PaymentRequired:
+    """Return the requirements of a 402, if a payer on this network can pay them.
+
+    Raises `PaymentFailed`.
+    """
+    try:
+        offer: PaymentRequired = decode(response.content, PaymentRequired)
+    except BadMessage as error:
+        raise PaymentFailed(f"the 402 has no readable payment requirements: {error}") from error
+    required = offer.payment_requirements
+    for field, got, wanted, remedy in (
+        ("scheme", required.scheme, "exact", "This payer knows no other scheme."),
+        ("network", required.network, network.name, "Pass the server's network as `network`."),
+        (
+            "asset",
+            required.asset.lower(),
+            checksum(network.asset).lower(),
+            f"Only the stablecoin of {network.name} is paid.",
+        ),
+        ("resource", required.resource, request.url.path, "Only the requested path is paid for."),
+    ):
+        if got != wanted:
+            raise PaymentFailed(f"the 402 asks for {field} {got!r}, not {wanted!r}. {remedy}")
+    if not is_header_value(offer.payment_id):
+        raise PaymentFailed(
+            f"the 402 has no usable payment id: {offer.payment_id[:80]!r} cannot be a header"
+        )
+    if wrong := _wrong_timeout(required.max_timeout_seconds):
+        raise PaymentFailed(f"the 402 {wrong}")
+    return offer
+
+
+def _wrong_timeout(seconds: int) -> str:
+    if 1 <= seconds < LONGEST_TIMEOUT_S:
+        return ""
+    return f"allows {seconds} seconds to pay; at least 1 is needed"
+
+
+# --- 1. the offer: one step -------------------------------------------------------------------
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """An offer of a 402 that this payer does not take, and why.
+
+    `offered` describes the offer, or numbers it; `is_too_much`: only the cap forbids it.
+    """
+
+    offered: str
+    why: str
+    is_too_much: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.offered}: {self.why}"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The offer that was chosen for a resource, and those that were rejected."""
+
+    resource: str
+    chosen: str
+    rejected: tuple[Rejected, ...]
+
+
+class StandardOffer(msgspec.Struct, frozen=True):
+    """The offer of a 402 that a payer accepts; `about` is the resource as the server describes it.
+
+    `takes_payment_ids`: the server has the extension payment-identifier, so that an answer can be
+    requested again.
+    """
+
+    accepted: x402.AnyRequirements
+    amount_base: int
+    about: x402.Resource | None
+    rejected: tuple[Rejected, ...]
+    takes_payment_ids: bool = False
+    unknown: Mapping[str, Any] | None = None
+    """The extensions that this payer does not know: they are sent back as they came."""
+
+    @property
+    def chosen(self) -> str:
+        """The way to pay, in words."""
+        return _describe(self.accepted)
+
+
+OverCaps = Callable[[int], str]
+"""Returns why an amount in base units is not paid; "" if it is."""
+
+
+def choose(
+    required: x402.AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
+) -> StandardOffer:
+    """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
+
+    One that is settled before the server works comes after the others.
+    """
+    about, takes_payment_ids, unknown = None, False, None
+    if isinstance(required, x402.RequiredV2):
+        about, offered = required.resource, required.extensions or {}
+        takes_payment_ids = PAYMENT_IDENTIFIER in offered
+        unknown = {name: each for name, each in offered.items() if name != PAYMENT_IDENTIFIER}
+    rejected: list[Rejected] = []
+    accepts: list[x402.AnyRequirements] = sorted(
+        required.accepts[:MOST_WAYS],
+        key=lambda each: (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
+    )
+    for number, each in enumerate(accepts, 1):
+        why = _why_rejected(each, network)
+        amount_base = 0 if why else parse_base(each.amount)
+        over = over_caps(amount_base)
+        if not why and not over:
+            later = "another way to pay comes first"
+            others = (*rejected, *(Rejected(_describe(way), later) for way in accepts[number:]))
+            return StandardOffer(each, amount_base, about, others, takes_payment_ids, unknown)
+        rejected.append(Rejected(_describe(each), why or over, is_too_much=not why))
+    listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
+    is_over = any(each.is_too_much for each in rejected)
+    raise (SpendingCapExceeded if is_over else PaymentFailed)(
+        "the 402 offers no way to pay that this payer can take; nothing was signed. "
+        + (listed or "It offers none at all")
+    )
+
+
+def _why_rejected(offered: x402.AnyRequirements, network: Network) -> str:
+    """Return why an offer is not taken; "" if it is."""
+    name, extra = x402.network_name(offered.version, network), offered.extra or {}
+    domain = {key: extra.get(key) for key in ("name", "version")}
+    for field, got, wanted in (
+        ("scheme", offered.scheme, SCHEME),
+        ("network", offered.network, name),
+        ("asset", offered.asset.lower(), checksum(network.asset).lower()),
+        ("the token's domain", domain, x402.domain_of(network)),
+    ):
+        if got != wanted:
+            return f"{field} is {str(got)[:80]!r}, this payer pays {str(wanted)!r}"
+    if (other := unsupported_in(extra)) is not None:
+        return str(other)
+    if wrong := _wrong_timeout(offered.max_timeout_seconds):
+        return f"it {wrong}"
+    try:
+        parse_address(offered.pay_to)
+        parse_base(offered.amount)
+    except ValueError as wrong_field:
+        return str(wrong_field)
+    return ""
+
+
+def _describe(offered: x402.AnyRequirements) -> str:
+    what = f"{offered.amount[:30]} of {offered.asset[:42]}"
+    return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
+
+
+# --- 2. the caps ------------------------------------------------------------------------------
+
+
+class Signer:
+    """Signs for a `PaymentAuth`: one wallet on one network, within caps.
+
+    `max_amount_base` caps one payment, and `max_total_base` all payments together, in base units.
+    """
+
+    def __init__(
+        self,
+        wallet: Wallet,
+        network: Network,
+        *,
+        max_amount: str,
+        max_total: str,
+        max_window_s: int,
+        spelling: Spelling,
+        clock: Clock,
+    ) -> None:
+        """Take the caps as decimal strings of the token; raises `ValueError`."""
+        if not isinstance(wallet, Wallet):  # notebooks give the key itself
+            raise ValueError(f"wallet: expected Wallet, got {as_given(wallet)}")
+        self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
+        self.max_total_base = to_base(max_total, network.decimals, name="max_total")
+        if max_window_s < 1:
+            raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
+        self.signed_base = 0
+        """The amount signed for so far, in base units."""
+        self.choices: list[Choice] = []
+        self._wallet, self._network, self._clock = wallet, network, clock
+        self._max_window_s, self._spelling = max_window_s, spelling
+        self._lock = threading.Lock()
+
+    def sign(self, resource: str, required: PaymentRequired | x402.AnyRequired) -> Payment:
+        """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
+        with self._lock:  # threads that compare at once would each find room for their amount
+            try:
+                if isinstance(required, PaymentRequired):
+                    payment = self._sign_two_steps(required)
+                else:
+                    payment = self._sign_one_step(resource, required)
+            except ValueError as error:
+                raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
+            self.signed_base += payment.auth.value
+        return payment
+
+    def count(self, amount_base: int) -> None:
+        """Count what another object has signed for the same purchase, expired or not."""
+        with self._lock:
+            self.signed_base += amount_base
+
+    def tokens(self, amount_base: int) -> str:
+        """Return an amount in words: "0.01 devUSDC.e"."""
+        return f"{to_decimal(amount_base, self._network.decimals)} {self._network.token_symbol}"
+
+    def _sign_two_steps(self, offer: PaymentRequired) -> Payment:
+        requirements = offer.payment_requirements
+        amount_base = parse_base(requirements.max_amount_required)
+        if over := self._over_caps(amount_base):
+            raise SpendingCapExceeded(f"the 402 asks for {self.tokens(amount_base)}; {over}")
+        allowed_s = min(requirements.max_timeout_seconds, self._max_window_s)
+        shorter = msgspec.structs.replace(requirements, max_timeout_seconds=allowed_s)
+        auth = self._wallet.authorize(shorter, self._clock.now_s())
+        header = signed_header(auth, self._wallet, self._network, self._spelling)
+        return Payment(
+            auth=auth,
+            proof=proofs(offer.payment_id),
+            shown=f"payment id {offer.payment_id[:12]}…",
+            settlement=settlement(offer.payment_id, header, msgspec.to_builtins(requirements)),
+        )
+
+    def _sign_one_step(self, resource: str, required: x402.AnyRequired) -> Payment:
+        offer = choose(required, self._network, self._over_caps)
+        self.choices.append(Choice(resource, offer.chosen, offer.rejected))
+        now_s, most_s = self._clock.now_s(), self._max_window_s
+        auth, header = sign(offer, self._wallet, self._network, now_s, most_s)
+        return Payment(
+            auth=auth,
+            proof=proof(offer, header),
+            shown=f"authorization {to_hex(auth.nonce)[:12]}…",
+            version=offer.accepted.version,
+            note=short_window_note(offer, auth),
+        )
+
+    def _over_caps(self, amount_base: int) -> str:
+        """Return why this amount is more than is allowed; "" if it is not."""
+        left_base = self.max_total_base - self.signed_base
+        if amount_base > self.max_amount_base:
+            cap = "max_amount"
+            allowed = f"{cap} allows {self.tokens(self.max_amount_base)} for one payment"
+        elif amount_base > left_base:
+            cap = "max_total"
+            total = self.tokens(self.max_total_base)
+            allowed = f"{self.tokens(left_base)} is left of {cap} {total}"
+        else:
+            return ""
+        return f"{allowed}. Raise {cap} to pay it."
+
+
+# --- 3. the signature of a payment in one step ------------------------------------------------
+
+
+def sign(
+    offer: StandardOffer,
+    wallet: Wallet,
+    network: Network,
+    now_s: int,
+    max_window_s: int = AFTER_SIGNING_S,
+    *,
+    by: Wallet | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> tuple[Authorization, str]:
+    """Return a new authorization for an offer, and its payment header; raises `ValueError`.
+
+    Its window ends when the server says, but at most `max_window_s` from now. A defective payer
+    makes `changes` to the authorization, or lets another wallet sign: `by`.
+    """
+    auth = wallet.authorization(
+        to=parse_address(offer.accepted.pay_to),
+        amount_base=offer.amount_base,
+        valid_after=now_s - BEFORE_SIGNING_S,
+        valid_before=now_s + min(offer.accepted.max_timeout_seconds, max_window_s),
+    )
+    auth = changed(auth, changes or {})
+    extensions = dict(offer.unknown or {})
+    if offer.takes_payment_ids:
+        extensions |= named(wallet.name_of(auth))
+    signature = (by or wallet).sign(auth, network.domain)
+    return auth, x402.encode_payment(
+        auth, signature, offer.accepted, offer.about, extensions or None
+    )
+
+
+def short_window_note(offer: StandardOffer, auth: Authorization) -> str:
+    """Return a sentence if an authorization ends sooner than its offer allows; "" if not."""
+    signed_s = auth.valid_before - auth.valid_after - BEFORE_SIGNING_S
+    if signed_s >= offer.accepted.max_timeout_seconds:
+        return ""
+    return (
+        f" It was signed for {signed_s} s, and the server allows "
+        f"{offer.accepted.max_timeout_seconds} s: if that is why, raise max_window_s."
+    )
+
+
+def proof(offer: StandardOffer, header: str) -> dict[str, str]:
+    """Return the headers of a request that pays.
+
+    If the 402 names a payment id in `extra`, the request shows the id, too: after a lost answer the
+    id gives access.
+    """
+    accepted = offer.accepted
+    payment = {x402.PAYMENT_HEADERS[accepted.version]: header}
+    payment_id = (accepted.extra or {}).get(PAYMENT_ID)
+    if isinstance(payment_id, str) and is_header_value(payment_id):
+        payment |= proofs(payment_id)
+    return payment
+
+
+# --- 4. what a user of `pay` allows -----------------------------------------------------------
+
+CLOCKS_AGREE_S = 60
+"""Seconds that a world's clock may be off before the payer is asked to believe the world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The networks and the clock that a user of `pay` trusts.
+
+    `known` are the networks, from our table and the user's file. `keys` are play money: keys that
+    the server itself has told, so that a lie about their money costs nobody anything.
+    """
+
+    known: Mapping[str, Network]
+    keys: list[str]
+    clock: Clock
+    chosen: frozenset[str] = frozenset()
+    """The networks named by the user: no other network may have real money."""
+
+    def only(self, name: str) -> "Allowed":
+        """Return a copy with only the network of a name or CAIP-2 name; raises `ValueError`."""
+        found = {each: it for each, it in self.known.items() if name in (each, it.caip2)}
+        if not found:
+            raise ValueError(f"--network {unknown('network', name, self.known)}")
+        return replace(self, known=found, chosen=frozenset(found))
+
+    def is_play(self, network: Network, wallet: Wallet) -> bool:
+        """Whether the money is not real, or belongs to a key that the server has told."""
+        return network.is_test or wallet.private_key in self.keys
+
+    def clock_for(self, network: Network, wallet: Wallet) -> Clock:
+        """Return the clock to sign by: this machine's, for real money of the user's own key."""
+        return self.clock if self.is_play(network, wallet) else Clock()
+
+    def why_not(self, network: Network, wallet: Wallet) -> str:
+        """Return why the user has not allowed to sign on a network; "" if it is allowed."""
+        name = network.name
+        if NETWORKS.get(name) is network and not network.is_test and name not in self.chosen:
+            return f"the 402 asks for real money, on {name}; --network {name} allows that"
+        is_off = abs(self.clock.now() - Clock().now()) > CLOCKS_AGREE_S
+        if is_off and not self.is_play(network, wallet):
+            return f"--world is believed for test networks only: its clock is wrong, not {name}'s"
+        return ""
+
+    def is_as_shown(self, auth: Authorization, network: Network, way: Way) -> bool:
+        """Whether an authorization pays what the user was shown of an offer, and to that payee.
+
+        A 402 can offer one price in its body and another in its header.
+        """
+        signed = (str(auth.value), checksum(auth.to).lower(), network)
+        shown = (way.amount, str(way.fields.get("payTo")).lower(), way.network(self.known))
+        return signed == shown
