@@ -107,7 +107,7 @@ def reproduce(
                 raise NotRepeatable("its program came to a sweep, not to the run")
             _compare_run(found, bundle, folder, run)
         else:
-            _compare_sweep(found, bundle, given, done, _Sample(points, seed), workers)
+            _compare_sweep(found, bundle, given, done, points, seed, workers)
     found.notes += origin.not_carried
     return found
 
@@ -312,25 +312,13 @@ def _first(folder: Path, name: str, text: str) -> str:
 # --- a sweep -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """The number of points to draw, None for all, and the seed that draws them."""
-
-    points: int | None
-    seed: int
-
-    def of(self, known: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-        if self.points is None or self.points >= len(known):
-            return list(known)
-        return sorted(Rng(self.seed).stream("points to repeat").sample(known, self.points))
-
-
 def _compare_sweep(
     found: Repeated,
     bundle: "OfSweep",
     given: Sequence[Any],
     done: "list[Done]",
-    sample: _Sample,
+    points: int | None,
+    seed: int,
     workers: int | None,
 ) -> None:
     from x402sim.experiments.tables import played_in, points_sha256
@@ -356,8 +344,9 @@ def _compare_sweep(
             f"{len(saved) - len(known)} of {len(saved)} points are of another grid, with objects "
             "that the program does not give any more: these points are not repeated"
         )
-    chosen = sample.of(known)
-    left = [(cells[key], [seed for own, seed in chosen if own == key]) for key in cells]
+    if points is not None and points < len(known):
+        known = sorted(Rng(seed).stream("points to repeat").sample(known, points))
+    left = [(cells[key], [each for own, each in known if own == key]) for key in cells]
     tables = play_points(
         experiment,
         [(cell, seeds) for cell, seeds in left if seeds],
