@@ -1,7 +1,7 @@
-"""A second service settles a payment in one step only after its endpoint has worked, and says so:
+"""A second service settles a payment in one step only after the endpoint has worked, and says so:
 `extra.paymentFlow` is authorization. A payment that Alice has not signed is refused before the
 endpoint looks at the order. An order that cannot be filled costs her nothing, and the same payment
-buys the next one. Then she moves her money away after the verification: the quote is made, the
+buys the next quote. Then she moves her money away after the verification: the quote is made, the
 settlement is refused, and the quote is not handed out. Nobody is charged; the work was in vain.
 """
 

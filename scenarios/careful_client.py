@@ -1,7 +1,7 @@
-"""Alice's client uses PaymentAuth. First the answer to its payment is lost, then the facilitator
-fails, then the answer with the quote is lost. Each time the program repeats its request. The client
-sends the header it signed before instead of signing a new one, so that each quote costs one
-authorization and one transfer.
+"""Alice's client uses PaymentAuth. First the answer to a payment is lost, then the facilitator
+fails, then the answer with the quote is lost. Each time the program repeats the request. The client
+sends the signed header again instead of signing a new header: a quote costs one authorization and
+one transfer.
 """
 
 import httpx

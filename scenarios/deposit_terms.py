@@ -1,7 +1,7 @@
 """Alice pays the deposit of a small, short session, then repeats the request with a body that asks
 for a thousand times as much for a day, and once more without a readable body. She gets the session
-that she paid for, with that amount and that length: it buys two quotes and not a third, and it ends
-on time.
+that she paid for, with the paid amount and length: two quotes and not a third, until the session
+ends on time.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
 """A middlebox sends requests twice and returns the second answer. Alice's payment arrives twice at
-the service: the second answer says that it has settled already, which is true. The verification and
+the service: the second answer truly says that the payment has settled already. The verification and
 the settlement arrive twice at the facilitator: she gets her receipt. A payment id presented twice
 costs nothing. Each thing that she bought cost one transfer.
 """

@@ -1,6 +1,6 @@
-"""Alice signs a valid payment and then breaks it in every possible way, in the header and in the
-requirements. The facilitator gives the reason, whether it verifies or settles, and moves no money.
-It finds the valid one valid, which moves no money either, and settles it, once.
+"""Alice signs a valid payment and then breaks the payment in every possible way, in the header and
+in the requirements. The facilitator gives the reason, whether asked to verify or to settle, and
+moves no money. The valid payment is verified, which moves no money either, and settled, once.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Alice pays once and looks until the indexer, which runs on its own schedule, has completed her
-payment. From then on the explorer lags by 200 s. A few payments come early; 250 s later comes a
-full batch. The next run of the indexer finds nothing: it asks for the newest hundred, which the
-explorer does not show yet, and not for the early ones, which it does. The second run completes the
-hundred, and only the third run completes the early ones.
+"""Alice pays once and looks until the indexer, which runs on a schedule of its own, has completed
+her payment. From then on the explorer lags by 200 s. A few payments come early; 250 s later comes a
+full batch. The next run of the indexer finds nothing: the run asks for the newest hundred, which
+the explorer does not show yet, and not for the early payments, which the explorer shows. The second
+run completes the hundred, and only the third run completes the early payments.
 """
 
 from x402sim import LiveWorld, scenario

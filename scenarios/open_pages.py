@@ -1,5 +1,5 @@
-"""A newcomer without money reads the documentation index, opens every page that it names, lists the
-agents, and asks one of them for its price: it is the price in the list.
+"""A newcomer without money reads the documentation index, opens every page named there, lists the
+agents, and asks an agent for the price: the price is the same as in the list.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Alice's header holds one authorization, which can be written in many ways: base64, upper- case
-hex, another order of keys, white space, addresses in another case, an unknown field. Each of them
-pays. After that both the header and its other spelling are replays: for the same payment id it has
-settled already, and for another one its nonce is used.
+"""Alice's header holds one authorization, which can be written in many ways: base64, upper-case
+hex, another order of keys, white space, addresses in another case, an unknown field. Each way pays.
+After a payment both the header and the other spelling are replays: the same payment id has settled
+already, and for another payment id the nonce is used.
 """
 
 import base64

@@ -1,7 +1,8 @@
 """Alice's session expires, and her balance is refunded. Then the chain replaces the block of the
-refund and drops its transaction. The service looks at refunds again until they are deep enough: it
-finds the nonce unused and sends the refund again, with the same nonce, so that the token would
-refuse a second one. When twelve blocks are on top, it looks no more.
+refund and drops the transaction. The service looks at refunds again until the blocks are deep
+enough: the service finds the nonce unused and sends the refund again, with the same nonce, for
+which the token would refuse a second transfer. With twelve blocks on top, the service looks no
+more.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,8 +1,8 @@
-"""The payments of Alice and Bob are in blocks, and the indexer has recorded them, when the chain
-replaces those blocks. Alice's payment is mined again: she has paid once, and is served. Bob's
-deposit is dropped, so nothing was deposited. The service looks at a record again until its block is
-deep enough (decision 8/final-depth), and at a deposit before it pays a refund: it refunds no
-deposit that is not on the chain, so no other payer's money leaves the merchant.
+"""The payments of Alice and Bob are in blocks, and the indexer has recorded both, when the chain
+replaces the blocks. Alice's payment is mined again: she has paid once, and is served. Bob's deposit
+is dropped, so nothing was deposited. The service looks at a record again until the block is deep
+enough (decision 8/final-depth), and at a deposit before paying a refund: a deposit that is not on
+the chain is not refunded, so no other payer's money leaves the merchant.
 """
 
 from x402sim import LiveWorld, scenario

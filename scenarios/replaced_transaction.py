@@ -1,8 +1,8 @@
 """Alice's money leaves her wallet ahead of the settlement, whose transaction reverts. Once she has
 money again, the same header settles in a second transaction. Then a reorganisation drops the first
-transfer: now the first settlement pays, and the recorded one reverts. Alice has paid once. The
-indexer looks her authorization up before it fails the record, finds the transaction that used it,
-and she is served as before.
+transfer: now the first settlement pays, and the recorded settlement reverts. Alice has paid once.
+The indexer looks her authorization up before failing the record, finds the paying transaction, and
+she is served as before.
 """
 
 import asyncio

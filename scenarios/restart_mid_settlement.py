@@ -1,7 +1,7 @@
-"""A settlement takes several requests. For each of them there is a payer during whose payment the
-service dies as the request arrives, and one for whom it dies when the answer is ready. It starts
-again on its database. Each payer first asks for the quote, then sends the same header once more:
-those whose money has moved are served, and no money moves twice.
+"""A settlement takes several requests. For each request, the service dies twice, during the
+payments of two payers: as the request arrives, and when the answer is ready. The service starts
+again on the same database. Each payer first asks for the quote, then sends the same header once
+more: payers whose money has moved are served, and no money moves twice.
 """
 
 from typing import Literal

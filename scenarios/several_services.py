@@ -1,7 +1,6 @@
-"""A merchant runs two services with one address, each with a database of its own. Alice pays at the
-first. Mallory presents her header at the second, for a payment id of his own: the authorization was
-used before it was presented there, so he is refused. Bob pays at the second, and his payment id
-means nothing to the first.
+"""A merchant runs two services with one address and two databases. Alice pays at the first. Mallory
+presents her header at the second, for a payment id of his own, and is refused: the authorization
+was used before. Bob pays at the second, and his payment id means nothing to the first.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,8 +1,8 @@
 """Alice owes Bob and signs authorizations that he submits to the chain, without service and
-facilitator: transfers, which anyone may submit, and ones that only the payee may submit. In the
-second of validAfter it is too early, in the second of validBefore too late. The token refuses while
-it is paused, for a blacklisted account, for a foreign signature, for a nonce that was used or
-cancelled. A refusal changes no state: the same authorization is accepted once its reason is gone.
+facilitator: transfers for anyone to submit, and transfers for the payee only. In the second of
+validAfter it is too early, in the second of validBefore too late. The token refuses while paused,
+for a blacklisted account, for a foreign signature, for a used or cancelled nonce. A refusal changes
+no state: the same authorization is accepted once the reason is gone.
 """
 
 from functools import partial

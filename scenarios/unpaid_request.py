@@ -1,6 +1,6 @@
-"""Alice asks for a quote without paying and reads the 402. Mallory tries invalid proofs: an id that
-was never paid, one with a letter changed, an invented one, a session that does not exist. Each gets
-a 402 of its own, with a new id. An invented id cannot be paid for either.
+"""Alice asks for a quote without paying and reads the 402. Mallory tries invalid proofs: an unpaid
+id, an id with a letter changed, an invented id, a session that does not exist. Each gets a 402 with
+a new id. An invented id cannot be paid for either.
 """
 
 from x402sim import LiveWorld, scenario

@@ -1,8 +1,8 @@
-"""A second service settles a payment in one step before its endpoint works, and says so:
+"""A second service settles a payment in one step before the endpoint works, and says so:
 `extra.paymentFlow` is upfront. Alice sends an order that cannot be filled. She is charged and not
-served: the answer says so, with the receipt beside the error. The service owes her one quote, also
-after a crash. The same payment with a better order gets it; sent once more, it gets that answer
-again, and nothing is charged twice.
+served: the answer says so, with the receipt beside the error. The service owes her a quote, also
+after a crash. The same payment with a better order gets the quote; sent once more, the payment gets
+the same answer, and nothing is charged twice.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Alice owes one price. She signs for one base unit more, for one less, for nothing. She signs for
-a tenth and writes the full price over it; she signs the full price and writes a tenth. She lowers,
-raises and respells the amount in the requirements, with a signature that fits them. The service
-accepts none of these; then it accepts the exact amount, which is all that it earns.
+a tenth and writes the full price over the tenth; she signs the full price and writes a tenth. She
+lowers, raises and respells the amount in the requirements, with a matching signature. The service
+accepts none of these payments; then the service accepts the exact amount, and earns no more.
 """
 
 from x402sim import LiveWorld, scenario

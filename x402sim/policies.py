@@ -21,11 +21,10 @@ PayerPolicy, for world.payer(policy=...) and world.population(policy=...):
                NewAuthorization*, StartOver*: naive, may be charged twice
   wait_s       of a retry: seconds, or Backoff: exponential, with jitter
   sessions     PayEach, PayAndWait: until it is served
-               OpenSessions: a deposit pays for many requests
   budget       NoLimit, AtMost: what may be spent
   numbers      steps, timeout_s, within_s: see help(PayerPolicy)
 Settings(reputation=...): MatchedPayments
-payer.choose(rule): cheapest, best_reputation, mixed(share)
+payer.choose(rule): cheapest, best_reputation, or a function of yours
 
 What an object of yours is given: PendingPayment, Proof, Track, Order,
 Shopper, Bill, ListedService; what it returns: ChainFinding.
@@ -39,7 +38,6 @@ from x402sim.payer.policies import (
     ListedService as ListedService,
     NewAuthorization as NewAuthorization,
     NoLimit as NoLimit,
-    OpenSessions as OpenSessions,
     Order as Order,
     PayAndWait as PayAndWait,
     PayEach as PayEach,
@@ -50,7 +48,6 @@ from x402sim.payer.policies import (
     StartOver as StartOver,
     best_reputation as best_reputation,
     cheapest as cheapest,
-    mixed as mixed,
 )
 from x402sim.protocol.refusals import ChainFinding as ChainFinding
 from x402sim.service.policies import (

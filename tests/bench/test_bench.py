@@ -11,29 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.bench import __main__ as command, lifecycle, served, size
-from tests.bench.rounds import Measured, NotMeasured, alternate
+from tests.bench.rounds import Measured, NotMeasured
 from tests.bench.rows import GUARDED_SINCE, QUICK, ROWS, Bench
 from tests.evm import find
 from x402sim.events import PaymentSettled, SessionDebited
 from x402sim.world.payer import Payer
-
-# --- the rounds ------------------------------------------------------------------------
-
-
-@pytest.mark.thorough
-def test_the_sides_alternate_and_each_round_has_a_ratio() -> None:
-    order, costs = [], {"a": iter([1.0, 2.0, 9.0]), "b": iter([2.0, 2.0, 90.0])}
-
-    def side(name: str) -> float:
-        order.append(name)
-        return next(costs[name])
-
-    found = alternate(lambda: side("a"), lambda: side("b"), 3)
-    assert "".join(order) == "baabba"
-    assert (found.values, found.value) == ((2.0, 1.0, 10.0), 2.0), "not the ratio of medians"
-    assert (found.ours_s, found.limit_s) == (2.0, 2.0)
-    assert alternate(lambda: 6.0, lambda: 2.0, 1, is_cost=True).value == 3.0
-
 
 # --- the sides -------------------------------------------------------------------------
 
@@ -149,17 +131,6 @@ def test_the_page_has_every_row_and_a_date() -> None:
     shown = re.findall(r"^(\w+) +[\d.,]+x? .*  (?:above aim|(?:above|below) floor)$", page, re.M)
     assert shown == [*ROWS], "python -m tests.renew --only speed"
     assert re.search(r"^20\d\d-\d\d-\d\d, Python 3", page, re.M)
-
-
-def test_a_row_is_renewed_alone_and_a_new_one_has_its_place() -> None:
-    page = re.sub(r"^lanes .*\n.*\n", "", command.PAGE.read_text("utf-8"), flags=re.MULTILINE)
-    rows = {each: [*command.lines(each, QUICK, Measured((7.77,)))] for each in ("lanes", "growth")}
-    renewed = command.renewed(page, rows)
-    assert "growth       7.77x" in renewed
-    assert re.findall(r"^(?:load|lanes|cell)\b", renewed, re.MULTILINE) == ["load", "lanes", "cell"]
-    others = [line for line in page.splitlines() if "growth" not in line and "among" not in line]
-    assert set(others) <= set(renewed.splitlines())
-    assert command.renewed(page, {}) == page
 
 
 # --- what takes long --------------------------------------------------------------------

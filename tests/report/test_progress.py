@@ -24,7 +24,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "stopwatch", lambda: lambda: now[0])
     bar = progress.Bar("sweep", 200)
     for done, now[0] in STEPS:
-        bar.update(done, 1)
+        bar.update(done, 1, 200)
     bar.close()
 
 
@@ -76,7 +76,7 @@ def test_a_short_sweep_in_a_file_a_short_run_and_whoever_wants_none_get_none(
     monkeypatch.setattr(progress, "_SILENT_S", 60.0)  # a loaded machine makes a short run long
     for shown in (True, False):
         bar = progress.Bar("sweep", 10, shown=shown)
-        bar.update(5, 0)
+        bar.update(5, 0, 10)
         bar.close()
     World().play("replay")
     assert capsys.readouterr() == ("", "")
@@ -133,7 +133,7 @@ def test_points_that_were_known_before_say_nothing_of_the_time_that_is_left(
     monkeypatch.setattr(progress, "stopwatch", lambda: lambda: now[0])
     monkeypatch.setattr(progress, "_place", lambda _: (shown.append, shown.append, 0.5))
     bar = progress.Bar("sweep", 100, known=80)
-    bar.update(80, 0)
+    bar.update(80, 0, 100)
     now[0] = 10.0
-    bar.update(90, 0)
+    bar.update(90, 0, 100)
     assert shown == [f"sweep {'━' * 22}   90/100 0:10 left"]

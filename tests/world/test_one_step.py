@@ -27,7 +27,7 @@ from x402sim import (
 )
 from x402sim.payer.signing import choose, sign
 from x402sim.payer.standard import read_standard
-from x402sim.policies import OpenSessions, PayerPolicy
+from x402sim.policies import PayerPolicy
 from x402sim.protocol.x402 import PAYMENT_HEADERS, PaymentFlow
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
@@ -136,9 +136,8 @@ def test_one_header_that_many_send_at_once_pays_once() -> None:
     [
         (PayerPolicy(timeout_s=5, steps=1), 2),
         (PayerPolicy(timeout_s=5), 3),
-        (PayerPolicy(timeout_s=5, sessions=OpenSessions()), 3),
     ],
-    ids=("one step", "two steps", "session"),
+    ids=("one step", "two steps"),
 )
 def test_each_request_waits_as_long_as_the_policy_says(policy: PayerPolicy, requests: int) -> None:
     async def story(world: LiveWorld) -> None:

@@ -20,7 +20,6 @@ from x402sim.policies import (
     Forget,
     GiveUp,
     NewAuthorization,
-    OpenSessions,
     PayEach,
     PayerPolicy,
     SameAuthorization,
@@ -81,21 +80,12 @@ def test_how_an_order_is_paid(
     assert next(run.journal.events(events.Note)).data == told
 
 
-@pytest.mark.parametrize(
-    ("sessions", "asked"),
-    [
-        (PayEach(), "quote pay quote " * 3),
-        (OpenSessions("0.02"), f"{OPENED} quote quote quote {OPENED} quote"),
-    ],
-    ids=repr,
-)
-def test_how_three_requests_are_paid_for(sessions: Any, asked: str) -> None:
+def test_by_default_each_of_three_requests_is_paid_for() -> None:
     async def story(world: LiveWorld) -> None:
-        policy = PayerPolicy(sessions=sessions)
-        alice = await world.payer("alice", balance="1.00", policy=policy)
+        alice = await world.payer("alice", balance="1.00", policy=PayerPolicy(sessions=PayEach()))
         assert [(await alice.fetch()).status for _ in range(3)] == [200] * 3
 
-    assert paths(play(story)) == asked.split()
+    assert paths(play(story)) == ["quote", "pay", "quote"] * 3
 
 
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:

@@ -144,9 +144,9 @@ The printed summary has means with 95 % confidence intervals: a bootstrap, or Wi
 that are true or false. The intervals count seeds, as rows of one seed may depend on each other; if
 you know that rows are independent, give --unit row.
 
-With --out, DIR keeps one Parquet file per task, and the same command resumes an interrupted
-sweep. Later calls may add values and seeds: results.parquet has all rows in DIR, summary.csv
-their summary, and the printed table only the values of this call. If something changed that
+With --out, DIR keeps results.parquet with all rows, summary.csv with the summary, and points/
+with a file for each task; the same command resumes an interrupted sweep. Later calls may add
+values and seeds; the printed table has the values of this call only. If something changed that
 results depend on, such as a global variable, the command names it and stops; --fresh starts over.
 
 Exit code 1: at least one point failed; the output has the error and the command to replay the point.

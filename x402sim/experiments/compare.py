@@ -50,7 +50,7 @@ def compare(
     that any two cells can be compared: `compare(table, of=["policy", "lost"], against=("forget",
     0.3))`. `by` are further parameters: comparisons are made within each combination of them.
     `values` are the results, by default every number that is not a parameter. A pair is two points
-    with one seed, so the sweep must have played its cells with the same seeds, as by default. The
+    with the same seed: the sweep must have played all cells with the same seeds, as by default. The
     frame has a row for each value and result:
 
     | column | meaning |
@@ -63,11 +63,11 @@ def compare(
     | std | the standard deviation of the differences over the seeds |
     | correlation | of the pairs: the closer to 1, the more common random numbers have helped |
 
-    The interval is Student's t over the pairs. For a result that is true or false, or 0 and 1, it
-    is Newcombe's for paired shares, which has a width even if no pair differs. The guide's page on
-    experiments has the formulas. Each interval is for one comparison: among 20 comparisons without
-    a difference, expect one interval that misses 0. For n intervals that hold together in 95 % of
-    studies, use `confidence=1 - 0.05 / n` (Bonferroni).
+    The interval is Student's t over the pairs. For a result that is true or false, or 0 and 1,
+    Newcombe's interval for paired shares, which has a width even if no pair differs. The guide's
+    page on experiments has the formulas. Each interval is for one comparison: among 20 comparisons
+    without a difference, expect one interval that misses 0. For n intervals that hold together in
+    95 % of studies, use `confidence=1 - 0.05 / n` (Bonferroni).
 
     Raises `ValueError` for a column or a value that does not exist, and if no seed is in both.
     """
@@ -188,7 +188,6 @@ def _share(units: Counted) -> float:
 
 
 def _of_shares(one: Counted, other: Counted, confidence: float) -> tuple[float, float]:
-    """Return Newcombe's interval of the difference of two paired shares."""
     p, q = _share(one), _share(other)
     a, p_high = wilson(p, worth_of(one), confidence)
     b, q_high = wilson(q, worth_of(other), confidence)

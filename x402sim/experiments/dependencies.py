@@ -1,14 +1,14 @@
-"""What the results of an experiment depend on: names, with a digest of each.
+"""The dependencies of an experiment's results: names with digests.
 
-For a function these are: its code, defaults and closure; the global names that it uses, and those
-that the functions among them use; the project's files that its module and these functions import,
-also inside functions; and the versions of Python, x402sim and the libraries. Data files and
-environment variables that an experiment reads are not included.
+A function depends on code, defaults and closure; on global names, followed through the functions
+among them; on the project's files that the module and these functions import, also inside
+functions; and on the versions of Python, x402sim and the libraries. Data files and environment
+variables that an experiment reads are not included.
 
 Equal values have equal digests in every process, whatever the hash seed. The digest of a function
 covers code, defaults and closure; of the user's class, attributes and methods; of any other object,
-what pickle would store. Of the standard library, installed packages and x402sim, only names count,
-as their versions are recorded, too. Line numbers and comments do not count.
+the content that pickle would store. Of the standard library, installed packages and x402sim, only
+names count, as their versions are recorded, too. Line numbers and comments do not count.
 """
 
 import ast
@@ -36,7 +36,7 @@ _CLASS_MAKING = {
     *("__struct_config__", "__parameters__"),
     *(vars(ABC).keys() - {"__slots__"}),
 }
-"""Attributes of a class about how it was made; its methods and defaults have what counts."""
+"""Attributes about the making of a class; methods and defaults say the same."""
 _MADE_AT_RUN_TIME = 1 << 9
 """The flag of a class made by a `class` statement, not in C (`Py_TPFLAGS_HEAPTYPE`)."""
 _STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
@@ -44,7 +44,6 @@ _STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
 
 
 def _is_users_function(function: types.FunctionType) -> bool:
-    """Tell whether a function is the user's: from a project file, a notebook, or `exec`."""
     name, file = map(function.__globals__.get, ("__name__", "__file__"))
     return name is None or not is_library(file, name)
 
@@ -57,7 +56,7 @@ def _is_users_class(kind: type) -> bool:
 
 
 class Reader:
-    """Makes digests, and collects the functions, modules, classes and files on the way."""
+    """Makes digests, and collects functions, modules, classes and files on the way."""
 
     def __init__(self) -> None:
         self.functions: list[types.FunctionType] = []
@@ -70,11 +69,11 @@ class Reader:
         self.unread: list[str] = []
         """Why something has no digest."""
         self._met: dict[int, tuple[Any, int]] = {}
-        """What this digest has met before, by `id`, with its number. An entry keeps its object
-        alive, so that its `id` is not reused."""
+        """The objects met during this digest, by `id`, with a number. An entry keeps the object
+        alive, since Python reuses the `id` of a freed object."""
 
     def digest(self, value: Any) -> str:
-        """Return the digest of a value in hex; of what cannot be read, by its type."""
+        """Return the digest of a value in hex; of an unreadable value, by the type."""
         self._met = {}
         try:
             return self._of(value).hex()[:32]
@@ -92,7 +91,7 @@ class Reader:
             return _hash("str", value.encode("utf-8", "surrogatepass"))
         if type(value) in (bytes, bytearray):
             return _hash(type(value).__name__, bytes(value))
-        if id(value) in self._met:  # a number ends the walk where an object contains itself
+        if id(value) in self._met:  # a number ends the walk in an object that contains itself
             return _hash("again", str(self._met[id(value)][1]).encode())
         self._met[id(value)] = value, len(self._met)
         return self._inside(value)
@@ -140,7 +139,7 @@ class Reader:
         own = b"" if kind in (set, frozenset) else self._of(kind)
         before, found = self._met, []
         for each in values:
-            self._met = before.copy()  # so that no member's numbers depend on the members before
+            self._met = before.copy()  # else a member's numbers depend on the members before
             found.append(self._of(each))
         self._met = before
         return _hash("set", own + b"".join(sorted(found)))
@@ -220,10 +219,10 @@ Namespace = dict[str, Any]
 
 
 class Dependencies:
-    """What a value depends on: `digests` and `versions` by name, and what is `unread`.
+    """The dependencies of a value: `digests` and `versions` by name, and names of `unread` values.
 
-    `home` is the namespace of the experiment's own module. Its file is not compared as a whole, as
-    it may also have the grid, which may grow.
+    `home` is the namespace of the experiment's own module. The file of the module is not
+    compared as a whole: the file may also have the grid, which may grow.
     """
 
     def __init__(self, root: Any, name: str, home: Namespace) -> None:
@@ -245,7 +244,7 @@ class Dependencies:
     # --- values ----------------------------------------------------------------------
 
     def _add_root(self, root: Any, name: str) -> None:
-        """Add the parts of an experiment one by one, so that an error can name what changed."""
+        """Add the parts of an experiment separately: an error can then name the changed part."""
         if isinstance(root, partial):
             self._add(f"the arguments of the partial {name}", (root.args, root.keywords))
             self._add_root(root.func, name)
@@ -269,7 +268,7 @@ class Dependencies:
             self._add(f"the attributes of {name}", root.__dict__)
 
     def _add(self, name: str, value: Any) -> None:
-        """Add a value under a name, and queue what it refers to."""
+        """Add a value under a name, and queue functions and modules found inside."""
         reader = self._reader
         before = len(reader.functions), len(reader.modules), len(reader.classes), len(reader.unread)
         self.digests[name] = reader.digest(value)
@@ -282,7 +281,6 @@ class Dependencies:
             self.files[str(story)] = story
 
     def _follow(self, function: types.FunctionType) -> None:
-        """Add the global names that a function uses, and what it imports."""
         space, used = function.__globals__, list(dict.fromkeys(_used(function.__code__)))
         self._imported.append(space.get("__name__") or "")
         self._imported += [name for kind, name in used if kind == "import"]
@@ -308,7 +306,7 @@ class Dependencies:
         self._add(f"the {kind} {key}", value)
 
     def _label(self, space: Namespace) -> str:
-        """Return the name of a namespace: independent of how its file was started."""
+        """Return the name of a namespace, the same for a script, a module and a notebook."""
         if space is self._home or _file_in(space) == self._home_file is not None:
             return Path(self._home_file).name if self._home_file else "this session"
         return str(space.get("__name__") or "a namespace without a name")
@@ -329,13 +327,11 @@ class Dependencies:
         self.versions |= versions_of(each for each in dict.fromkeys(libraries) if each != "x402sim")
 
     def _add_file(self, name: str, file: Path) -> None:
-        """Add a Python file by its syntax tree, without comments."""
         tree = ast.parse(file.read_bytes())
         self.digests[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:32]
 
 
 def _used(code: types.CodeType) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the name of all that code uses: "global", "attribute" or "import"."""
     for each in dis.get_instructions(code):
         if each.opname == "IMPORT_NAME":
             yield "import", each.argval

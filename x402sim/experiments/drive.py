@@ -1,13 +1,13 @@
-"""Cuts a sweep into tasks, hands them to a pool, and finds the point that kills its worker.
+"""Cuts a sweep into tasks for a pool of workers, and finds the point that kills a worker.
 
 A task has the points of about two seconds: sending small tasks to workers costs too much; large
 tasks leave other workers idle at the end, and lose more when a sweep is interrupted.
 
-If a task's worker dies, or its result cannot be returned, the task is played again point by point,
-each alone: this finds the point that kills its worker, and loses no other.
+If the worker of a task dies, or the result cannot be returned, the points of the task are played
+again, alone: the deadly point is found, and no other point is lost.
 
-A worker plays the points of a task and returns their table as bytes. A task carries everything it
-needs, so that it runs in any process with x402sim: in a pool's, in Dask's, or in this one.
+A worker plays the points of a task and returns the table as bytes. A task carries all inputs, and
+runs in any process with x402sim: of a pool, of Dask, or in this process.
 """
 
 import gc
@@ -46,7 +46,7 @@ _HERE = tracebacks.shown(__file__)
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
-    """Pickles code with its file names and lines, which cloudpickle drops: traces need them."""
+    """Pickles code with file names and lines, which traces need and cloudpickle drops."""
 
     dispatch_table: ClassVar = ChainMap(
         {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
@@ -57,7 +57,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no typ
 def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
     """Pickle a value, with the classes and functions of the experiment's own module.
 
-    So a worker needs no copy of that file, but it must be able to import what the file imports.
+    A worker needs no copy of the module's file, but all modules that the file imports.
     Raises `ValueError` if the value refers to something that cannot be sent.
     """
     module = inspect.getmodule(function_of(experiment) or experiment)
@@ -93,7 +93,7 @@ def _loaded(function: bytes) -> Any:
 
 
 def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, bytes]:
-    """Play points of a cell; return the real seconds it took, and their table as Parquet.
+    """Play points of a cell; return the real seconds taken, and the table as Parquet.
 
     An exception of the experiment fails only its point.
     """
@@ -157,23 +157,23 @@ def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
 
 # --- tasks and pools --------------------------------------------------------------------
 
-# Why not joblib: when a worker dies, joblib ends the whole call without saying which tasks were
-# lost. So one could neither find the point that kills its worker, nor keep the other results.
+# Why not joblib: when a worker dies, joblib ends the whole call without naming the lost tasks. So
+# the deadly point could not be found, nor could the other results be kept.
 
 
 class Pool:
-    """An executor and its number of workers. The pool replaces and closes an executor it made."""
+    """An executor with a number of workers. The pool replaces and closes an executor of our own."""
 
     def __init__(
         self, workers: int, *, make: Callable[[], Executor] | None = None, given: Any = None
     ) -> None:
         self.workers = workers
         self.ahead = 1 if make is _ThisProcess else 2 * workers
-        """Tasks submitted at the same time: enough that no worker waits for the next one."""
+        """Tasks submitted at the same time: enough to keep all workers busy."""
         self._make = make
         self.executor: Executor = make() if make else given
         self.has_processes = isinstance(self.executor, Processes)
-        """Whether it has processes that we must end."""
+        """Whether the executor has processes that we must end."""
 
     def restart(self) -> bool:
         """Replace dead workers; return False if only the executor's owner can."""
@@ -242,12 +242,12 @@ LEAST_S, WANTED_S = 1.0, 2.5
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Points of one cell that are played together."""
+    """Points of a cell, played together."""
 
     cell: Work
     seeds: tuple[int, ...]
     is_alone: bool = False
-    """Whether no other task may run meanwhile: it may kill its worker."""
+    """Whether no other task may run meanwhile, since this task may kill a worker."""
 
 
 class Batches:
@@ -290,7 +290,7 @@ class Batches:
         self._seconds[task.cell.key] = self._last_s = each_s
 
     def split(self, task: Task) -> None:
-        """Put back a lost task: its points are played one by one, each alone."""
+        """Put back the points of a lost task, to be played alone."""
         self._suspects.extend(Task(task.cell, (seed,), is_alone=True) for seed in task.seeds)
 
 
@@ -304,21 +304,6 @@ def drive(
     have not started.
     """
     running: dict[Future[Any], Task] = {}
-    try:
-        _drive(pool, experiment, batches, finished, running)
-    except KeyboardInterrupt:
-        for each in running:
-            each.cancel()
-        raise
-
-
-def _drive(
-    pool: Pool,
-    experiment: bytes,
-    batches: Batches,
-    finished: Callable[[Task, bytes], None],
-    running: dict["Future[Any]", Task],
-) -> None:
     failures = 0
     while True:
         while len(running) < pool.ahead and not any(task.is_alone for task in running.values()):
@@ -328,7 +313,12 @@ def _drive(
             running[_submitted(pool, experiment, task)] = task
         if not running:
             return
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        try:
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+        except KeyboardInterrupt:
+            for future in running:
+                future.cancel()
+            raise
         for future in done:
             if (task := running.pop(future, None)) is None:
                 continue  # `split` took it back
@@ -342,8 +332,8 @@ def _drive(
             is_broken = isinstance(error, BrokenExecutor)
             if is_broken:  # all running tasks are lost
                 failures += 1
-                for each in running.values():
-                    batches.split(each)
+                for lost_too in running.values():
+                    batches.split(lost_too)
                 running.clear()
                 if failures > _MOST_FAILURES or not pool.restart():
                     raise error

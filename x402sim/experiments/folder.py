@@ -1,5 +1,5 @@
-"""The folder of a sweep: all rows in `results.parquet`, `bundle.json` with what made them, and in
-`points/` one Parquet file per task, from which an interrupted sweep resumes."""
+"""The folder of a sweep: `results.parquet` has all rows, `bundle.json` their origin, and `points/`
+a Parquet file for each task, from which an interrupted sweep resumes."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ AGAIN = "give fresh=True (`--fresh`) to start over, or another folder"
 
 
 class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
-    """The `bundle.json` of a sweep: what the results in its folder come from.
+    """The `bundle.json` of a sweep: the origin of the results in the folder.
 
     `depends_on` has digests by name, for the experiment (under "") and for each parameter value
     that is not its own label; `unread` names what has no digest. `grid` has the labels of each
@@ -143,7 +143,7 @@ class Folder:
         self.write(ALL_ROWS, rows.to_parquet(index=False))
 
     def clear(self) -> None:
-        """Delete the files that sweeps wrote here, and no others."""
+        """Delete the files of sweeps, and no other files."""
         own = (self.path / name for name in (ALL_ROWS, SUMMARY, BUNDLE))
         for file in (*(self.path / POINTS).glob("*.parquet"), *own):
             file.unlink(missing_ok=True)

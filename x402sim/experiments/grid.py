@@ -113,7 +113,6 @@ _Named = tuple[str, Label, Any]
 
 
 def _named(name: str, values: Iterable[Any] | Mapping[str, Any]) -> list[_Named]:
-    """Return the values of one parameter with their labels."""
     if isinstance(values, Mapping):
         return [(name, label, value) for label, value in values.items()]
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):

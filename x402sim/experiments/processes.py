@@ -1,8 +1,8 @@
 """An executor whose tasks run in new Python processes that do not run the user's script again.
 
-Processes of `multiprocessing` would run it, from its top to the sweep. Here, this file is the
-script of each process, so it imports nothing but Python's library. Pickled tasks come through
-stdin, and pickled answers leave through stdout; what a task prints goes to stderr.
+Processes of `multiprocessing` would run the script from the top to the sweep. Here, this file is
+the script of each process, and imports Python's library only. Pickled tasks come through stdin, and
+pickled answers leave through stdout; what a task prints goes to stderr.
 """
 
 import gc
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 
 class Processes(Executor):
-    """Up to `workers` processes; a new one starts when a task finds no idle process.
+    """Up to `workers` processes; another process starts when a task finds no idle process.
 
     Each runs `initializer(*initargs)` first. If a process dies, its task fails with
     `BrokenProcessPool`; then shut the executor down, which kills the other processes.
@@ -64,7 +64,7 @@ class Processes(Executor):
         self.shutdown(cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes after their tasks; kill them at once if one has died."""
+        """End the processes after the running tasks; at once if a process has died."""
         if self._is_broken:
             for each in self._started:
                 each.kill()
@@ -74,7 +74,7 @@ class Processes(Executor):
 
 
 class _Process:
-    """One process, from its executor's side."""
+    """A process, seen from the executor."""
 
     def __init__(self) -> None:
         flags = ["-P", *(f"-W{each}" for each in sys.warnoptions)]
@@ -112,7 +112,7 @@ class _Process:
         self._child.kill()
 
     def close(self) -> None:
-        """Close the process's stdin, which ends it, and wait."""
+        """Close stdin of the process, which ends the process, and wait."""
         self._child.communicate()
 
 
@@ -130,7 +130,7 @@ def main() -> None:
     sys.path[:], sys.argv[:] = pickle.load(given)  # noqa: S301 - of our own making
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=[given, tasks], daemon=True).start()
-    gc.disable()  # until the first task has imported its modules, which are never freed
+    gc.disable()  # until the first task has imported modules, which are never freed
     while True:
         answer = _answer(tasks.get())
         if not gc.isenabled():
@@ -151,7 +151,7 @@ def _receive(given: BinaryIO, tasks: "queue.SimpleQueue[bytes]") -> None:
 
 
 def _answer(task: bytes) -> bytes:
-    """Run a pickled task; return its error and its result, pickled."""
+    """Run a pickled task; return error and result, pickled."""
     try:
         function, args, named = pickle.loads(task)  # noqa: S301
         return pickle.dumps((None, function(*args, **named)))

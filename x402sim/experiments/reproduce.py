@@ -1,4 +1,4 @@
-"""Repeats a saved run or sweep: runs its program up to the call that saved it, compares hashes."""
+"""Repeats a saved run or sweep: runs the program up to the saving call, and compares hashes."""
 
 import ast
 import asyncio
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from x402sim.experiments.grid import Cell, Label, is_label, labels_of, name_of
+from x402sim.experiments.grid import labels_of, name_of
 from x402sim.experiments.sweep import SweepCall, play_points
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, decode
@@ -84,7 +84,7 @@ def reproduce(
     """Repeat the run or the sweep in a folder, and compare. This runs the program in the folder.
 
     Of a sweep, play all points, or `points` drawn with `seed`, in `workers` processes. Raises
-    `NotRepeatable`, whose text says what to do.
+    `NotRepeatable`, with a text that says what to do.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "reproduce", "sweep")
     folder = folder.resolve()  # the program runs in another
@@ -107,7 +107,7 @@ def reproduce(
                 raise NotRepeatable("its program came to a sweep, not to the run")
             _compare_run(found, bundle, folder, run)
         else:
-            _compare_sweep(found, bundle, given, done, _Sample(points, seed), workers)
+            _compare_sweep(found, bundle, given, done, points, seed, workers)
     found.notes += origin.not_carried
     return found
 
@@ -136,7 +136,6 @@ def _read(folder: Path) -> "tuple[OfRun | OfSweep, list[Done]]":
 
 
 def _changed_versions(theirs: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each version that is not the bundle's."""
     ours = {**versions_of(theirs), **required(), **own_versions()}
     for name, version in theirs.items():
         if ours.get(name) != version:
@@ -161,7 +160,7 @@ def _changed_sources(folder: Path, origin: Origin) -> Iterator[str]:
 def _copied(folder: Path, origin: Origin) -> Iterator[None]:
     """Run a block in a copy of the sources, with the program's arguments; its prints go to stderr.
 
-    The copy has every file in the folder of the sources, so that a user can add data there.
+    The copy has every file in the folder of the sources: a user can add data there.
     """
     before = os.getcwd(), sys.argv[:], sys.path[:]
     with tempfile.TemporaryDirectory(prefix="x402sim-") as place:
@@ -227,7 +226,6 @@ play_cells({name!r}, globals())
 
 
 def _run_cells(program: Program) -> None:
-    """Run cells in a new `__main__`."""
     file = Path(".x402sim_cells.py")
     file.write_text(_RUN_CELLS.format(name=program.name))
     runpy.run_path(str(file), run_name="__main__")
@@ -314,25 +312,13 @@ def _first(folder: Path, name: str, text: str) -> str:
 # --- a sweep -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """The number of points to draw, None for all, and the seed that draws them."""
-
-    points: int | None
-    seed: int
-
-    def of(self, known: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-        if self.points is None or self.points >= len(known):
-            return list(known)
-        return sorted(Rng(self.seed).stream("points to repeat").sample(known, self.points))
-
-
 def _compare_sweep(
     found: Repeated,
     bundle: "OfSweep",
     given: Sequence[Any],
     done: "list[Done]",
-    sample: _Sample,
+    points: int | None,
+    seed: int,
     workers: int | None,
 ) -> None:
     from x402sim.experiments.tables import played_in, points_sha256
@@ -352,16 +338,15 @@ def _compare_sweep(
         found.differences.append("the results in the folder are not those that were saved")
     found.notes += _changed_code(bundle, calls[-1])
     cells = {cell.key: cell for call in calls for cell in call.cells}
-    plain = {key for key, _ in saved} - cells.keys()
-    cells |= {key: cell for key in plain if (cell := _plain(key, calls[-1].cells))}
     known = [point for point in saved if point[0] in cells]
     if len(known) < len(saved):
         found.notes.append(
-            f"{len(saved) - len(known)} of {len(saved)} points are of another grid, whose values "
-            "are objects that its program does not give any more: they are not repeated"
+            f"{len(saved) - len(known)} of {len(saved)} points are of another grid, with objects "
+            "that the program does not give any more: these points are not repeated"
         )
-    chosen = sample.of(known)
-    left = [(cells[key], [seed for own, seed in chosen if own == key]) for key in cells]
+    if points is not None and points < len(known):
+        known = sorted(Rng(seed).stream("points to repeat").sample(known, points))
+    left = [(cells[key], [each for own, each in known if own == key]) for key in cells]
     tables = play_points(
         experiment,
         [(cell, seeds) for cell, seeds in left if seeds],
@@ -382,14 +367,6 @@ def _changed_code(bundle: "OfSweep", call: SweepCall) -> list[str]:
     both = sorted(call.digests.keys() & bundle.depends_on.keys())
     changed = [differences(bundle.depends_on[name], call.digests[name]) for name in both]
     return list(dict.fromkeys(chain.from_iterable(changed)))
-
-
-def _plain(key: str, cells: Sequence[Cell]) -> Cell | None:
-    """Return the cell of a key, if the parameters of these cells are their own labels."""
-    labels: dict[str, Label] = labels_of(key)
-    ordered = {name: labels[name] for name in cells[0].labels if name in labels}
-    is_plain = all(is_label(value) for cell in cells for value in cell.values.values())
-    return Cell(ordered, dict(ordered)) if is_plain and ordered.keys() == labels.keys() else None
 
 
 def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> None:
@@ -416,13 +393,12 @@ def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> N
 
 
 def _place(point: tuple[str, int]) -> str:
-    """Return a point's name: its parameters and its seed."""
     labels = [f"{name}={label}" for name, label in labels_of(point[0]).items()]
     return ", ".join([*labels, f"seed {point[1]}"])
 
 
 def _rows(saved: Sequence[str], repeated: Sequence[str]) -> str:
-    """Return the first row that differs, and its fields that do."""
+    """Return the first differing row, with the differing fields."""
     for number, (one, other) in enumerate(zip_longest(saved, repeated), 1):
         if one != other:
             a, b = (msgspec.json.decode(each) if each else {} for each in (one, other))

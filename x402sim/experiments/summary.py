@@ -50,10 +50,10 @@ def summarize(
     | q05, q50, q95 | the quantiles of the rows |
     | unit, independent | what the interval counts as independent, and how many of these |
 
-    `unit` says what is independent. "seed", the default: rows of one seed come from one world and
-    may share one cause, so that 1,000 equal orders of 10 seeds say no more than 10 orders. "row":
-    each row is independent of the others. Only you can know that, for example because each order
-    had its own fault; then 0 of 1,000 has the interval [0, 0.0038].
+    `unit` says what is independent. "seed", the default: rows of a seed come from one world and may
+    share a cause, so 1,000 equal orders of 10 seeds say no more than 10 orders. "row": each row is
+    independent. Only the author of the experiment can know this, for example because each order
+    had a fault of its own; then 0 of 1,000 has the interval [0, 0.0038].
 
     The interval of a mean is a bootstrap of the units (2,000 resamples). For a result that is true
     or false, or 0 and 1, it is Wilson's: an event that none of n had may still happen in about 4 of
@@ -116,32 +116,19 @@ def checked_results(
     """Return the names of the results; raises `ValueError` if they cannot be summarized."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
-    _require_results(frame)
-    names = _values(frame, keys, values)
-    for name in (*keys, *names, "seed"):
-        if name not in frame.columns:
-            raise ValueError(unknown("column", name, frame.columns))
-    return names
-
-
-def _require_results(frame: "DataFrame") -> None:
-    """Raise `ValueError` with the first error if every point failed."""
     if "error" in frame and len(frame) and frame["error"].notna().all():
         raise ValueError(
             f"all {len(frame)} points failed, so there is nothing to summarize. The first one: "
             f"{frame['error'].iloc[0]}"
         )
-
-
-def _values(
-    frame: "DataFrame", keys: Sequence[str], values: str | Sequence[str] | None
-) -> list[str]:
     if values is not None:
-        return [values] if isinstance(values, str) else list(values)
-    found = results_of(frame, keys)
-    if not found:
+        names = [values] if isinstance(values, str) else list(values)
+    elif not (names := results_of(frame, keys)):
         raise ValueError(f"no column has numbers to summarize: {', '.join(frame.columns)}")
-    return found
+    for name in (*keys, *names, "seed"):
+        if name not in frame.columns:
+            raise ValueError(unknown("column", name, frame.columns))
+    return names
 
 
 def results_of(frame: "DataFrame", keys: Sequence[str]) -> list[str]:
@@ -161,7 +148,6 @@ def is_event(column: Any) -> bool:
 
 
 def _is_share(column: Any) -> bool:
-    """Tell whether a result may be a share; all 1 may be a count."""
     return bool(column.between(0, 1).all()) and set(column) != {1}
 
 
@@ -269,7 +255,6 @@ def student(share: float, freedom: int) -> float:
 
 
 def _within(t: float, freedom: int) -> float:
-    """Return the probability that Student's t is between -t and t."""
     angle = math.atan(t / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
     term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
@@ -297,13 +282,13 @@ class Until:
         The wanted half width in the result's unit. With both, either is enough: a share near 0
         never has an interval that is narrow relative to itself.
     of
-        The result, or results, that must have it; by default every number.
+        The result, or results, with this width; by default every number.
     least
         The least number of seeds of each cell.
     confidence
         Of the interval, which is that of `summarize` with the unit "seed".
 
-    Each cell stops on its own, so cells have different numbers of seeds, which `summarize` shows. A
+    Cells stop independently, with different numbers of seeds, which `summarize` shows. A
     cell gets as many more seeds as its present width demands, at most as many as it has, and at
     least five. So the seeds depend only on results, not on workers or order.
 
@@ -383,12 +368,12 @@ def steady(
 ) -> "DataFrame":
     """Return the mean of each result in the steady state of a long run, with its interval.
 
-    Values of one run are no independent sample, as each waits for those before it; means of long
-    batches nearly are. `frame` has a row for each observation, such as `run.orders`, sorted by the
-    column `time` if it has one. It may be the table of a sweep whose experiment returns such
-    frames: then `by` are its parameters, and each seed is a run. `values` are the columns, by
-    default every number. The warm-up of each run is left out: `warmup_s` is its length in seconds
-    of `time`; without it, MSER-5 finds it.
+    Values of one run are no independent sample, as each order waits for the orders before; means of
+    long batches nearly are. `frame` has a row for each observation, such as `run.orders`, and is
+    sorted by the column `time` if present. A sweep whose experiment returns such frames will do,
+    too: then `by` are the parameters of the sweep, and each seed is a run. `values` are the
+    columns, by default every number. The warm-up of each run is left out: `warmup_s` is its length
+    in seconds of `time`; without it, MSER-5 finds it.
 
     The table has a row for each group and result, with the columns of `summarize`, so that
     `plots.bands` draws it: `mean`, `low` and `high` are of the steady state, `unit` is "batch", and
@@ -410,7 +395,7 @@ def steady(
     half is left out is too short. Of fewer rows than batches, `low` and `high` are NaN.
 
     Missing values are left out, such as the waiting of an order that the run's end cut off: end
-    the run long after the last arrival, or long before what you study ends.
+    the run long after the last arrival, or long before the studied process ends.
 
     Raises `ValueError` for a column that does not exist, and for a warm-up below 0.
 

@@ -53,7 +53,8 @@ class SweepFailed(Exception):
 
 
 class Kept(NamedTuple):
-    """Where results are kept: the folder, whether to empty it first, and who is told its limits."""
+    """The place of the results: the folder, whether to empty the folder first, and a function to
+    warn the user."""
 
     path: Path
     fresh: bool
@@ -93,7 +94,7 @@ def sweep(
     seeds: a number, so that 200 is `range(200)`; or the seeds, such as `range(200, 400)`.
     until: `Until(relative=0.05, of="waited_s")` of `x402sim.experiments` plays the seeds in order
     until the interval of each cell's mean is at most ± 5 % of the mean; `seeds` is then the
-    maximum. It warns of cells that need more; `summarize` says how many seeds each cell has.
+    maximum. Cells that need more are named in a warning; `summarize` tells the number of seeds.
     executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
     default the sweep starts new processes: `workers`, or one per CPU. 0 plays in this process.
     workers: for your own executor, how many tasks it plays at the same time; by default the number
@@ -107,8 +108,8 @@ def sweep(
     inputs, such as a data file, are not compared. The folder also has the program and its files:
     `x402sim reproduce` repeats the sweep.
     fresh: delete the results in `out` first.
-    common_random_numbers: play all cells with the same seeds, so that cells differ only by their
-    parameters, and differences are precise. False draws other seeds for each cell.
+    common_random_numbers: play all cells with the same seeds: cells differ by parameters only, and
+    differences are precise. False draws other seeds for each cell.
     progress: show a bar with the time left, in a terminal and in Jupyter; in a file, a line every
         five seconds.
 
@@ -195,12 +196,15 @@ def play(
         ]
 
     def more(new: "Sequence[Done]") -> list[tuple[Cell, list[int]]]:
-        """Return what to play after these results; nothing at the end."""
+        """Return the points to play after these results; nothing at the end."""
         tables.extend(new)
         done.update((each.cell, seed) for each in new for seed in each.seeds)
         if until is None:
             return []
-        needed = _asked(until, frame_of(tables, found, wanted), found)
+        labels = list(found[0].labels)
+        counts = seeds_wanted(until, frame_of(tables, found, wanted), labels)
+        keys = {labels_key(each.labels.values()): each.key for each in found}
+        needed = {keys[label]: count for label, count in counts.items()}
         unsettled[:] = [dict(each.labels) for each in found if each.key in needed]
         longer = {key: every[key][:count] for key, count in needed.items()}
         if all(len(seeds) == len(wanted[key]) for key, seeds in longer.items()):
@@ -254,7 +258,7 @@ def play_points(
         table = decoded(parquet)
         tables.append(table)
         points, failed = points + len(table.seeds), failed + len(table.failed)
-        bar.update(points, failed)
+        bar.update(points, failed, total)
 
     pool, has_ended = pool_of(*where, package), False
     bar = Bar(title, total, known=known, shown=shown)
@@ -267,8 +271,7 @@ def play_points(
                     values = pickled(cell.values, experiment)
                     works.append((Work(cell.key, cell.labels, values, line), seeds))
                 total += sum(len(seeds) for _, seeds in left)
-                bar.extend(total)
-                bar.update(points, failed)
+                bar.update(points, failed, total)
                 before = len(tables)
                 drive(pool, package, Batches(works, pool.workers), finished)
                 if not (left := more(tables[before:])):
@@ -302,14 +305,6 @@ def _one_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _asked(until: Until, frame: "DataFrame", found: Sequence[Cell]) -> dict[str, int]:
-    """Return the number of seeds wanted, by the key of each cell that needs more."""
-    labels = list(found[0].labels)
-    wanted = seeds_wanted(until, frame, labels)
-    keys = {labels_key(cell.labels.values()): cell.key for cell in found}
-    return {keys[key]: count for key, count in wanted.items()}
 
 
 def unreached(frame: "DataFrame", until: Until) -> str:
@@ -359,7 +354,6 @@ def dependencies_of(
 
 
 def _whole(seeds: object) -> list[int]:
-    """Return the seeds in order; raises `ValueError`."""
     given = range(index(seeds)) if _is_seed(seeds) else seeds
     found = list(given) if isinstance(given, Iterable) else []
     if not found or not all(map(_is_seed, found)):
@@ -380,7 +374,6 @@ def _is_seed(value: object) -> TypeGuard[SupportsIndex]:
 
 
 def _python(experiment: Callable[..., Any], cell: Cell) -> str:
-    """Return the Python line that replays a point of a cell."""
     codes = {n: getattr(it, "__name__", None) or repr(it) for n, it in cell.values.items()}
     given = "".join(f"{name}={code}, " for name, code in codes.items())
     return line_of(experiment, f"{given}seed={{seed}}")

@@ -1,8 +1,8 @@
 """The results of a sweep as Arrow tables, one per task and per Parquet file.
 
 A table has the cell's parameters, `seed`, the results, and `error`, `trace` and `replay`, which are
-null unless the point failed. Its metadata names the cell and the seeds, so that a point without
-rows also counts as done.
+null unless the point failed. The metadata names the cell and the seeds: a point without rows also
+counts as done.
 """
 
 import io
@@ -29,7 +29,7 @@ _SCALARS = str, int, float, bool, Decimal, date, type(None)
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A cell as sent to a worker: its key, its labels, and its pickled values.
+    """A cell as sent to a worker: key, labels, and pickled values.
 
     `replay` is the line that replays a point, with "{seed}" in place of its seed.
     """
@@ -53,13 +53,13 @@ class Point:
 
 
 class Done(msgspec.Struct, omit_defaults=True):
-    """The points of a cell that a task has played, and the table; stored as its metadata."""
+    """The points of a cell that a task has played, and the table, whose metadata has the rest."""
 
     cell: str
     seeds: tuple[int, ...]
     failed: frozenset[int]
     units: dict[str, str] = {}
-    """The units of columns, if the experiment returned frames that name them."""
+    """The units of columns, if the experiment returned frames with units."""
     journals: tuple[str, ...] = ()
     """The hash of each seed's journals."""
     rows: tuple[str, ...] = ()
@@ -143,7 +143,6 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
 
 
 def _units_of(points: Sequence[Point]) -> dict[str, str]:
-    """Return the units of all columns of the frames that points returned."""
     units: dict[str, str] = {}
     for table in (each.result for each in points if isinstance(each.result, pa.Table)):
         named = (table.schema.metadata or {}).get(_UNITS, b"{}")
@@ -201,7 +200,7 @@ def rows_of(table: Any) -> dict[int, list[str]]:
 
 
 class Played(NamedTuple):
-    """The result of a point as hashes: of its rows, and of its journals."""
+    """The result of a point as hashes: of rows, and of journals."""
 
     rows: str
     journals: str
@@ -253,7 +252,7 @@ def frame_of(
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
-    # A point that succeeded replaces one that failed; otherwise the first table counts.
+    # A success replaces a failure of the same point; otherwise the first table counts.
     owners: dict[tuple[str, int], Done] = {}
     for are_failed in (True, False):
         for done in reversed(tables):
@@ -273,7 +272,7 @@ def frame_of(
         table = table.append_column("cell", pa.array([number] * len(places), pa.int64()))
         table = table.append_column("position", pa.array(places, pa.int64()))
         placed.append((number, min(position[seed] for seed in seeds), table))
-    # The first point's table comes first, so that its columns come first.
+    # The first point's table comes first, and with this table the order of the columns.
     placed.sort(key=itemgetter(0, 1))
     whole = joined([table for *_, table in placed]).sort_by(
         [(name, "ascending") for name in _PLACE]
@@ -286,7 +285,7 @@ def frame_of(
             frame[field.name] = frame[field.name].astype("boolean")  # not Python objects
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
-    frame.attrs["parameters"] = list(cells[0].labels)  # so `summarize` skips them as results
+    frame.attrs["parameters"] = list(cells[0].labels)  # the other columns are results
     units = {name: unit for done in tables for name, unit in done.units.items()}
     frame.attrs["units"] = {name: units[name] for name in results if name in units}
     frame.attrs["made by"] = msgspec.structs.asdict(OURS)  # for `plots.caption`; a folder has one's

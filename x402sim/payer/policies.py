@@ -306,22 +306,6 @@ class PayAndWait:
             await shopper.show_payment()
 
 
-@explained
-@dataclass(frozen=True, slots=True)
-class OpenSessions:
-    """Open a session of `deposit` tokens for `duration` seconds, spend it, then open the next."""
-
-    deposit: str = "0.10"
-    duration: int = 3600
-
-    async def fetch(self, shopper: Shopper) -> None:
-        """Spend the session; open another if that is not served."""
-        await shopper.show_session()
-        if not shopper.is_served:
-            await shopper.open_session(self.deposit, self.duration)
-            await shopper.show_session()
-
-
 # --- what may be spent ----------------------------------------------------------------
 
 
@@ -442,27 +426,6 @@ def best_reputation(services: Sequence[ListedService]) -> str:
     return max(services, key=lambda service: service.reputation).name
 
 
-def mixed(share: float) -> Choose:
-    """Return a rule that weighs reputation with `share` (0 to 1) and price with the rest.
-
-    Reputations count relative to the highest, prices to the lowest. `mixed(0)` chooses the
-    cheapest, `mixed(1)` the best reputation.
-    """
-    if not 0 <= share <= 1:
-        raise ValueError(f"mixed: expected a share from 0 to 1, got {as_given(share)}")
-
-    def choose(services: Sequence[ListedService]) -> str:
-        highest = max(service.reputation for service in services) or 1
-        lowest = min(service.price_base for service in services)
-
-        def score(service: ListedService) -> float:
-            return share * service.reputation / highest + (1 - share) * lowest / service.price_base
-
-        return max(services, key=score).name
-
-    return choose
-
-
 # --- all of them ----------------------------------------------------------------------
 
 
@@ -476,8 +439,7 @@ class PayerPolicy:
         comes after the payment): `GiveUp()` (the default),
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
-        How to pay for many requests: `PayEach()` (the default), `PayAndWait()`,
-        `OpenSessions(...)`.
+        How to pay for many requests: `PayEach()` (the default), `PayAndWait()`.
     budget
         What may be spent: `NoLimit()` (the default), `AtMost(...)`.
 

@@ -1,9 +1,10 @@
-"""What somebody else needs to repeat a result: `bundle.json`, and the program in `sources/`.
+"""The files with which others repeat a result: `bundle.json`, and the program in `sources/`.
 
-A result is the run that a program saves, or the sweep that it plays. To repeat it, the program runs
-again, from its start to that call; so closures, policies and faults that are functions need not be
-serialized. The parts of the program (the user's own files, libraries and their versions) are found
-without importing it, and copied when the result is saved. A resumed sweep compares the same parts.
+A result is a run that a program saves, or a sweep that a program plays. To repeat the result, the
+program runs again, from the start to the saving call; so closures, policies and functions
+as faults need not be serialized. The parts of the program (the user's own files, libraries and
+their versions) are found without importing it, and copied when the result is saved. A resumed sweep
+compares the same parts.
 
 The hash of a table depends on its content only, not on the version of pandas, Arrow or Python. It
 is the SHA-256 of ASCII lines, each ended by a newline. The first line is a JSON array of the sorted
@@ -79,7 +80,6 @@ def row_line(row: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for JSON; None if it is missing, in pandas' forms, too."""
     kind = type(value)
     if value is None or kind is str or kind is bool or kind is int:
         return value
@@ -113,7 +113,7 @@ _LIBRARIES = {
 }
 _INSTALLED = {"site-packages", "dist-packages"}
 _OF_THE_MACHINE = {"sitecustomize", "usercustomize"}
-"""Modules that Python imports at its start, from wherever its installer put them."""
+"""Modules that Python imports at the start, from any place that the installer chose."""
 _CODE_OF_OURS = ("*.py", "*.toml", "*.json")
 _NAME, _EXTRA = re.compile(r"[\w.-]+"), re.compile(r"\bextra == ['\"](\w+)['\"]")
 _EXTRAS_THAT_COUNT = ("report", "sweep")
@@ -145,7 +145,7 @@ def imported(
 ) -> Iterator[tuple[str, Path | None]]:
     """Yield modules by name, and all modules that the user's own files among them import.
 
-    A pair is a module's name and its file, or None for a library. `known` is a file to leave out.
+    A pair has a module's name and file, or None for a library. `known` is a file to leave out.
     """
     left, seen = deque(names), {""}
     while left:
@@ -221,7 +221,7 @@ def own_versions() -> dict[str, str]:
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the libraries that are installed under these names."""
+    """Return the versions of the libraries installed under these names."""
     found = {}
     for name in names:
         try:
@@ -267,9 +267,9 @@ NOTEBOOK, TYPED = "notebook.ipynb", "typed.py"
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program: how it runs, its file in `sources/` (or its name as a module), its arguments.
+    """A program: the way to run, the file in `sources/` (or the module's name), the arguments.
 
-    "cells" is a notebook: its cells in the order in which they ran.
+    "cells" is a notebook: the cells in the order of execution.
     """
 
     way: Literal["script", "module", "cells"]
@@ -277,7 +277,7 @@ class Program(msgspec.Struct, frozen=True):
     args: list[str] = []
 
     def __str__(self) -> str:
-        """Return the command that runs it."""
+        """Return the command that runs the program."""
         given = shlex.join([self.name, *self.args])
         match self.way:
             case "script":
@@ -291,9 +291,9 @@ class Program(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct):
     """Where a result comes from.
 
-    `calls` numbers the program's calls that wrote it, among all calls that write a bundle; the last
-    one counts. `sources` has the SHA-256 of each file, and `not_carried` says what is missing, in
-    sentences.
+    `calls` numbers the program's calls that wrote this result, among all calls that write a bundle;
+    the last call counts. `sources` has the SHA-256 of each file, and `not_carried` has a sentence
+    for each missing part.
     """
 
     program: Program | None
@@ -304,7 +304,7 @@ class Origin(msgspec.Struct):
 
 
 class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
-    """The `bundle.json` of a run: its facts, and the hashes of its journal and frames.
+    """The `bundle.json` of a run: facts, and hashes of journal and frames.
 
     `world` has the options of its world as Python code, `frames` each frame's `frame_sha256`, and
     `files` the hashes of the frames' files, as `sha256sum` prints them.
@@ -330,7 +330,7 @@ def frame_files(name: str) -> tuple[str, str]:
 
 
 def file_sha256(file: Path) -> str:
-    """Return the hash of a file, as `sha256sum` prints it; empty if there is no such file."""
+    """Return the hash of a file, as `sha256sum` prints it; empty without the file."""
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
@@ -339,7 +339,7 @@ def file_sha256(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running program: its own files by place, the folder of its files, what it imports."""
+    """A running program: own files by place, the folder of the files, imported modules."""
 
     program: Program
     texts: Mapping[str, bytes]
@@ -348,7 +348,7 @@ class Running:
 
 
 def running() -> Running:
-    """Return the program that runs in this process; raises `NotRepeatable` if it has no source."""
+    """Return the running program; raises `NotRepeatable` for a program without a source."""
     main, cells = sys.modules["__main__"], _cells()
     if cells is not None:
         return _of_cells(NOTEBOOK, cells)
@@ -380,7 +380,7 @@ def running() -> Running:
 
 
 def _cells() -> list[str] | None:
-    """Return the cells that IPython has run so far, as Python; None outside IPython."""
+    """Return the cells that IPython has run until now, as Python; None outside IPython."""
     if "IPython" not in sys.modules:
         return None
     from IPython.core.getipython import get_ipython
@@ -428,9 +428,9 @@ def carry(
     files: Mapping[str, Path] | None = None,
     missing: Iterable[str] = (),
 ) -> Origin:
-    """Copy a program and its files into a folder; return what was copied, and what is missing.
+    """Copy a program with all files into a folder; return the copied and the missing parts.
 
-    By default it is the program that runs. `files` are more of the user's files, by module or name;
+    The default is the running program. `files` are more of the user's files, by module or name;
     `missing` are more sentences for `not_carried`.
     """
     system = f"{platform.system()} {platform.machine()}"
@@ -462,7 +462,6 @@ def carry(
 
 
 def _imported(names: Iterable[str]) -> dict[str, Path]:
-    """Return the user's own files of these modules, and of all modules that they import."""
     found = {name: file for name, file in imported(names) if file is not None}
     return {name: file for name, file in found.items() if file.parent != SCENARIOS}
 
@@ -533,8 +532,7 @@ def cells_in(notebook: bytes) -> list[str]:
 class Reached(BaseException):
     """A repeated program reached the call that saved the result; `what` has its arguments.
 
-    It ends the program. It is a `BaseException`, so that the user's `except Exception` does not
-    catch it.
+    It ends the program. As a `BaseException`, it passes the user's `except Exception`.
     """
 
     def __init__(self, what: Any) -> None:
@@ -555,7 +553,7 @@ class Awaited:
     """The arguments of `calls` so far."""
 
     def arrive(self, what: Any) -> bool:
-        """Note a call; return whether it wrote to this folder. Raises `Reached` at the last one."""
+        """Note a call; return whether it wrote to this folder. Raises `Reached` at the last."""
         self.made += 1
         if self.made not in self.calls:
             return False
@@ -567,12 +565,12 @@ class Awaited:
 
 _awaited: ContextVar[Awaited | None] = ContextVar("the call that is repeated", default=None)
 _begun: list[Path] = []
-"""The folder of each call in this process that wrote a bundle. It is global because the whole
-program is repeated, up to the call with that number."""
+"""The folder of each bundle-writing call in this process. Global, because the whole program is
+repeated, up to the call with a number."""
 
 
 def awaited() -> Awaited | None:
-    """Return the call that this program must reach; None if `reproduce` does not run it."""
+    """Return the call that this program must reach; None outside `reproduce`."""
     return _awaited.get()
 
 

@@ -1,5 +1,5 @@
-"""A journal as columns: one table for each kind of event, and all exchanges (each request, and what
-ended it). Frames are made of these.
+"""A journal as columns: a table for each kind of event, and all exchanges (requests, with the
+answer or the loss). Frames are made of these.
 
 Columns are read all at once: a journal has millions of events, and Python objects would be slow.
 """
@@ -129,7 +129,7 @@ _LATER: dict[type[events.BaseEvent], tuple[str, ...]] = {
 these two frames first, so the other columns are read later. No column here has an id: else an array
 with a place for each id, made before these are read, would be too short."""
 _NEVER = {(events.name_of(events.AnswerReceived), "to"), (events.name_of(events.NoAnswer), "to")}
-"""Columns that repeat what the request of the same exchange has."""
+"""Columns that repeat a column of the request of the same exchange."""
 _COLUMNS = {
     (events.name_of(kind), field): field in _LATER.get(kind, ())
     for kind in events.KINDS
@@ -166,7 +166,6 @@ class _Read:
 
     @cached_property
     def _rest(self) -> list[ByName]:
-        """All other columns."""
         return self._journal.columns(self._later, self.texts)[1]
 
     def tables(self) -> dict[type[events.BaseEvent], Table]:
@@ -241,7 +240,7 @@ def each_row(make: Callable[..., Made], columns: Mapping[str, Any]) -> list[Made
 
 
 def in_turn(*parts: Part) -> None:
-    """Call each function with its rows, those of all parts in the order of their `seq`."""
+    """Call the functions with the rows of all parts, in the order of `seq`."""
     rows, called = list[Any](), list[Callable[..., object]]()
     for do, _, columns in parts:
         rows += zip(*(columns[name] for name in parameters(do)), strict=True)
@@ -253,8 +252,8 @@ def in_turn(*parts: Part) -> None:
 def in_rounds(*parts: Part) -> Any:
     """Call functions with arrays of rows: first with the first row of each thing, then the second.
 
-    The column `of` has the number of the thing (a payment id) that a row is about. So in one call
-    each thing occurs once, and a function can assign to arrays by these numbers. Return the numbers
+    The column `of` has the number of the thing (a payment id) that a row is about. In a call a
+    thing occurs once, and a function can assign to arrays by these numbers. Return the numbers
     of all things, in the order of their first rows.
     """
     sizes = [len(part.seqs) for part in parts]
@@ -305,7 +304,7 @@ _MISSING = {"at_ms": 0, "seq": _NO_END, "status": 0, "final": None, "ok": None}
 
 
 class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request to a service, and what ended it. A text is its number, or 0.
+    """A request to a service, with the answer or the loss. A text is a number, or 0.
 
     `end_seq` of a request without an end is above all others.
     """
@@ -332,7 +331,7 @@ class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Exchanges:
-    """The requests of a journal as `sent`; `ended` has what ended each of them."""
+    """The requests of a journal as `sent`; `ended` has the answers and losses."""
 
     def __init__(self, reading: Reading, read: list[Table]) -> None:
         self._reading = reading
@@ -342,7 +341,7 @@ class Exchanges:
         ends = ends[~ends.index.duplicated(keep="last")]
         self._ends = ends.reindex(self.sent["exchange"], fill_value=-1).to_numpy()
         self.ended = Table(AnswerReceived, self.sent.texts, self._ended)
-        """What ended each request: the fields of an answer; of a loss, only `seq` and `at_ms`."""
+        """The answer to each request; of a loss, only `seq` and `at_ms`."""
 
     @property
     def is_ended(self) -> Any:
@@ -354,7 +353,7 @@ class Exchanges:
         return self._end(name, name if is_of_loss else None)
 
     def _end(self, name: str, of_loss: str | None) -> Any:
-        """Return a field of what ended each request; `of_loss` is the field of a lost answer."""
+        """Return a field of each answer or loss; `of_loss` is the field of a loss."""
         answers, missing = self._answers[name], _MISSING.get(name, 0)
         losses = (
             self._losses[of_loss] if of_loss else np.full(len(self._losses["exchange"]), missing)
@@ -390,7 +389,7 @@ class Exchanges:
         return dict(zip(self.sent["exchange"].tolist(), outcomes, strict=True))
 
     def _either(self, name: str) -> pa.Array:
-        """Return the id that was sent, or else the one answered."""
+        """Return the id in the request, or else in the answer."""
         ids, empty = self.sent[name], self.sent.texts.get("", 0)
         return words(np.where((ids == 0) | (ids == empty), self.ended[name], ids), self.sent.texts)
 
@@ -425,7 +424,6 @@ class Exchanges:
         return (self.ended["status"] == 402) & ~self.pays & ~np.logical_or.reduce(shown)
 
     def _outcome(self) -> pa.Array:
-        """Return the outcome of each exchange, one of `OUTCOMES`."""
         status = self.ended["status"]
         says_no = (self.ended["error"] != 0) | (self.ended["ok"] == False)  # noqa: E712 - an array
         cases = {
@@ -470,7 +468,7 @@ def exchanges_of(journal: Journal) -> Exchanges:
 
 @once_per_journal
 def payers_exchanges(journal: Journal) -> Exchanges:
-    """Return the exchanges that payers began. From memory, those of services are there, too."""
+    """Return the exchanges that payers began. A journal in memory gives all exchanges."""
     if journal.file is None:
         return exchanges_of(journal)
     read = tables(journal, RequestSent, AnswerReceived, NoAnswer)

@@ -65,7 +65,6 @@ def _lasting(journal: Journal) -> Iterator[Entry]:
 
 
 def _changes(one: Entry, other: Entry) -> Iterator[str]:
-    """Yield a line for each field that differs, in the order of the journal's line."""
     a, b = (msgspec.json.decode(line(entry)) for entry in (one, other))
     for name in dict.fromkeys([*a, *b]):
         shown = [_json(fields.get(name, UNSET)) for fields in (a, b)]

@@ -1,8 +1,8 @@
 """Declares a frame by a table of its columns.
 
-The frame, its docstring (shown by the guide and `help`) and the units in its `attrs` are made of
-that table. A column `x_base` is an exact amount in base units; beside it stands `x`, the same
-amount in whole tokens as floats.
+The table makes the frame, the docstring (shown by the guide and `help`) and the units in `attrs`. A
+column `x_base` is an exact amount in base units; beside it stands `x`, the same amount in whole
+tokens as floats.
 """
 
 import gc
@@ -25,7 +25,7 @@ from x402sim.report.reading import Reading
 from x402sim.text.templates import markdown_table
 
 _EXACT = 1 << 53
-"""Floats represent every integer up to this one exactly."""
+"""Floats represent every integer up to this limit exactly."""
 BASE_UNITS, TOKENS = "base units", "tokens"
 """The units of the two columns of an amount."""
 
@@ -43,7 +43,6 @@ def _arrow(arrow: pa.DataType, values: Any) -> pa.Array:
 
 
 def _category(values: Any) -> pd.Categorical:
-    """Return a categorical; its categories are in the order of their first appearance."""
     if isinstance(values, pa.DictionaryArray):
         made = values.indices.dictionary_encode()
         return _categorical(made.indices, values.dictionary.take(made.dictionary))
@@ -68,7 +67,6 @@ def _amount(values: list[int | None]) -> Any:
 
 
 def _listed(values: Any) -> list[int | None]:
-    """Return amounts as Python integers."""
     return values if isinstance(values, list) else list(values.tolist())
 
 
@@ -77,7 +75,6 @@ def _largest(values: list[int | None]) -> int:
 
 
 def _in_tokens(values: list[int | None], decimals: int) -> Any:
-    """Return amounts in whole tokens, each the nearest float."""
     unit = 10**decimals
     if unit <= _EXACT and _largest(values) <= _EXACT:
         return _MAKE["float64"](values) / unit
@@ -139,13 +136,13 @@ def amount(name: str, meaning: str) -> list[Column]:
 
 
 def alike(names: tuple[str, ...], dtype: Dtype, meaning: str) -> list[Column]:
-    """Return columns that share one meaning, and one row in the guide."""
+    """Return columns with the same meaning, which share a row in the guide."""
     return [Column(name, dtype, meaning) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A frame's declaration: what it is `about`, its columns in order, and `more` text."""
+    """The declaration of a frame: a sentence `about`, the columns in order, and `more` text."""
 
     about: str
     columns: tuple[Column, ...]

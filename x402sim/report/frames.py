@@ -2,9 +2,9 @@
 
 `CONVENTIONS` holds for all frames, and `TABLES` has them by name; frames of money are in `money.py`.
 
-A journal names a block by its number and its transactions: it has neither block hashes nor blocks
-without transactions. Of a reorganisation it has the depth. `costs` counts each transaction in the
-chain once, so that fees add up to what the native balances have lost.
+A journal names a block by number and transactions, without block hashes and without empty blocks. Of
+a reorganisation, the journal has the depth. `costs` counts each transaction in the
+chain once: fees add up to the losses of the native balances.
 """
 
 import json
@@ -54,8 +54,8 @@ QUEUED = ("served", "left", "refused", "lost", "open")
     """One row for each request to a part with `servers`, in the order of arrival.
 
 Of a request that still waits, or is still served, when the journal ends, what is not known yet is
-NaN. Near saturation these have waited longest: without them, waiting looks shorter than it is.""",
-    Column("request", "Int64", "its number, unique in the run"),
+NaN. Near saturation these have waited longest: without them, waiting looks too short.""",
+    Column("request", "Int64", "the number, unique in the run"),
     Column("part", "category", "who was asked"),
     Column("path", "category", "the path"),
     Column("arrived_s", "float64", "when it arrived at the part", "s"),
@@ -85,7 +85,6 @@ def queues(journal: Journal, form: Form) -> pd.DataFrame:
 
 
 def _by_number(events: Table, name: str, numbers: np.ndarray) -> pa.Array:
-    """Return a field of the event of each request; null if it has none."""
     found = pd.Series(events[name], events["request"], dtype="Int64").reindex(numbers)
     return pa.array(found)
 
@@ -95,7 +94,7 @@ def _by_number(events: Table, name: str, numbers: np.ndarray) -> pa.Array:
 
 @dataclass(slots=True)
 class _Fork:
-    """A reorganisation; `replaced` are the blocks with transactions that it removed."""
+    """A reorganisation; `replaced` are the removed blocks with transactions."""
 
     at_ms: int
     fork: int
@@ -105,10 +104,10 @@ class _Fork:
 
 @dataclass(slots=True)
 class _Block:
-    """A block with transactions; `of_fork` is the reorganisation that removed it, if any.
+    """A block with transactions; `of_fork` is the removing reorganisation, if any.
 
-    `block_ms` is its timestamp on the chain. `again` counts its transactions that were mined in a
-    later block after it was removed (`orphaned_ms`).
+    `block_ms` is the timestamp on the chain. `again` counts transactions that a later block mined
+    again after the removal (`orphaned_ms`).
     """
 
     at_ms: int
@@ -174,18 +173,18 @@ _followed = once_per_journal(_Chain)
 
 
 @frame(
-    "One row for each block that had transactions, also for those that were replaced.",
-    Column("n", "Int64", "its number in this frame, from 1: two blocks of different forks have the same `block`"),
-    Column("block", "Int64", "its number in the chain"),
+    "One row for each block with transactions, replaced blocks included.",
+    Column("n", "Int64", "the number in this frame, from 1: two blocks of different forks have the same `block`"),
+    Column("block", "Int64", "the number in the chain"),
     moment("when it was mined"),
-    Column("block_s", "float64", "the time that it has on the chain", "s"),
+    Column("block_s", "float64", "the time on the chain", "s"),
     Column("transactions", "Int64", "how many it had"),
-    Column("gas", "Int64", "the gas that they used", "gas"),
-    Column("canonical", "bool", "whether it stands in the chain at the end"),
-    Column("orphaned_s", "float64", "when it was replaced; NaN if it stands", "s"),
-    alike(("fork", "depth"), "Int64", "the reorganisation that replaced it, a row of `forks`, and its depth; NA if it stands, or a snapshot or a node undid it"),
+    Column("gas", "Int64", "the gas used by these", "gas"),
+    Column("canonical", "bool", "whether the block stands in the chain at the end"),
+    Column("orphaned_s", "float64", "when the block was replaced; NaN if the block stands", "s"),
+    alike(("fork", "depth"), "Int64", "the replacing reorganisation, a row of `forks`, and the depth; NA if the block stands, or a snapshot or a node undid the block"),
     Column("replaced_by", "Int64", "`n` of the next block with the same number; NA if that has no transaction"),
-    Column("dropped", "Int64", "of its transactions, how many were never mined again"),
+    Column("dropped", "Int64", "how many of the transactions were never mined again"),
 )  # fmt: skip
 def blocks(journal: Journal, form: Form) -> pd.DataFrame:
     return form.of_objects(
@@ -199,10 +198,10 @@ def blocks(journal: Journal, form: Form) -> pd.DataFrame:
 
 @frame(
     "One row for each reorganisation, in order.",
-    Column("fork", "Int64", "its number, from 1"),
-    moment("when it happened"),
+    Column("fork", "Int64", "the number, from 1"),
+    moment("when the reorganisation happened"),
     Column("depth", "Int64", "how many of the newest blocks it replaced"),
-    Column("block", "Int64", "the lowest number of those blocks that had transactions; NA if none had"),
+    Column("block", "Int64", "the lowest number of the replaced blocks with transactions; NA without any"),
     alike(("blocks", "transactions"), "Int64", "how many of these blocks had transactions, and how many"),
     Column("dropped", "Int64", "of those, how many were never mined again"),
 )  # fmt: skip
@@ -226,12 +225,12 @@ SETTLEMENT = "transferWithAuthorization"
 
 
 @frame(
-    "One row for each transaction that stands, and for each order that had none.",
+    "One row for each transaction in the chain, and for each order without a transaction.",
     moment("when it was mined; of an order without a transaction, when it was requested"),
-    Column("order", "Int64", "the number of its order in `orders`; NA if it belongs to none"),
-    Column("step", "category", "payment, deposit, refund (of a session's rest), session (a request on its budget), failed (a payment or refund that reverted), other (such as a mint)", among=STEPS),
+    Column("order", "Int64", "the number of the order in `orders`; NA without an order"),
+    Column("step", "category", "payment, deposit, refund (of a session's rest), session (a request on the budget), failed (a reverted payment or refund), other (such as a mint)", among=STEPS),
     alike(("payer", "service"), "category", "of the order"),
-    Column("session_id", "string", "of the session that it opened, used or refunded"),
+    Column("session_id", "string", "of the opened, used or refunded session"),
     Column("tx", "string", "the transaction; NA if there was none"),
     Column("party", "category", "who paid the fee: payer, facilitator, service, token owner (mints), other; NA without a transaction", among=PARTIES),
     Column("sender", "category", "the same as a name or an address, which tells several facilitators apart"),
@@ -324,8 +323,8 @@ def _values(reading: Reading) -> dict[str, Any]:
 
 CONVENTIONS = """In every frame, `t_s` is virtual seconds since the run began, `at` the same moment as a
 UTC timestamp (milliseconds); other columns in `_s` are seconds too, those that are
-moments counted from the beginning. A journal counts whole milliseconds, so a duration is
-right to one. `x_base` is an amount in base units, exact (Int64, or
+moments counted from the beginning. A journal counts whole milliseconds: a duration is
+right to a millisecond. `x_base` is an amount in base units, exact (Int64, or
 Python integers where even one column's total would not fit into 63 bits); `x` beside it
 is the same amount in whole tokens, the nearest float64, for `describe`, `quantile` and plots.
 Missing is NA, NaN or None, whatever the dtype has. An empty journal gives empty frames with the
@@ -334,16 +333,16 @@ same columns."""
 
 @frame(
     "One row for each exchange of a payer, in the order of the requests.",
-    Column("exchange", "Int64", "its number, unique in the run"),
+    Column("exchange", "Int64", "the number, unique in the run"),
     moment("when the request was sent"),
-    Column("payer", "category", "who sent it"),
-    Column("to", "category", "where it was sent: service, or facilitator"),
+    Column("payer", "category", "the sender"),
+    Column("to", "category", "the receiver: service, or facilitator"),
     alike(("method", "path"), "category", "what was requested"),
-    Column("payment_id", "string", "the payment id that was sent, or else the one answered"),
-    Column("session_id", "string", "the session id that was sent, or else the one answered"),
+    Column("payment_id", "string", "the payment id in the request, or else in the answer"),
+    Column("session_id", "string", "the session id in the request, or else in the answer"),
     Column("status", "Int64", "HTTP status; NA if there was no answer"),
     Column("error", "string", "the error's text, or why there was no answer"),
-    Column("outcome", "category", f"what it came to: {', '.join(OUTCOMES)}", among=OUTCOMES),
+    Column("outcome", "category", f"the outcome: {', '.join(OUTCOMES)}", among=OUTCOMES),
     Column("ended_s", "float64", "when the answer came, or the payer knew that none would", "s"),
     Column("latency_s", "float64", "from request to answer; NaN if there was no answer", "s"),
 )  # fmt: skip
@@ -355,7 +354,7 @@ def steps(journal: Journal, form: Form) -> pd.DataFrame:
 
 
 @frame(
-    "One row for each check, in the order they were made.",
+    "One row for each check, in order.",
     Column("clause", "category", "the clause of the specification, or the invariant"),
     Column("ok", "bool", "whether it held"),
     alike(("expected", "actual"), "string", 'as JSON: `402` is a number, `"402"` a text'),
@@ -373,14 +372,14 @@ def checks(journal: Journal, form: Form) -> pd.DataFrame:
 
 @frame(
     "One row for each exchange between any two parts, the service's own included.",
-    Column("exchange", "Int64", "its number, unique in the run"),
-    alike(("caller", "to"), "category", "who sent it (a payer, service), and where (service, facilitator, explorer, rpc)"),
+    Column("exchange", "Int64", "the number, unique in the run"),
+    alike(("caller", "to"), "category", "the sender (a payer, service), and the receiver (service, facilitator, explorer, rpc)"),
     Column("path", "category", "the path; of rpc, the JSON-RPC method"),
     Column("sent_s", "float64", "when the request was sent", "s"),
     Column("ended_s", "float64", "when the answer came, or the caller knew that none would", "s"),
     Column("latency_s", "float64", "from request to answer; NaN if there was no answer", "s"),
     Column("status", "Int64", "HTTP status; NA if there was no answer"),
-    Column("outcome", "category", f"what it came to: {', '.join(OUTCOMES)}", among=OUTCOMES),
+    Column("outcome", "category", f"the outcome: {', '.join(OUTCOMES)}", among=OUTCOMES),
 )  # fmt: skip
 def latency(journal: Journal, form: Form) -> pd.DataFrame:
     return form.of_columns(exchanges_of(journal).columns, reading_of(journal))
@@ -389,28 +388,28 @@ def latency(journal: Journal, form: Form) -> pd.DataFrame:
 @frame(
     """One row for each order, in the order of the first requests: what was requested, paid and served.
 
-An order is one 402 to a payer, paid in one step or in two, or one request on a
-session's budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
+An order is a 402 to a payer, paid in one step or in two, or a request on a session's
+budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
 merchants have earned on the chain.""",
-    Column("order", "Int64", "its number, from 1"),
+    Column("order", "Int64", "the number, from 1"),
     moment("when the payer first requested it"),
-    alike(("payer", "service"), "category", "who requested it, and of whom"),
+    alike(("payer", "service"), "category", "the payer, and the service that was asked"),
     Column("resource", "category", "the path that was requested"),
-    Column("way", "category", "how it is paid: payment (one of its own), deposit (it opens a session), session (from a session's budget)", among=WAYS),
-    alike(("payment_id", "session_id"), "string", "of the payment; of the session that it opened or used"),
+    Column("way", "category", "the way of paying: payment (for this order alone), deposit (opens a session), session (from a session's budget)", among=WAYS),
+    alike(("payment_id", "session_id"), "string", "of the payment; of the opened or used session"),
     Column("asked", "bool", "always true"),
     Column("charged", "bool", "whether money moved: on the chain, or from the session's budget"),
     Column("granted", "bool", "whether the service granted access at the end of the run"),
     Column("served", "bool", "whether the resource's 2xx answer reached the payer"),
     Column("refunded", "bool", "whether money came back on the chain"),
-    Column("served_times", "Int64", "how many such answers; more than one for one authorization may be a grant too many"),
-    alike(("requests", "attempts"), "Int64", "all its requests to the service, and those of them that paid: POST /api/pay, or with a payment in their own header"),
+    Column("served_times", "Int64", "how many such answers; several for the same authorization may be a grant too many"),
+    alike(("requests", "attempts"), "Int64", "all requests to the service, and the paying requests: POST /api/pay, or with a payment in the header"),
     Column("waiting_s", "float64", "from the first request to being served; NaN if it was not", "s"),
     Column("payments", "Int64", "how many transfers paid for it and stand in the chain; 2: it was charged twice; NA as below"),
     amount("paid", "what moved from the payer on the chain; NA for a session's request, or if the chain cannot be read"),
-    amount("lost", "what had paid for it, and the chain undid after it was served; NA as above"),
+    amount("lost", "payments that the chain undid after the order was served; NA as above"),
     amount("returned", "what moved back on the chain; NA as above"),
-    amount("debited", "what a session's request took from its budget"),
+    amount("debited", "the amount that a session's request took from the budget"),
     Column("gas", "Int64", "gas of the payment and of the refund; NA as above", "gas"),
     alike(("tx", "refund_tx"), "string", "the transactions of the payment and of the refund"),
     more="""To compare ways of paying, divide by what was served, and let all sessions end first: until a
@@ -446,7 +445,7 @@ def orders(journal: Journal, form: Form) -> pd.DataFrame:
     "One row for each run of the payment indexer.",
     moment("when the run ended"),
     Column("asked", "Int64", "records in its batch"),
-    alike(("matched", "reverted"), "Int64", "of those: found in a block, and what their transaction did"),
+    alike(("matched", "reverted"), "Int64", "of those: found in a block, with a transaction that did so"),
     Column("unknown", "Int64", "of those: not (yet) known to the explorer"),
     Column("unanswered", "Int64", "of those: the explorer did not answer"),
     Column("backlog", "Int64", "settled records still without a block after it"),
@@ -460,7 +459,7 @@ def backlog(journal: Journal, form: Form) -> pd.DataFrame:
     "One row for each period of a fault with `when`, in the order of their ends, also if nobody asked.",
     Column("victim", "category", "who was asked"),
     Column("does", "category", "what the fault does"),
-    Column("path", "category", "the end of the paths that it strikes; empty: any"),
+    Column("path", "category", "the end of the struck paths; empty: any"),
     Column("from_s", "float64", "when the period began", "s"),
     Column("until_s", "float64", "when it ended, or the fault was removed, at the latest at the end of the scenario", "s"),
     Column("struck", "Int64", "how many requests it struck"),

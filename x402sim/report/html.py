@@ -119,7 +119,6 @@ def _failed_payment(journal: Journal, failed: Collection[int]) -> str:
 
 
 def _checks(run: Summary) -> list[dict[str, Any]]:
-    """Return every failed check with its two values as JSON, then how often each clause held."""
     failed = [check for check in checks_of(run.journal) if not check.ok]
     held = Counter(check.clause for check in checks_of(run.journal) if check.ok)
     return [
@@ -143,8 +142,8 @@ def _json(value: Any) -> str:
 def _image(plot: str, image: bytes) -> dict[str, Any]:
     """Return a plot as a data URL, as wide as on paper.
 
-    A sequence diagram keeps its size on a narrow page, and scrolls. White is transparent, so that a
-    dark page can invert the image.
+    A sequence diagram keeps its size on a narrow page, and scrolls. White is transparent: a dark
+    page can invert the image.
     """
     (width_px,) = unpack(">I", image[16:20])
     return {

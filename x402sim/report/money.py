@@ -58,13 +58,13 @@ class SessionState:
     last: str = "opened"
     """The last change, and `at_ms` its moment."""
     ended: Literal["", "expired", "refunded", "failed"] = ""
-    """What has ended it; nothing while it is active."""
+    """The change that ended the session; empty while the session is active."""
     tx: str | None = None
     """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
 
     @property
     def remaining_base(self) -> int:
-        """What is left of the budget; 0 if its deposit failed."""
+        """The rest of the budget; 0 if the deposit failed."""
         left_base = self.deposited_base - self.released_base - self.refunded_base
         return 0 if self.ended == "failed" else left_base
 
@@ -121,7 +121,7 @@ class Payments:
         return np.where(is_pending, STATUSES.index("pending"), self._over)
 
     def _is_final(self, of: Any) -> Any:
-        """Tell whether no attempt changes an id any more: it was paid, or its transaction reverted."""
+        """Tell which ids no attempt changes any more: paid, or with a reverted transaction."""
         over = self._over[of]
         return (over == _SETTLED) | ((over == _FAILED) & (self.tx[of] != 0))
 
@@ -172,10 +172,10 @@ class Payments:
 
 
 def _answers(ended: Table, *, has_events: bool) -> tuple[Any, Any, Any]:
-    """Return three arrays: which answers say "paid", which refuse for good, and which refusals leave
-    earlier attempts as they are. If services recorded events, these decide instead."""
+    """Return three arrays of booleans: answers "paid", final refusals, and refusals that leave
+    earlier attempts unchanged. Events of services, if recorded, decide instead."""
     status, stated = ended["status"], ended["final"]
-    # a service answers these errors before it reads the payment
+    # a service answers these errors before reading the payment
     is_unread = ended.those("error", lambda error: bool(RequestError.named(error or "")))
     is_unread &= status < 500
     is_paid = ~is_unread & (status == 200) & ~np.bool_(has_events)
@@ -225,7 +225,7 @@ class SessionStates:
         )
 
     def _change(self, at_ms: int, session: SessionState, to: str, tx: str | None = None) -> None:
-        """Record a session after a change; `tx` is the transaction that made it."""
+        """Record a session after a change, made by the transaction `tx`."""
         session.at_ms, session.last, session.tx = at_ms, to, tx
         self.changes.append(copy(session))
 
@@ -278,7 +278,7 @@ class SessionStates:
 
     def _refunded(self, at_ms: int, session_id: str, tx_hash: str, amount_base: int) -> None:
         if session := self._found.get(session_id):
-            # a debit that is undone later is a second one; one may be recorded by two services
+            # after a late undone debit, a session has a second refund; two services may record the same
             refunds = self._refunds.setdefault(session_id, {})
             refunds[tx_hash] = amount_base
             session.refunded_base, session.ended = sum(refunds.values()), "refunded"
@@ -331,7 +331,6 @@ class Movements:
             self._undo(undone)
 
     def _undo(self, undone: Table) -> None:
-        """Add a movement back for each transfer of an undone transaction."""
         names = "seq", "at_ms", "tx_hash"
         made, back = ([each[name].tolist() for name in names] for each in (self.transfers, undone))
         happened = [
@@ -354,7 +353,7 @@ class Movements:
 
     @property
     def amounts_base(self) -> Any:
-        """What the recipient gains by each movement, negative if it was undone: an array."""
+        """The recipient's gain by each movement, negative for an undone movement: an array."""
         return exact((self.mapped("amount_base", int) * (1 - 2 * self.is_undone)).tolist())
 
 
@@ -375,7 +374,7 @@ two rows, the first of them undone. To count money, leave out what was undone.""
     alike(("sender_address", "to_address"), "string", "their addresses"),
     amount("amount", "how much"),
     Column("kind", "category", "payment: to a merchant by a signed authorization; refund: from a merchant by one; mint; other", among=TRANSFERS),
-    Column("undone", "bool", "whether a reorganisation took it back"),
+    Column("undone", "bool", "whether a reorganisation took the movement back"),
 )  # fmt: skip
 def transfers(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
@@ -411,16 +410,16 @@ def transfers(journal: Journal, form: Form) -> pd.DataFrame:
 @frame(
     "One row for each payment id that was issued or presented, in order of appearance.",
     Column("payment_id", "string", ""),
-    Column("payer", "category", "who paid; else who last tried to; else who got its 402"),
-    Column("resource", "category", "what it is for"),
-    Column("status", "category", "settled; failed (its transaction reverted, or can never be mined); pending (presented, and the journal does not say that it is over); refused; unpaid (never presented)", among=STATUSES),
-    amount("amount", "what was paid; NA unless it settled"),
-    Column("asked_s", "float64", "when its 402 reached the payer", "s"),
+    Column("payer", "category", "the payer; else the last who tried; else the receiver of the 402"),
+    Column("resource", "category", "the sold resource"),
+    Column("status", "category", "settled; failed (its transaction reverted, or can never be mined); pending (presented, without an end in the journal); refused; unpaid (never presented)", among=STATUSES),
+    amount("amount", "the amount paid; NA unless settled"),
+    Column("asked_s", "float64", "when the 402 reached the payer", "s"),
     Column("settled_s", "float64", "when the service granted access (behind a URL: when the payer learnt of it)", "s"),
-    Column("indexed_s", "float64", "when the indexer found its block", "s"),
-    Column("tx", "string", "the transaction that paid for it"),
-    Column("block", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be read"),
-    Column("gas", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be read", "gas"),
+    Column("indexed_s", "float64", "when the indexer found the block", "s"),
+    Column("tx", "string", "the paying transaction"),
+    Column("block", "Int64", "the place of this transaction in the chain, and the gas used; NA if the transaction does not stand, or the chain cannot be read"),
+    Column("gas", "Int64", "the place of this transaction in the chain, and the gas used; NA if the transaction does not stand, or the chain cannot be read", "gas"),
 )  # fmt: skip
 def payments(journal: Journal, form: Form) -> pd.DataFrame:
     reading, mined = reading_of(journal), standing(journal)
@@ -479,9 +478,9 @@ A balance counts from the beginning of the run: what was held before is not know
     moment("when"),
     Column("network", "category", "on which network; NA on the first one of a server's own journal"),
     Column("party", "category", "who: a payer's name, \"merchant\" (of several services, the service's name), or an address"),
-    Column("tx", "string", "the transaction that moved it, or that a reorganisation undid"),
-    amount("change", "by how much, negative if it fell"),
-    amount("balance", "the balance after it"),
+    Column("tx", "string", "the transaction of the movement, or the one that a reorganisation undid"),
+    amount("change", "the amount, negative for a loss"),
+    amount("balance", "the balance afterwards"),
 )  # fmt: skip
 def balances(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
@@ -518,16 +517,16 @@ def _running(values: Any, account: Any) -> Any:
 
 
 @frame(
-    "One row each time a transaction was mined, with what it cost.",
-    moment("when it was mined"),
+    "One row for each time a transaction was mined, with its cost.",
+    moment("when the transaction was mined"),
     Column("network", "category", "on which network; NA on the first one of a server's own journal"),
     Column("block", "Int64", "where"),
     Column("tx", "string", "where"),
-    Column("sender", "category", "who sent it, and so paid its gas: a name or an address"),
-    Column("call", "category", "the function of the token that it called; empty for any other call"),
+    Column("sender", "category", "the sender, which paid the gas: a name or an address"),
+    Column("call", "category", "the called function of the token; empty for any other call"),
     Column("gas", "Int64", "gas used, in units of gas", "gas"),
     Column("gas_price_wei", "Int64", "price of a unit, in wei", "wei"),
-    Column("revert_reason", "string", "why it reverted; NA if it did not"),
+    Column("revert_reason", "string", "the reason of a revert; NA without a revert"),
 )  # fmt: skip
 def transactions(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)

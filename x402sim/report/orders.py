@@ -1,10 +1,10 @@
-"""Follows each order: what a payer requested, what the chain moved for it, and what the payer got.
+"""Follows each order: the payer's request, the money moved on the chain, and the goods received.
 
 An order is one 402 to a payer, or one request on a session's budget. A request that never got a 402
 is an order of its own. A one-step payment belongs to the 402 whose id it shows; else to the order
 for which its authorization was sent before; else to the newest 402 that its payer has not paid.
-Money is counted on the chain, by the authorizations that were presented for an order, whatever the
-service says of them.
+Money is counted on the chain, by the authorizations presented for an order; the words of the
+service do not count.
 """
 
 from collections import Counter
@@ -25,12 +25,12 @@ WAYS = ("payment", "deposit", "session")
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
-    """The transaction that used an authorization, and what that moved from its signer."""
+    """The transaction that used an authorization, and the amount moved from the signer."""
 
     tx: int
     paid_base: int
     undone_ms: int
-    """When the chain first undid it; -1 if it did not."""
+    """When the chain first undid the transaction; -1 if never."""
     undone_base: int
 
 
@@ -52,7 +52,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     served_times: int = 0
     requests: int = 0
     open_until: int = 0
-    """The number of the event that ends its last request."""
+    """The number of the event that ends the last request."""
     attempts: int = 0
     may_be_free: bool = False
     is_granted: bool = False
@@ -61,11 +61,11 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     debited_base: int = 0
     tx: int = 0
     txs: tuple[int, ...] = ()
-    """Every transaction that moved money to pay for it; `tx` is the last."""
+    """Every transaction that paid for the order; `tx` is the last."""
     refund_tx: int = 0
     refund_txs: tuple[int, ...] = ()
-    """The refund of a session, and those of debits that were undone after it, also those that the
-    chain has undone; `refund_tx` is the last that it has not."""
+    """Refunds: of the session, and of debits undone after the first refund. Refunds that the chain
+    has undone are included; `refund_tx` is the last that stands."""
     payments: int | None = None
     lost_base: int | None = None
     paid_base: int | None = None
@@ -161,7 +161,7 @@ class Orders:
                 order.served_times += 1
 
     def _order_of(self, sent: ServiceRequest) -> OrderState:
-        """Return the order of a request: a known one if the request pays for it, else a new one."""
+        """Return the order of a request: the known order that the request pays, or a new order."""
         if sent.authorization and not sent.payment_id and (known := self._paid_in_one_step(sent)):
             return known
         way = "deposit" if sent.opens else "payment"
@@ -213,7 +213,7 @@ class Orders:
     # --- from the service's and the chain's events ------------------------------------
 
     def _debit(self, seq: int, session_id: int, amount_base: int) -> None:
-        """Assign a debit to the session's oldest undebited request, an open one if there is one."""
+        """Assign a debit to the session's oldest undebited request; open requests come first."""
         waiting = self._undebited.get(session_id, [])
         still_open = [order for order in waiting if order.open_until > seq]
         for order in (still_open or waiting)[:1]:
@@ -237,7 +237,7 @@ class Orders:
             order.debited_base, order.is_granted = 0, False
 
     def _read_service(self, reading: Reading) -> None:
-        """Add what the service recorded of the payments. It may use ids that no payer has shown."""
+        """Add the service's records of payments, which may have ids that no payer has shown."""
         for order in self.found:
             for nonce in order.nonces:
                 self._presented.setdefault(nonce, []).append(order)
@@ -296,7 +296,7 @@ class Orders:
                     order.gas += gas_of.get(tx, 0)
 
     def _owner(self, presented: list[OrderState], tx: int) -> OrderState:
-        """Return which of these orders a transaction settled; the first if that is unknown."""
+        """Return the order that a transaction settled; the first if unknown."""
         settled = self._settled.get(tx, 0)
         theirs = (each for each in presented if self._by_payment.get((settled, each.payer)) is each)
         return next(theirs, presented[0])
@@ -319,7 +319,6 @@ def _first_settled(reading: Reading) -> dict[int, int]:
 
 
 def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
-    """Return the use of each used authorization, and what each transaction moved in all."""
     moves = Movements(reading)
     uses, size, amounts_base = moves.uses, len(moves.uses.texts.all), moves.amounts_base
     txs, senders = (moves.transfers[name][moves.rows] for name in ("tx_hash", "sender"))

@@ -1,12 +1,12 @@
-"""The page of payments: its files, the words that explain a journal, and one HTML file that shows a
-run without a server.
+"""The page of payments: files, words that explain a journal, and an HTML file that shows a run
+without a server.
 
-A server streams the data to its page (`world/ui`). Here the data are in the file. Its content
-security policy allows only its own script, so that a frame in a notebook can show it.
+A server streams the data to the page (`world/ui`). Here the data are in the file. The content
+security policy allows the file's own script only, as a frame in a notebook requires.
 
-The page may show the newest payments only, each with everything that happened to it. A payment is a
-payment id that a 402 has named; its other events are found by the exchanges, authorizations,
-transactions and sessions that they share.
+The page may show the newest payments only, with all their events. A payment is a payment id that a
+402 has named; further events are found by shared exchanges, authorizations, transactions and
+sessions.
 """
 
 import json
@@ -38,7 +38,7 @@ _OLDER = ""
 _NAMES = ("exchange", "authorization", "tx_hash", "session_id")
 """Fields that name the payment of an event without a payment id."""
 _LINKS = (events.RequestSent, events.AuthorizationConsumed, events.SessionRefunded)
-"""Events that may link two such names without the payment id."""
+"""Events that may link two of these names without the payment id."""
 
 
 class Newest(NamedTuple):
@@ -82,9 +82,9 @@ class Payments:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._of: dict[str | int, str | None] = {}
-        """The payment id by each other name of a payment; the first one noted counts."""
+        """The payment id by each other name of a payment; the first noted id counts."""
         self._first: dict[str, str] = {}
-        """The id in the 402, by the id that a one-step payment gets in its answer."""
+        """The id in the 402, by the id in the answer to a one-step payment."""
         links = list[list[str | int]]()
         for event in (entry.event for entry in entries):
             names = _names(event)
@@ -126,7 +126,7 @@ SCRIPTS = (
     "dom.js", "model.js", "copies.js", "detail.js", "list.js", "state.js", "steer.js", "tape.js",
     "app.js",
 )  # fmt: skip
-"""The modules of the page; each imports only earlier ones, so that `alone` can join them."""
+"""The modules of the page; a module imports earlier modules only, so `alone` can join all."""
 FILES = (*SCRIPTS, "style.css", "icon.svg")
 _FRAME_PX = 640
 
@@ -137,7 +137,6 @@ def read(name: str) -> str:
 
 
 def _without(text: str, *begins: str) -> str:
-    """Return a text without the lines with one of these beginnings."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not line.lstrip(" ").startswith(begins))
 
@@ -181,7 +180,6 @@ def of_run(journal: Journal, title: str, last: int | None = None) -> str:
 
 
 def _came_to(journal: Journal, older: int) -> str:
-    """Return the outcome of a run as HTML."""
     begin, end = next(journal.events(events.Begin), None), next(journal.events(events.End), None)
     if begin is None:
         return ""

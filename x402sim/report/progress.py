@@ -1,6 +1,6 @@
 """The progress of a sweep, with the time left, and of a long run.
 
-In a terminal and in Jupyter it is one line, updated in place. The last line in Jupyter has no
+In a terminal and in Jupyter, a line is updated in place. The last line in Jupyter has no
 times, so that an executed notebook is equal each time. In pipes and files it is a new line every
 few seconds.
 """
@@ -40,13 +40,9 @@ class Bar:
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._text} {bar} {self._done}/{self._total}{failed}{left}"
 
-    def extend(self, total: int) -> None:
-        """Set the total number of points."""
-        self._total = total
-
-    def update(self, done: int, failed: int) -> None:
+    def update(self, done: int, failed: int, total: int) -> None:
         """Show these numbers and the time left, at most twice a second; in a file, every 5 s."""
-        self._done, self._failed = done, failed
+        self._done, self._failed, self._total = done, failed, total
         now_s, played = self._elapsed(), done - self._known
         if played and now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s
@@ -62,8 +58,8 @@ class Bar:
 def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
     """Show the progress of work of unknown length, if it takes more than two real seconds.
 
-    `words` returns the progress. A second thread calls it, so that the work itself is not slowed
-    down. Equal words are shown once: on a busy machine, nothing may change between two lines.
+    `words` returns the progress. A second thread calls `words`, to keep the work fast. Equal words
+    are shown once: on a busy machine, nothing may change between two lines.
     """
     over = threading.Event()
 
@@ -112,7 +108,6 @@ _NOWHERE: tuple[Show, Show, float] = (lambda line: None, lambda line: None, _EVE
 
 
 def _jupyter() -> Any:
-    """Return IPython's `display` in a notebook; else None."""
     if "ipykernel" in sys.modules:
         from IPython.core.getipython import get_ipython
         from IPython.display import display

@@ -1,5 +1,5 @@
-"""Reads a journal: who is who and when it began; and of a run its scenario, outcome and checks, and
-the command that repeats it.
+"""Reads a journal: names of parties, start time, units. Of a run: scenario, outcome, checks, and
+the command that repeats the run.
 """
 
 import shlex
@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 SERVICES = frozenset(events.service_name(number + 1) for number in range(events.MOST_SERVICES))
 """Names of services in any journal; a world may have others."""
 MINT = "mint"
-"""The name of the zero address: minted tokens come from it, burnt tokens go to it."""
+"""The name of the zero address: minted tokens come from there, burnt tokens go there."""
 MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
 LARGE = 20_000
@@ -37,7 +37,7 @@ DECIMALS = 6
 class Reading:
     """A journal, with what every report needs: names of parties, the start time, units.
 
-    A server's own journal has no `begin`: it starts with its first event.
+    A server's own journal has no `begin`: the first event is the start.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -69,7 +69,7 @@ class Reading:
     def seq_of(self, exchange: int) -> int:
         """Return the `seq` of the request of an exchange, or of the next request if there is none.
 
-        Exchanges are numbered in the order of their requests, so halving finds it in few reads.
+        Exchanges are numbered in the order of the requests, so halving needs few reads.
         """
         low, high = 0, self.journal.length
         while high - low > EVERY:
@@ -91,12 +91,12 @@ class Reading:
         begin = list(self.journal.of(events.Begin))
         part = copy(self)
         part.journal = Journal.made_of([*begin, *(each for each in entries if each not in begin)])
-        part.__dict__["name"] = self.name  # a part does not have all `payer joined` events
+        part.__dict__["name"] = self.name  # a part lacks most `payer joined` events
         return part
 
     @cached_property
     def joined(self) -> frozenset[str]:
-        """Names of the services in this journal; no payer has such a name."""
+        """Names of the services in this journal; payers have other names."""
         return frozenset(
             {"service", *(each.name for each in self.journal.events(events.ServiceJoined))}
         )
@@ -137,7 +137,7 @@ def once_per_journal(make: Callable[[Journal], Made]) -> Callable[[Journal], Mad
     """Cache a function of a journal in the journal; a journal that has grown is read anew."""
 
     def made(journal: Journal) -> Made:
-        (length, found), now = journal.made, journal.length  # it may grow while it is read
+        (length, found), now = journal.made, journal.length  # the journal may grow meanwhile
         if length != now:
             found = {}
             journal.made = now, found
@@ -178,7 +178,7 @@ def raised_in(journal: Journal) -> list[str]:
 
 @dataclass(frozen=True)
 class Summary:
-    """The facts of one run, read from its journal: without frames and plots.
+    """The facts of a run, read from the journal: without frames and plots.
 
     `on` is the stage that played it. The journal does not name the stage, as the same story has the
     same journal in one process and over TCP.

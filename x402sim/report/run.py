@@ -1,7 +1,7 @@
-"""A `Run`: the result of playing a scenario, its journal and everything made of it.
+"""A `Run`: the result of playing a scenario, with the journal, frames and reports.
 
-It is the front of this package: frames, plots and pages take a journal or a `Summary`, and none of
-them imports this module.
+A `Run` is the front of this package: frames, plots and pages take a journal or a `Summary`, and do
+not import this module.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -90,11 +90,11 @@ Frame.__doc__ = property(Frame._columns)  # type: ignore[assignment]
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Summary):
-    """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
+    """One run of a scenario: outcome, checks, and the journal as frames and reports.
 
-    `on` is the stage that played it, `real_s` its real seconds, and `ahead_s` how many seconds it
-    left the clock of a server at a URL ahead of real time. `help(Run.orders)` and so on document
-    the frames' columns. A frame raises `ValueError` if the scenario raised an exception:
+    `on` is the stage, `real_s` the real seconds of the run, and `ahead_s` the seconds by which the
+    run left the clock of a server at a URL ahead of real time. `help(Run.orders)` and so on
+    document the frames' columns. A frame raises `ValueError` if the scenario raised an exception:
     `run.partial.orders` has what happened until then. A run can be pickled.
     """
 
@@ -109,13 +109,13 @@ class Run(Summary):
     payments = Frame("One row for each payment id that was issued or used.")
     sessions = Frame("One row for each change of each session's budget.")
     latency = Frame("One row for each exchange between any two parts.")
-    costs = Frame("One row for each transaction: gas, fee and waiting, by order and who paid.")
-    queues = Frame("One row for each request to a part that serves so many at a time.")
+    costs = Frame("One row for each transaction: gas, fee and waiting, by order and party.")
+    queues = Frame("One row for each request to a part with a limited number of servers.")
     balances = Frame("One row for each change of each party's balance.")
     backlog = Frame("One row for each run of the payment indexer.")
-    transactions = Frame("One row for each transaction that was mined, with the gas it used.")
-    blocks = Frame("One row for each block with transactions: does it stand, or what replaced it?")
-    forks = Frame("One row for each reorganisation: how deep, and what was lost.")
+    transactions = Frame("One row for each mined transaction, with gas used and price.")
+    blocks = Frame("One row for each block with transactions, replaced blocks included.")
+    forks = Frame("One row for each reorganisation, with depth and losses.")
     outages = Frame("One row for each period of a fault with `when`.")
 
     def raise_for_failure(self) -> Self:
@@ -131,15 +131,15 @@ class Run(Summary):
 
     @property
     def partial(self) -> "Run":
-        """This run, with frames of what happened until the scenario raised."""
+        """This run, with frames up to the moment at which the scenario raised."""
         return replace(self, _is_partial=True)
 
     @property
     def summary(self) -> "DataFrame":
-        """Which laws held, which were switched off, and which broke: one row for each.
+        """The state of each law, one row a law: held, switched off, or broken.
 
-        If the chain undid payments after they were served, one more row counts them: no law of the
-        service forbids that.
+        One more row counts payments that the chain undid after the goods were served; no law of the
+        service forbids this.
 
         | column | dtype | meaning |
         | --- | --- | --- |
@@ -179,7 +179,7 @@ class Run(Summary):
         return save.save_run(self, Path(folder))
 
     def _why_unrepeatable(self) -> str:
-        """Return why nobody can repeat this run, and what to do; empty if somebody can."""
+        """Return why this run cannot be repeated, and what to do; empty if the run can be."""
         if is_swept():
             return "it is a point of a sweep, which is repeated as a whole: give the sweep out="
         if self.real_s is None:
@@ -195,8 +195,8 @@ class Run(Summary):
     def show(self, last: int | None = LAST) -> "Shown":
         """Return the page of payments with a slider of time, for a notebook cell.
 
-        `x402sim open` shows the same page, and `save` writes it; `.page` is its HTML. It has the
-        newest `last` payments, and says how many older ones it leaves out; with None it has all.
+        `x402sim open` shows the same page, and `save` writes the page; `.page` is the HTML. The
+        newest `last` payments are shown, and the number of the others; with None, all payments.
         """
         from x402sim.report.page import Shown, of_run  # slow: it loads the specification
 
@@ -217,11 +217,10 @@ class Run(Summary):
 
     @cached_property
     def _broke_off(self) -> bool:
-        """Whether the scenario raised, so that the journal has only a part of it."""
+        """Whether the scenario raised: then the journal has only a part of the scenario."""
         return any(True for _ in self.journal.of(StoryRaised))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
         need_extra()
         from x402sim.report import html
 
@@ -261,7 +260,7 @@ def is_swept() -> bool:
 
 
 def finished(run: Run) -> Run:
-    """Record a run that has just ended for the sweep that plays it; return the run."""
+    """Record an ended run for the sweep that plays the run; return the run."""
     watched = _watched.get()
     if watched is not None:
         if run.outcome == "failed":

@@ -32,15 +32,18 @@ _ARROW_TYPES = {
 }
 
 
-def save_run(run: Summary, folder: Path) -> Path:
-    """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
-    drawn = {run.sha256: _save_one(run, folder, for_papers=True)}
+def save_run(run: Summary, folder: Path, hashes: dict[str, str] | None = None) -> Path:
+    """Write a run's journal, frames, plots and report.html into a folder; return the folder.
+
+    `hashes` receives the hash of each frame.
+    """
+    drawn = {run.sha256: _save_one(run, folder, for_papers=True, hashes=hashes)}
     _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
     return folder
 
 
 def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
-    """Write what `save_run` does, and what somebody else needs to repeat it; return the folder.
+    """Write the files of `save_run`, and a bundle to repeat the run; return the folder.
 
     If `wrong` says why the run cannot be repeated, raise `NotRepeatable` and write nothing.
     """
@@ -49,8 +52,7 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
         raise bundle.NotRepeatable(f"bundle: {run.name!r} cannot be repeated: {wrong}")
     program = bundle.running()
     hashes: dict[str, str] = {}
-    drawn = {run.sha256: _save_one(run, folder, for_papers=True, hashes=hashes)}
-    _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
+    save_run(run, folder, hashes)
     write_maker(folder / JOURNAL, None)  # bundle.json has the versions
     found = bundle.OfRun(
         scenario=run.name,
@@ -124,8 +126,8 @@ def _write_text(file: Path, text: str) -> None:
 def _arrow(frame: pd.DataFrame) -> pa.Table:
     """Return a frame for Parquet.
 
-    A column's type does not depend on its values, with one exception: amounts too large for
-    64-bit integers are written as text.
+    A column's type does not depend on the values, but for amounts too large for 64-bit integers:
+    these are written as text.
     """
     fields: list[tuple[str, Any]] = [
         (name, pa.dictionary(pa.int32(), pa.string()))

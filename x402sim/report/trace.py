@@ -176,7 +176,7 @@ class Narrator:
     # --- all other events ------------------------------------------------------------
 
     def _more(self, event: events.Event) -> dict[str, str] | None:
-        """Return what a text needs beside its event's fields; None if the event has no line."""
+        """Return more words for a text; None for an event without a line."""
         match event:
             case events.Begin() | events.End() | events.ServiceJoined() | events.PayerJoined():
                 return None
@@ -228,7 +228,6 @@ def _in_brackets(facts: list[str]) -> str:
 
 
 def _options(fault: events.FaultInjected) -> list[str]:
-    """Return the fields of a fault that differ from the default."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(fault)}
     return [
         f"{name} {'unlimited' if value is None else value}"

@@ -111,7 +111,7 @@ class Session:
     """Open a session and send paid requests; the rest of the deposit is refunded at the end.
 
     A visit ends with the session, if all requests are not sent before. A payer that opens
-    another instead is `Buy(times=...)` with `PayerPolicy(sessions=OpenSessions(...))`.
+    another instead is `Buy(times=...)` with a sessions policy of yours.
 
     deposit
         Tokens; default "0.10".

@@ -41,7 +41,7 @@ from x402sim.version import citation
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot of one run: its name (and file name), its caption, and the function that draws it.
+    """A plot of a run: name (and file name), caption, and the drawing function.
 
     `has_content` tells whether a journal has anything that the plot shows.
     """
@@ -84,8 +84,8 @@ PLOTS = (
     ),
     Plot(
         "session_burn_down",
-        "Remaining budget of each session, each drawn narrower than the one before, so that none "
-        "covers another; of more than five, the median and bands of quantiles.",
+        "Remaining budget of each session, drawn narrower from session to session, so that all "
+        "can be seen; of more than five, the median and bands of quantiles.",
         session_burn_down,
         lambda journal: _takes_time(journal) and not sessions(journal).empty,
     ),
@@ -111,7 +111,7 @@ PLOTS = (
 )
 _UNKNOWN = "x402sim of an unknown version"
 _MOST_RUNS = 3
-"""Runs that a caption lists one by one."""
+"""The most runs that a caption lists."""
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 
@@ -143,12 +143,12 @@ def caption(source: Any = None, *, text: str = "", number: int | None = None) ->
 
     "replay, seed 1: 19 requests, 2 payers, 1 s of virtual time (journal 2f1c0a7e55d1); x402sim
     1.0.0, Python 3.11.7". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0, …".
-    The versions are those that played it, not those installed now. The end says how to cite
+    The versions are from the time of playing, not from now. The end says how to cite
     x402sim: "Cite as: The x402sim authors (2026): x402sim, version 1.0.0 [software]". More than
     three runs are summed up: scenarios, seeds and requests.
 
     With `text` or `number`, return the caption of a figure, which a notebook displays: "**Figure
-    3.** The text. *25 seeds (0 to 24), …*". It has no versions, as a paper states them once;
+    3.** The text. *25 seeds (0 to 24), …*". Versions are left out, as a paper states versions once;
     without a `source`, it has number and text only. End a cell with it, after
     `display(plots.sequence(run))`.
 
@@ -168,7 +168,6 @@ def caption(source: Any = None, *, text: str = "", number: int | None = None) ->
 
 
 def _facts(source: Any) -> tuple[str, list[Maker | None]]:
-    """Return the facts of a source, and the maker of each journal in it."""
     if hasattr(source, "columns"):
         if "seed" not in source.columns:
             raise ValueError("caption needs the table that sweep returned, with a column 'seed'")
@@ -190,12 +189,10 @@ def _facts(source: Any) -> tuple[str, list[Maker | None]]:
 
 
 def _count(number: int, what: str) -> str:
-    """Return a number with its noun: "1 payer", "2,000 requests"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _seeds(seeds: Sequence[int | None]) -> str:
-    """Return the number and range of seeds: "25 seeds (0 to 24)", "seed 1"."""
     known = {each for each in seeds if each is not None}
     if len(known) == 1:
         return f"seed {min(known)}"

@@ -49,18 +49,18 @@ def bands(
 ) -> Axes:
     """Draw the mean of a result against a parameter, with a band or error bars around it.
 
-    `table` is what `x402sim.summarize` or `x402sim.experiments.steady` returns, `x` a parameter,
-    `y` one of its results, and `by` another parameter: one line for each of its values, at most
-    five. The band is the confidence interval of the mean, and the legend says what it counts:
-    seeds, rows, batches. With fewer than seven x values, or x values that are not numbers, error
-    bars replace the band, which would suggest results that nobody has simulated; the bars of
-    several lines stand beside each other, 2.6 points apart.
+    `table` comes from `x402sim.summarize` or `x402sim.experiments.steady`, `x` is a parameter, `y`
+    a result, and `by` another parameter: a line for each value, at most five. The band is the
+    confidence interval of the mean, and the legend says what it counts: seeds, rows, batches. With
+    fewer than seven x values, or x values that are not numbers, error bars replace the band: a band
+    would suggest results between the simulated values. The bars of several lines stand beside each
+    other, 2.6 points apart.
 
-    `theory` is a function: of x, `theory=lambda lost: lost / 2`, which is one black line; or of x
-    and the value of `by`, one line each, such as `theory=lambda block_s, latency_s: 10 * latency_s
-    + block_s / 2`. It is drawn as thin dashed lines without marks, in the colours of the lines;
-    means are then marks without a line, unless the theory is one black line beside bands. It is
-    also drawn between the points; of whole numbers, only at whole numbers.
+    `theory` is a function: of x, `theory=lambda lost: lost / 2`, drawn as a black line; or of x and
+    the value of `by`, a line for each value, such as `theory=lambda block_s, latency_s: 10 *
+    latency_s + block_s / 2`. It is drawn as thin dashed lines without marks, in the colours of the
+    lines; means are then marks without a line, unless the theory is one black line beside bands. It
+    is also drawn between the points; of whole numbers, only at whole numbers.
 
     Points with the same few seeds have correlated errors: a whole curve may be too high. With fewer
     than ten, the legend states their number, "95 % interval of the same 4 seeds"; to tell curves
@@ -124,7 +124,7 @@ def bands(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line of means: its number, its label, and how many points aside it is drawn."""
+    """A line of means: number, label, and the offset to the side in points."""
 
     ax: Axes
     number: int
@@ -156,7 +156,6 @@ class _Line:
 def _draw_theory(
     ax: Axes, theory: Theory, groups: Sequence[Any], x: str, ranks: dict[Any, float] | None
 ) -> None:
-    """Draw the theory of each line, or one black line."""
     is_of_x, is_one = _is_of_x(theory), _is_one_line(theory, groups)
     every = np.concatenate([each[x].to_numpy() for _, each in groups])
     for number, (value, _) in enumerate(groups[:1] if is_of_x else groups):
@@ -182,7 +181,6 @@ def _number(said: Any, x: Any) -> float:
 
 
 def _is_of_x(theory: Theory) -> bool:
-    """Tell whether a theory is a function with one argument, x."""
     try:
         known = signature(theory).parameters.values()
     except ValueError:  # one of numpy's
@@ -191,12 +189,10 @@ def _is_of_x(theory: Theory) -> bool:
 
 
 def _is_one_line(theory: Theory, groups: Sequence[Any]) -> bool:
-    """Tell whether a theory is one black line: a function of x alone, or there is one group."""
     return _is_of_x(theory) or len(groups) == 1
 
 
 def _between(ax: Axes, known: Any) -> list[Any]:
-    """Return closely spaced values from the least to the largest known one."""
     low, high = known.min(), known.max()
     space = np.geomspace if ax.get_xscale() == "log" else np.linspace
     if np.issubdtype(known.dtype, np.integer):
@@ -248,7 +244,7 @@ def _named(name: str, value: Any) -> str:
 
 
 def titled(name: str, known: str = "") -> str:
-    """Return a column's name for a label, "delay_s" as "delay (s)"; `known` is its unit, if so."""
+    """Return a column's name for a label, "delay_s" as "delay (s)"; `known` is a known unit."""
     words, unit = _words(name)
     unit = known if known not in ("", words) else unit
     return f"{words} ({unit})" if unit and not words.endswith(")") else words
@@ -258,7 +254,7 @@ _UNITS = (("_per_s", "1/s"), ("_ms", "ms"), ("_s", "s"), ("_min", "min"), ("_h",
 
 
 def _words(name: str) -> tuple[str, str]:
-    """Return the words for a column, and the unit that its name ends with, if it has one."""
+    """Return the words for a column, and the unit at the end of the name, if any."""
     suffix, unit = next((each for each in _UNITS if name.endswith(each[0])), ("", ""))
     text = figure.plain(name)
     return text if text != name else name.removesuffix(suffix).replace("_", " "), unit

@@ -34,7 +34,7 @@ from x402sim.report.reading import LARGE, Reading, Source, journal_of, reading_o
 from x402sim.report.trace import CHAIN, TraceLine, lines
 
 MANY = 3
-"""Equal exchanges of a payer in a row that are drawn as one."""
+"""Equal exchanges of a payer in a row, drawn as one from this number on."""
 _EVENTS_A_ROW = 16
 """Events read at first per row shown, on each side; more if rows stand for many events."""
 
@@ -203,14 +203,13 @@ def _one_of_reads(reads: list[Row]) -> list[Row]:
 
 
 def _is_good_read(row: Row, services: Collection[str]) -> bool:
-    """Tell whether a row is a service's read of the chain, and its answer 200."""
     line, answer = row.line, row.answer
     is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
     return is_read and answer is not None and answer.text == "200" and answer.outcome == "served"
 
 
 def _paired(lines: list[TraceLine]) -> list[Row]:
-    """Return rows; a request whose answer follows at once is one row with it."""
+    """Return rows; a request and an answer that follows at once share a row."""
     paired: list[Row] = []
     for line in lines:
         before = paired[-1].line if paired and paired[-1].answer is None else None
@@ -252,7 +251,7 @@ def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[
 
 
 def _looks(row: Row) -> tuple[object, ...]:
-    """Return a key that is equal for rows that look alike; only whole exchanges can."""
+    """Return a key, equal for rows that look alike; only whole exchanges can."""
     return (row.line.left, row.line.right, row.text) if row.answer else (row.line.seq,)
 
 
@@ -305,7 +304,7 @@ def _span(
 def xs_of(needs: Sequence[float], letters: float) -> tuple[float, ...]:
     """Return the x of each lane and of the right end, for a width in letters.
 
-    Gaps get what they need and share the rest equally; if there is too little, the widest shrink.
+    Gaps get the needed width and share the rest equally; if there is too little, the widest shrink.
     """
     spare, (*gaps, margin) = letters - sum(needs), needs
     if spare >= 0:
@@ -429,7 +428,7 @@ class _Diagram:
                 head.set_y(1 + 0.6 * figure.font_size(ax) / 72 / figure.height_in(ax))
 
     def _draw_times(self) -> None:
-        """Label a row with its time if that differs from the row above."""
+        """Label a row with the time if the row above has another."""
         times = [row.line.t_s for row in self._rows]
         digits = 3 if times[-1] < 1000 else 1
         texts = [f"{t_s:.{digits}f}" for t_s in times]
@@ -468,7 +467,6 @@ class _Diagram:
         self._write(y, row.text, self._places[y])
 
     def _draw_word(self, y: int, row: Row) -> None:
-        """Draw a row across all lanes: an action of the story, or a failure."""
         is_alarm = row.line.kind == "alarm"
         self._ax.axhspan(
             y - 0.42, y + 0.42, color=_ALARM if is_alarm else _WORD, lw=0, zorder=0.5,
@@ -478,7 +476,6 @@ class _Diagram:
         self._annotate(0, y, _cut(text, int(self._xs[-1])), 4)
 
     def _write(self, y: float, text: str, place: Place) -> None:
-        """Write between two lanes; cut what does not fit."""
         gap, is_at_right = place
         left, right = self._xs[gap : gap + 2]
         x = right if is_at_right else left
@@ -510,7 +507,6 @@ class _Diagram:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return a text on one line of at most so many letters."""
     text = figure.plain(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 

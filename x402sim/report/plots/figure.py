@@ -1,8 +1,8 @@
 """The style of every plot: sizes, colours, time axes, legends, and reproducible PNG and SVG.
 
 The colours are Okabe and Ito's, which colour-blind readers can tell apart. Lines also differ in
-dashes or marks, so that a print in grey is readable. Figures are made without pyplot, whose global
-state stays as it is.
+dashes or marks, so that a print in grey is readable. Figures are made without pyplot: the global
+state of pyplot stays unchanged.
 """
 
 import io
@@ -56,7 +56,7 @@ _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0
 
 
 _SERIF = ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"]
-"""Fonts that come with matplotlib; later ones have letters that the first one lacks."""
+"""Fonts that come with matplotlib; the later fonts have letters that STIXGeneral lacks."""
 STYLES: dict[str, Any] = {
     "screen": {},
     "print": {
@@ -97,9 +97,9 @@ class NotebookFigure(Figure):
 
 
 class NotebookAxes(Axes):
-    """Axes that a notebook displays as their figure, so that a plot may end a cell.
+    """Axes that a notebook displays as a figure: a plot may end a cell.
 
-    The figure is unknown to pyplot, so that Jupyter's inline backend does not show it again.
+    pyplot does not know the figure, else Jupyter's inline backend would show the figure again.
     """
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
@@ -139,7 +139,7 @@ def new_axes(width_mm: float | None = None, height_mm: float | None = None) -> A
 
 
 def prepare(ax: Axes | None, height_mm: float | None = None, width_mm: float | None = None) -> Axes:
-    """Return these axes, or new ones, without a frame and with a font that fits their size."""
+    """Return the given or new axes, without a frame and with a font that fits the size."""
     ax = ax or new_axes(width_mm, height_mm)
     ax.spines[["top", "right"]].set_visible(False)
     family = mpl.rcParams["font.family"]
@@ -255,7 +255,7 @@ def legend(ax: Axes, samples: Sequence[Line2D | PolyCollection] = (), **options:
     are entries for things that the axes already show.
     """
     for each in samples:
-        ax.add_artist(each).set_in_layout(False)  # it has no data, so no place in the layout
+        ax.add_artist(each).set_in_layout(False)  # without data, without a place in the layout
     handles, names = ax.get_legend_handles_labels()
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)} | options
     drawn = ax.legend(
@@ -267,7 +267,6 @@ def legend(ax: Axes, samples: Sequence[Line2D | PolyCollection] = (), **options:
 
 
 def _columns(ax: Axes, names: Sequence[str]) -> int:
-    """Return how many columns of a legend fit; each is as wide as its longest name."""
     widths_in = [len(name) * 0.58 * font_size(ax) / 72 + 0.5 for name in names]
     for columns in range(len(names), 1, -1):
         chunks = np.array_split(widths_in, columns)  # as matplotlib fills them
@@ -279,7 +278,7 @@ def _columns(ax: Axes, names: Sequence[str]) -> int:
 def png(figure: Any, dpi: int = DPI) -> bytes:
     """Return a figure as PNG; the same figure gives the same bytes.
 
-    A palette of 64 colours makes it three times smaller than matplotlib's, at no visible loss.
+    With a palette of 64 colours, the file is a third of matplotlib's, at no visible loss.
     """
     image = Image.open(io.BytesIO(_bytes(figure, "png", dpi=dpi))).convert("RGB")
     few = image.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
@@ -301,7 +300,7 @@ def transparent(image: bytes) -> bytes:
 
 
 def keep_layout(figure: Any) -> None:
-    """Keep the layout of a figure that was drawn: drawing it again does not compute it anew."""
+    """Keep the layout of a drawn figure: the next drawing does not compute a layout."""
     with mpl.rc_context(_STYLE):
         figure.set_layout_engine(None)
 

@@ -1,4 +1,4 @@
-"""Draws the matrix of scenarios and clauses: which checks held, which failed."""
+"""Draws the matrix of scenarios and clauses, with the checks that held and failed."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ from x402sim.report.reading import Source, Summary, checks_of, journal_of
 
 _CELL_IN = 0.21
 LEAST_MM = 100, 25
-"""Least width and height of a new figure, which grows with its content."""
+"""Least width and height of a new figure, which grows with the content."""
 _MOST_CELL_IN = 0.28
 _NARROW_MM = 130
 _GLYPHS = {
@@ -27,7 +27,7 @@ _GLYPHS = {
 def outcomes(
     runs: Sequence[Source], ax: Axes | None = None, *, labels: Labels | None = None
 ) -> Axes:
-    """Draw a matrix of scenarios and clauses: which checks held, which failed.
+    """Draw a matrix of scenarios and clauses, with the checks that held and failed.
 
     A tick on green: every check of that clause held. A white cross on vermilion: at least one
     failed. A grey bar: the scenario was skipped. An empty cell: the scenario does not check
@@ -61,7 +61,7 @@ def outcomes(
 
 
 def clauses_of(summaries: Sequence[Summary]) -> list[str]:
-    """Return every clause that these runs check, in the specification's order."""
+    """Return every clause checked in these runs, in the specification's order."""
     found = {check.clause for summary in summaries for check in checks_of(summary.journal)}
     return sorted(found, key=_by_section)
 
@@ -75,7 +75,6 @@ def held_clauses(summary: Summary) -> dict[str, bool]:
 
 
 def _named(summaries: Sequence[Summary]) -> list[str]:
-    """Return the scenarios' names, with a cross if they failed, and the seed of repeated ones."""
     names = [summary.name for summary in summaries]
     return [
         ("✗ " if summary.outcome == "failed" else "")

@@ -58,7 +58,6 @@ def balances(source: Source, ax: Axes | None = None, *, labels: Labels | None = 
 
 
 def _held(reading: Reading) -> dict[str, Points]:
-    """Return each party's net gain after each transfer, merchants first."""
     lines: dict[str, Points] = {}
     moves = Movements(reading)
     parties = (moves.mapped(name, reading.name) for name in ("sender", "to"))
@@ -76,7 +75,7 @@ def _held(reading: Reading) -> dict[str, Points]:
 
 
 def _together(held: dict[str, Points], names: Sequence[str], what: str) -> dict[str, Points]:
-    """Replace these lines by one line, their total, named "12 others"."""
+    """Replace the lines of `names` by a line of the total, named "12 others"."""
     if len(names) < 2:
         return held
     changes = sorted(
@@ -101,8 +100,8 @@ _MARKS = {
 }
 _FILLED = ("opened", "debited")
 _WIDER_PT = 1.3
-"""How much wider a session is drawn than the next one, which may cover it. Lines beside each other
-would show wrong budgets."""
+"""A session is drawn wider than the next by so much, since the next may cover the line. Lines
+beside each other would show wrong budgets."""
 
 
 @styled
@@ -111,10 +110,9 @@ def session_burn_down(
 ) -> Axes:
     """Draw each session's remaining budget over time.
 
-    Disc: opened; dot: a debit; triangle: expired; square: refunded. Each session is drawn narrower
-    than the one before, so that none covers another one. More than five sessions are drawn
-    together, over the time since each was opened: their median, middle half, and 5th to 95th
-    percentile.
+    Disc: opened; dot: a debit; triangle: expired; square: refunded. A session is drawn narrower
+    than the session before, and covers no other. More than five sessions are drawn together, over
+    the time since the opening: median, middle half, and 5th to 95th percentile.
     `labels` are words for names of payers.
     """
     reading = reading_of(journal_of(source))
@@ -139,7 +137,6 @@ def session_burn_down(
 
 
 def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
-    """Draw quantiles of all sessions over the time since each was opened."""
     ages = [(group["t_s"] - group["t_s"].iloc[0]).to_numpy() for group in groups]
     lefts = [group["remaining"].to_numpy(dtype="float64") for group in groups]
     at_s = np.unique(np.concatenate(ages))

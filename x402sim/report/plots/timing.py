@@ -51,7 +51,7 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
         name = f"{figure.plain(to)}: {figure.plain(what)}"
         _draw_row(ax, y, name, group, _colour(to), (scale, unit))
     _latency_axis(ax, table["latency_s"].to_numpy() * scale)
-    # Between rows, else the marks of one look as if they belonged to the text below them.
+    # Between rows: else the marks of a row seem to belong to the text below.
     ends = ax.get_xlim()
     ax.hlines(np.arange(1, len(groups)) - 0.475, *ends, colors=LIGHT, lw=0.6, zorder=0)
     ax.set_xlim(ends)
@@ -74,7 +74,6 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
 
 
 def _colour(part: str) -> str:
-    """Return the colour of a part; of an unknown one, black."""
     return _COLOURS.get(part, BLACK)
 
 
