@@ -36,9 +36,7 @@ def _settled_form(play: Play, observed: Tried) -> Violation | None:
     fields = observed.settled.fields
     wanted = _network(play)
     if fields.get("network") != wanted:
-        return Violation(
-            expected="the network of the payment", actual=f"not {wanted}: {observed.settled.how}"
-        )
+        return Violation(demand="names-network", actual=f"not {wanted}: {observed.settled.how}")
     if not is_hash(fields.get("transaction"), wanted):
         return Violation(expected="transaction, a hash", actual=observed.settled.how)
     return None
@@ -51,7 +49,7 @@ def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation |
         return None
     if isinstance(payer, str) and payer.lower() == mine.lower():
         return None
-    return Violation(expected="the payer of the payment", actual=f"not {mine}: {answer.how}")
+    return Violation(demand="names-payer", actual=f"not {mine}: {answer.how}")
 
 
 def _names_payer(play: Play, observed: Tried) -> Violation | None:
@@ -141,7 +139,7 @@ def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
             if not (answer.reason or answer.is_valid or answer.succeeded):
                 return Violation(
-                    expected="a reason",
+                    demand="refusal-has-a-reason",
                     actual=f"{each.about}: {name}: {answer.how}",
                     why="nobody can tell what is to be repaired (x402-foundation/x402#804)",
                 )
@@ -157,7 +155,7 @@ def _words(_: Play, observed: Sequence[Tried]) -> Violation | None:
     if not own:
         return None
     return Violation(
-        expected="reasons of section 9",
+        demand="standard-reasons",
         actual="; ".join(own),
         why="a payer acts on the words that it knows: it may sign again where it must not",
     )
@@ -191,12 +189,12 @@ async def _verified(play: Play) -> Verified:
 def _without_effect(_: Play, observed: Verified) -> Violation | None:
     if observed.money.moved or observed.money.sent:
         return Violation(
-            expected="nothing on the chain after verify",
+            demand="verify-moves-nothing",
             actual=f"{observed.answers[-1].how}; {observed.money.summary}",
         )
     if not all(each.is_valid for each in observed.answers):
         return Violation(
-            expected="isValid true, however often it is asked",
+            demand="valid-again",
             actual="; ".join(each.how for each in observed.answers),
         )
     return is_settled(observed.settled.money, observed.settled.draft, observed.settled.settled)
@@ -222,7 +220,7 @@ async def _written_otherwise(play: Play) -> Tried:
 
 def _is_paid(_: Play, observed: Tried) -> Violation | None:
     if not observed.verified.is_valid:
-        return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
+        return Violation(demand="good-is-valid", actual=f"verify: {observed.verified.how}")
     return is_settled(observed.money, observed.draft, observed.settled)
 
 

@@ -201,7 +201,7 @@ def _no_success(_: Play, observed: Sequence[Sent]) -> Violation | None:
         if verified.is_valid or settled.succeeded:
             good = verified if verified.is_valid else settled
             return Violation(
-                expected="no verdict but a refusal",
+                demand="no-request-no-verdict",
                 actual=f"{each.about}: {good.how}",
                 why="what cannot be read is no payment",
             )

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.payment import Dialect
@@ -85,9 +84,7 @@ def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
     fault = everything_settles(play, observed)
     if fault is None:
         return None
-    return replace(
-        fault, expected="a good payment that settles afterwards", demand=results.Demand.OTHER
-    )
+    return replace(fault, expected="", demand="settles-afterwards")
 
 
 ROWS = [

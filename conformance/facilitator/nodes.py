@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
-from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
@@ -62,7 +61,7 @@ def _fails_closed(_: Play, observed: Observed) -> Violation | None:
     if answer is None or not answer.is_valid:
         return None
     return Violation(
-        expected="no isValid true of a payment whose balance nobody could look at",
+        demand="fails-closed",
         actual=f"verify: {answer.how}",
         why="a shop serves on it, and the payer has nothing",
     )
@@ -103,7 +102,7 @@ def _bounded(_: Play, observed: Observed) -> Violation | None:
     for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
             return Violation(
-                expected="an answer within a minute",
+                demand="answers-in-time",
                 actual=answer.how,
                 why="its caller gives up earlier, and asks again or refuses who has paid",
             )
@@ -132,7 +131,7 @@ def _late_is_found(_: Play, observed: Observed) -> Violation | None:
     if answer.succeeded or (answer.is_pending and answer.transaction):
         return None
     return Violation(
-        expected="success, or pending by its hash",
+        demand="late-is-no-failure",
         actual=observed.summary,
         why="the payment is made, and refused",
     )
@@ -211,7 +210,7 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if not answer.status:
         return Violation(
-            expected="an answer, with the hash of what it has sent",
+            demand="answers-with-hash",
             actual=answer.how,
             why="nobody can find out whether the payment was made",
         )
@@ -223,7 +222,7 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
         expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
         actual=f"settle: {answer.how}",
         why="a server that takes it for a failure asks for another payment: the payer pays twice",
-        demand=results.Demand.PENDING,
+        demand="unmined-is-pending",
     )
 
 

@@ -201,7 +201,7 @@ def _is_bounded(_: Play, observed: Observed) -> Violation | None:
     for each in observed.money.sent:
         if each.gas_used > MOST_GAS:
             return Violation(
-                expected="no settlement that costs more than ten million gas",
+                demand="gas-has-a-limit",
                 actual=f"{each.gas_used} gas; {observed.summary}",
                 loss=gas(each.gas_wei, "gas that whoever pays could have burnt without a limit"),
             )

@@ -124,7 +124,7 @@ def _agrees(_: Play, observed: Observed) -> Violation | None:
     if verified is None or not verified.is_valid or observed.moved(draft):
         return None
     return Violation(
-        expected="what verify calls valid settles",
+        demand="valid-settles-as-signed",
         actual=f"verify: {verified.how}; settle: {answer.how}; {observed.money.summary}",
         why="a shop serves on it, and is not paid",
     )

@@ -51,7 +51,7 @@ def _nothing_served(play: Play, observed: Tries) -> Found:
     for body, answer in observed.answers:
         if play.is_goods(answer, observed.goods):
             return Violation(
-                expected="no body gets what is sold without a payment",
+                demand="no-other-body-unpaid",
                 actual=f"the body {body[:40]!r}: {answer.summary}",
                 loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
             )

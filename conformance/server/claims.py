@@ -138,7 +138,7 @@ def _each_its_own(play: Play, observed: Several) -> Found:
         named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
         if answer.is_2xx and named not in mine:
             return Violation(
-                expected="a receipt that names the payment's own transaction",
+                demand="receipt-of-own-transaction",
                 actual=f"{play.dialect.response_place}: {observed.summary}",
                 why="the payer's proof is of somebody else's payment",
             )
@@ -150,7 +150,7 @@ def _second_is_its_own(play: Play, observed: Several) -> Found:
     if last.is_sale == bool(observed.moved) or (observed.moved and is_honest(play, last)):
         return None
     return Violation(
-        expected="another payer's payment with the same nonce is served if it moves its own money",
+        demand="nonce-is-its-payers",
         actual=f"the second payer: {observed.summary}",
         loss=play.tokens(
             value, "served on the transfer of another" if last.is_sale else "charged and not served"
@@ -162,7 +162,7 @@ def _last_is_served(play: Play, observed: Several) -> Found:
     if observed.answers[-1].is_sale:
         return None
     return Violation(
-        expected="a good payment is served, whatever was sent before it",
+        demand="good-after-refused",
         actual=observed.summary,
         why="who has seen a nonce can block its payment",
     )
@@ -172,7 +172,7 @@ def _last_is_refused(play: Play, observed: Several) -> Found:
     if not observed.answers[-1].is_sale:
         return None
     return Violation(
-        expected="a payment that is not signed by its payer buys nothing",
+        demand="signed-by-its-payer",
         actual=observed.summary,
         loss=play.tokens(observed.payments[0].auth.value, "served to who has paid nothing"),
     )
@@ -185,7 +185,7 @@ def _no_error(play: Play, observed: Several) -> Found:
     if is_blamed(answer, play.double.calls[-1:]):
         return None
     return Violation(
-        expected="a window without end: it is served, or 400 or 402",
+        demand="endless-window-is-answered",
         actual=answer.how,
         why="anybody can send it, and a payer takes it for an outage and tries again",
     )

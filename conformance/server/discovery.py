@@ -124,7 +124,7 @@ def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
             wrong = f"info.input.type is {each.input.get('type')!r}"
         if wrong:
             return Violation(
-                expected="extensions.bazaar.info is as its schema says, for HTTP",
+                demand="bazaar-fits-schema",
                 actual=f"{each.item.shown}: {wrong}",
                 why="facilitators must not list it",
             )
@@ -135,7 +135,7 @@ def _is_that_method(_: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
         if each.input.get("method") != each.item.method:
             return Violation(
-                expected="extensions.bazaar names the method by which it is sold",
+                demand="bazaar-names-method",
                 actual=f"{each.item.shown}: {each.input.get('method')!r}",
                 why="who reads it in a catalogue asks for something else",
             )
@@ -153,7 +153,7 @@ def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
         offered = [_terms(offers_in(play.dialect, a)) for a in (each.answer, each.described)]
         if each.described.status != 402 or offered[0] != offered[1]:
             return Violation(
-                expected="what extensions.bazaar describes is sold, at the price of the 402",
+                demand="bazaar-is-sold",
                 actual=f"{each.item.shown}: {each.described.summary}",
                 why="who reads it in a catalogue cannot buy it, or pays another price",
             )
@@ -168,7 +168,7 @@ def _is_like_its_example(_: Play, observed: Sequence[Described]) -> Found:
             continue
         if missing := sorted(example.keys() - got.keys()):
             return Violation(
-                expected="the goods have the fields of extensions.bazaar's example",
+                demand="bazaar-example-fits",
                 actual=f"{each.item.shown}: they have no {', '.join(missing)}",
                 why="what was looked at in a catalogue is not what is delivered",
             )
@@ -244,7 +244,7 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
         )
         if each.answer.status != 402 or (listed and listed != offered):
             return Violation(
-                expected="what a catalogue lists is sold, at the listed price",
+                demand="listed-is-sold",
                 actual=f"{each.resource}: listed {listed or 'without a price'}; {each.answer.how}",
                 why="a payer that has chosen by the list pays something else, or cannot pay",
             )

@@ -96,7 +96,7 @@ def _is_not_made(_: Play, runs: int) -> Found:
     if runs <= 0:
         return None
     return Violation(
-        expected="nothing is made of what is sold without a payment that was verified",
+        demand="no-work-unpaid",
         actual=f"by a number in it, it was made {often(runs)}",
         why="anybody makes it work for nothing",
     )
@@ -106,7 +106,7 @@ def _is_named(play: Play, observed: Trade) -> Found:
     if not observed.moved or receipt_in(play.dialect, observed.answers[0]).get("transaction"):
         return None
     return Violation(
-        expected="a redirect that is charged names its transaction",
+        demand="redirect-names-transaction",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged, and not told"),
     )
@@ -116,7 +116,7 @@ def _is_charged(play: Play, observed: Trade) -> Found:
     if observed.moved:
         return None
     return Violation(
-        expected="a redirect to what was paid for is settled",
+        demand="redirect-is-settled",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "what it redirects to was had for nothing"),
     )
@@ -150,7 +150,7 @@ def _is_whole(_: Play, observed: Streamed) -> Found:
     answer = observed.trade.answers[0]
     if answer.is_2xx and not answer.is_cut and len(observed.trade.moved) == 1:
         return None
-    return Violation(expected="the whole stream, and one transfer", actual=observed.trade.summary)
+    return Violation(demand="whole-stream", actual=observed.trade.summary)
 
 
 def _is_proven(play: Play, observed: Streamed) -> Found:
@@ -159,7 +159,7 @@ def _is_proven(play: Play, observed: Streamed) -> Found:
     ):
         return None
     return Violation(
-        expected="a receipt before the stream, with the transaction",
+        demand="receipt-before-stream",
         actual=observed.trade.summary,
         why="the payer has no proof that it has paid",
     )
@@ -199,7 +199,7 @@ def _left_is_paid(play: Play, observed: Streamed) -> Found:
     if observed.is_settled:
         return None
     return Violation(
-        expected="a stream that has begun is paid for, though the client leaves",
+        demand="begun-stream-is-paid",
         actual=f"the first piece had come, and nothing was settled; {observed.trade.summary}",
         loss=play.tokens(observed.trade.payment.auth.value, "begun, and had for nothing"),
     )

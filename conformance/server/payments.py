@@ -118,7 +118,7 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
             if [(moved.amount_base, moved.to) for moved in each.moved] == [(price, to)]:
                 continue
             return Violation(
-                expected="a payment that is wrong in one thing buys nothing",
+                demand="wrong-buys-nothing",
                 actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(price, "served for less than the price") if price else None,
                 why="served for nothing",
@@ -132,7 +132,7 @@ def not_charged(play: Play, observed: list[Refusal]) -> Found:
         if each.moved and not each.answer.is_2xx:
             base = sum(moved.amount_base for moved in each.moved)
             return Violation(
-                expected="a payment that is refused moves nothing",
+                demand="refused-moves-nothing",
                 actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(base, "charged for a payment that was refused"),
             )
@@ -148,7 +148,7 @@ def is_answer(_: Play, observed: list[Refusal]) -> Found:
     if not failed:
         return None
     return Violation(
-        expected="400 or 402 for what is no payment",
+        demand="wrong-payment-is-4xx",
         actual="; ".join(f"{', '.join(abouts)}: {how}" for how, abouts in failed.items()),
         why="anybody can send it, and a payer takes it for an outage and tries again",
     )

@@ -138,7 +138,7 @@ def _is_not_let_in(play: Play, observed: Entries) -> Found:
     for each in observed.entries:
         if play.is_goods(each.answer, observed.goods):
             return Violation(
-                expected="only a wallet that has paid, and signs here and now, is let in",
+                demand="sign-in-proves-wallet",
                 actual=f"{each.about}: {each.answer.how}",
                 loss=play.tokens(observed.price, "served for nothing"),
             )

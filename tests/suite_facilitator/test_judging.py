@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.suite.cases import assert_demands_have_causes
 from tests.suite_facilitator.judging import cases, mutant
 from x402sim import LocalServer
 from x402sim.cli import app
@@ -257,14 +257,8 @@ def test_a_play_counts_in_pytest_as_on_the_command_line() -> None:
             play(name, result).wrong(None)
 
 
-def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:
-    """The keys of causes.toml are what cases expect, word for word."""
-    root = Path(__file__).parents[2]
-    keys = tomllib.loads((root / "conformance/facilitator/causes.toml").read_text(encoding="utf-8"))
-    folders = root / "conformance/facilitator", root / "x402sim/suite/facilitator"
-    written = "".join(file.read_text() for folder in folders for file in folder.glob("*.py"))
-    written += (root / "x402sim/report/results.py").read_text(encoding="utf-8")
-    assert [key for key in keys if f'"{key}"' not in written] == []
+def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -> None:
+    assert_demands_have_causes("facilitator")
 
 
 def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(

@@ -6,7 +6,6 @@ import json
 import re
 import runpy
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from typer.testing import CliRunner
 
+from tests.suite.cases import assert_demands_have_causes
 from tests.suite_server.judging import ITEMS, cases
 from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
@@ -261,16 +261,8 @@ def test_the_numbers_of_a_body_are_changed_too_and_an_empty_one_is_told() -> Non
     assert "no value stands in the body {}" in left.reason
 
 
-def test_each_cause_is_worded_as_the_cases_expect_it_and_each_must_has_one() -> None:
-    """The keys of causes.toml are what cases expect, word for word."""
-    folder = ROOT / "conformance" / "server"
-    keys = tomllib.loads((folder / "causes.toml").read_text(encoding="utf-8"))
-    source = "".join(each.read_text(encoding="utf-8") for each in folder.glob("*.py"))
-    source += (ROOT / "x402sim/suite/server/case.py").read_text(encoding="utf-8")
-    flat = re.sub(r'"\s+f?"', "", source)
-    assert [key for key in keys if json.dumps(key)[1:-1] not in flat and key not in flat] == []
-    expected = re.findall(r'expected=(f?)"((?:[^"\\]|\\.)*)"', flat)
-    assert {text for _, text in expected if text.replace('\\"', '"') not in keys} == set()
+def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -> None:
+    assert_demands_have_causes("server")
 
 
 def test_a_command_is_killed_and_started_again(

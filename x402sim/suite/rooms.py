@@ -547,8 +547,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         It becomes the failure of a case that has held until now: of a MUST, or else of a SHOULD. If
         a MUST of the play has failed already, no other case gets it.
         """
-        afterwards, said = Demand.SERVES_AFTERWARDS, f"after this, {broken}"
-        fault = replace(self.after, actual=said, demand=afterwards)
+        fault = replace(self.after, actual=f"after this, {broken}")
         if played.ended:
             fault = replace(ENDS, actual=f"after this, {played.ended}")
         found = dict(played.found)

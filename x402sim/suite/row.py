@@ -26,7 +26,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from x402sim.report import results
+from x402sim.report import causes
 from x402sim.report.results import CaseResult, Evidence, Loss, Outcome
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType, folder
@@ -122,18 +122,19 @@ async def side_by_side(works: Iterable[Coroutine[Any, Any, list[Each]]]) -> Asyn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """What a subject did against a demand, and what that costs."""
+    """What a subject did against a demand, and what that costs.
 
-    expected: str
+    `demand` is a key of `causes.toml` in the folder of the subject's cases. It says what is
+    `expected`, too, unless the case words that itself.
+    """
+
     actual: str
+    demand: str = ""
+    expected: str = ""
     loss: Loss | None = None
     why: str = ""
-    demand: results.Demand = results.Demand.OTHER
-    """What it has in common with failures that were expected to be something else."""
 
 
-OF_ENGINE = (results.Demand.GOES_ON_RUNNING, results.Demand.SERVES_AFTERWARDS)
-"""The engine's demand after any play: its failure is no finding of the case just played."""
 Found = Violation | str | None
 """What is wrong; or what was observed, in words; or nothing is wrong."""
 
@@ -154,17 +155,17 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
             seconds=round(seconds, 3),
             has_begun=True,
         )
-    place = "" if found.demand in OF_ENGINE else case.place
+    expected = found.expected or causes.expected(found.demand)
     return CaseResult(
         title=case.title,
         dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.FAILED,
-        expected=found.expected,
+        expected=expected,
         actual=found.actual,
         reason="" if found.loss else found.why,
         loss=found.loss,
-        evidence=Evidence(found.demand, found.expected, impersonal(found.actual), place),
+        evidence=Evidence(found.demand, expected, impersonal(found.actual), case.place),
         exchange=exchange + (f"\nits last line: {log}" if log else ""),
         seconds=round(seconds, 3),
         has_begun=True,

@@ -84,15 +84,14 @@ def transfers_of(money: Money, draft: Draft) -> int:
 
 def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     """Tell whether an answer says success, and this payment moved once, by the hash it names."""
-    wanted = "success, and this transfer on the chain, once, by the hash that is named"
     actual = f"{answer.how}; {money.summary}"
     moved = transfers_of(money, draft)
     if not answer.succeeded:
-        return Violation(expected=wanted, actual=actual)
+        return Violation(demand="settles", actual=actual)
     # an earlier pending payment may be mined just now: only this payer's transfers count
     hashes = {each.tx_hash for each in money.moved if each.sender == draft.auth.from_}
     if moved != 1 or len(hashes) != 1 or answer.transaction not in hashes:
-        return Violation(expected=wanted, actual=actual)
+        return Violation(demand="settles", actual=actual)
     return None
 
 
@@ -180,18 +179,18 @@ def _refused(play: Play, observed: Tried) -> Violation | None:
             expected="no transfer",
             actual=f"settle: {observed.settled.how}; {observed.money.summary}",
             loss=tokens(play.room, base, "moved against the payment's or the shop's will"),
-            demand=observed.verified.demand_on_settle,
+            demand=observed.verified.demand_on_settle or "refused-is-not-moved",
         )
     if observed.settled.succeeded:
         return Violation(
             expected="no success of settle",
             actual=f"settle: {observed.settled.how}; {observed.money.summary}",
             loss=tokens(play.room, observed.draft.auth.value, "served for nothing: nothing moved"),
-            demand=observed.verified.demand_on_settle,
+            demand=observed.verified.demand_on_settle or "refused-is-no-success",
         )
     if observed.verified.is_valid:
         return Violation(
-            expected="isValid false",
+            demand="refused-is-not-valid",
             actual=f"verify: {observed.verified.how}",
             why="a shop serves on it before it settles, and is not paid",
         )
@@ -212,7 +211,7 @@ def _without_gas(_: Play, observed: Tried) -> Violation | None:
         expected="no transaction for a payment that cannot settle",
         actual=f"settle: {observed.settled.how}; {observed.money.summary}",
         loss=gas(wei, "the relayer's gas for a payment that cannot settle"),
-        demand=observed.verified.demand_on_settle,
+        demand=observed.verified.demand_on_settle or "no-gas-for-refused",
     )
 
 
@@ -241,7 +240,7 @@ def no_server_error(answer: Answer, name: str = "") -> Violation | None:
         return None
     before = f"{name}: " if name else ""
     return Violation(
-        expected="a 4xx, or a verdict with a reason, never a 5xx or silence",
+        demand="wrong-is-answered",
         actual=f"{before}{answer.how}",
         why="a shop takes it for an outage, repeats the request, or serves unpaid",
     )
@@ -291,7 +290,7 @@ def must_refuse(
 
 def _is_paid(_: Play, observed: Tried) -> Violation | None:
     if not observed.verified.is_valid:
-        return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
+        return Violation(demand="good-is-valid", actual=f"verify: {observed.verified.how}")
     return is_settled(observed.money, observed.draft, observed.settled)
 
 
@@ -300,7 +299,7 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
         fault = is_settled(observed.money, observed.draft, observed.settled)
         if fault is not None:
             return Violation(
-                expected="a payment that is called valid settles",
+                demand="valid-settles",
                 actual=f"verify: {observed.verified.how}; settle: {fault.actual}",
                 why="a shop serves on it, and is not paid",
             )
@@ -310,7 +309,7 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
             expected="a payment that is called invalid does not settle",
             actual=f"verify: {observed.verified.how}; settle: {observed.settled.how}; "
             f"{observed.money.summary}",
-            demand=observed.verified.demand_on_settle,
+            demand=observed.verified.demand_on_settle or "invalid-does-not-settle",
         )
     return None
 

@@ -20,7 +20,6 @@ from x402sim.protocol import cronos, x402
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, from_hex, sign, to_hex
 from x402sim.protocol.eip3009 import TRANSFER_TYPEHASH, Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
-from x402sim.report.results import Demand
 from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
 
@@ -324,13 +323,13 @@ class Answer:
         return self.status // 100 == 2 and self.fields.get("isValid") is True
 
     @property
-    def demand_on_settle(self) -> Demand:
+    def demand_on_settle(self) -> str:
         """What the settle after it must do: refuse what this answer of verify refuses."""
         kind = self.status // 100
         refuses = self.path.endswith("/verify") and (
             kind == 4 or (kind == 2 and self.fields.get("isValid") is False)
         )
-        return Demand.SETTLE_CHECKS if refuses else Demand.OTHER
+        return "settle-checks" if refuses else ""
 
     @property
     def succeeded(self) -> bool:

@@ -67,7 +67,7 @@ class Judge(rooms.Judge[Room, Play]):
     plain: ClassVar[RoomKind] = PLAIN
     beside: ClassVar[int] = 8
     after: ClassVar[Violation] = Violation(
-        expected="a good payment that settles afterwards",
+        demand="settles-afterwards",
         actual="",
         why="it serves nobody any more",
     )
@@ -99,7 +99,7 @@ class Judge(rooms.Judge[Room, Play]):
         if strays := await room.strays(played.play.since):
             base = sum(each.amount_base for each in strays)
             self.thefts[name] = Violation(
-                expected="no transfer",
+                demand="refused-is-not-moved",
                 actual=f"{counted(len(strays), 'transfer')} of {base} base units, in transactions "
                 "that its node was never given",
                 loss=tokens(room, base, "moved without a payment"),

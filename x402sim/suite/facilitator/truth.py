@@ -11,7 +11,6 @@ from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
-from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
@@ -50,9 +49,9 @@ class Observed:
         return [answer for _, answer in self.pairs]
 
     @property
-    def demand_on_settle(self) -> results.Demand:
+    def demand_on_settle(self) -> str:
         """What settle was to do after verify, if verify came before."""
-        return self.verified.demand_on_settle if self.verified else results.Demand.OTHER
+        return self.verified.demand_on_settle if self.verified else ""
 
     @property
     def summary(self) -> str:
@@ -133,7 +132,7 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
             )
             if not moved or not observed.moved(draft, then):
                 return Violation(
-                    expected="success only if this payment is on the chain",
+                    demand="success-is-on-chain",
                     actual=f"settle: {answer.how}; {then.summary}",
                     loss=tokens(
                         play.room, draft.auth.value, "served for nothing: nothing had moved"
@@ -144,12 +143,12 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
                     expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
                     actual=f"settle: {answer.how}; {observed.money.summary}",
                     why="who looks the hash up finds another payment, or none",
-                    demand=results.Demand.ITS_HASH,
+                    demand="its-hash",
                 )
         is_told = any(each.succeeded or each.transaction in hashes for each in answers)
         if hashes & sent and not is_told and any(map(is_final_no, answers)):
             return Violation(
-                expected="no failure without a hash of a payment that it has settled",
+                demand="settled-is-no-failure",
                 actual=observed.summary,
                 loss=tokens(play.room, draft.auth.value, "paid, and told that it failed"),
             )
@@ -179,7 +178,7 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
         named = {each.transaction for each in observed.answers(draft)}
         if hashes and not hashes & named:
             return Violation(
-                expected="the hash of what it has sent, in some answer",
+                demand="names-what-it-sent",
                 actual=observed.summary,
                 why="nobody can find out whether the payment was made",
             )
@@ -210,10 +209,10 @@ def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
             loss=gas(money.burnt_wei, "gas for what could not succeed")
             if money.burnt_wei
             else None,
-            demand=observed.demand_on_settle,
+            demand=observed.demand_on_settle or "no-reverts",
         )
     if len(money.sent) > len(observed.drafts):
-        return Violation(expected="one transaction for a payment", actual=observed.summary)
+        return Violation(demand="one-transaction", actual=observed.summary)
     return None
 
 
@@ -253,7 +252,7 @@ def everything_settles(play: Play, observed: Observed) -> Violation | None:
         actual=f"{len(bad)} of {len(observed.pairs)} do not, such as: {answer.how}; "
         f"{observed.money.summary}",
         why="a shop turns away who has paid rightly",
-        demand=results.Demand.MANY_SETTLE,
+        demand="many-settle",
     )
 
 
@@ -262,7 +261,7 @@ def must_not_settle(play: Play, observed: Observed) -> Violation | None:
     for draft, answer in observed.pairs:
         if answer.succeeded:
             return Violation(
-                expected="no success of settle",
+                demand="refused-is-no-success",
                 actual=observed.summary,
                 loss=None
                 if observed.moved(draft)
@@ -278,7 +277,7 @@ def is_not_valid(_: Play, observed: Observed) -> Violation | None:
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
     return Violation(
-        expected="isValid false",
+        demand="refused-is-not-valid",
         actual=f"verify: {answer.how}",
         why="a shop serves on it before it settles, and is not paid",
     )

@@ -251,7 +251,7 @@ def served_only_if_settled(play: Play, observed: Trade) -> Found:
     if not observed.is_served or observed.moved:
         return None
     return Violation(
-        expected="no success without a transfer",
+        demand="no-success-without-transfer",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "served for nothing"),
     )
@@ -262,8 +262,7 @@ def charged_only_if_served(play: Play, observed: Trade) -> Found:
     if not observed.moved or observed.is_served or is_honest(play, observed.answers[-1]):
         return None
     return Violation(
-        expected="the same payment, sent again, gets what it paid for, or an answer that says what "
-        "is known: pending, the transaction, or an error of the server",
+        demand="charged-is-served-or-told",
         actual=observed.summary,
         loss=play.tokens(
             sum(each.amount_base for each in observed.moved),
@@ -278,7 +277,7 @@ def never_says_failed(play: Play, observed: Trade) -> Found:
         receipt = receipt_in(play.dialect, answer)
         if receipt.get("success") is False and is_honest(play, answer) is False:
             return Violation(
-                expected="no receipt that says failed of a payment that has settled",
+                demand="settled-is-not-told-failed",
                 actual=observed.summary,
                 loss=play.tokens(observed.payment.auth.value, "charged, and told that it is not"),
             )
@@ -291,7 +290,7 @@ def says_what_is_known(play: Play, observed: Trade) -> Found:
     if not observed.moved or first.is_2xx or is_honest(play, first):
         return None
     return Violation(
-        expected="no refusal while nobody knows whether it is settled",
+        demand="unknown-is-no-refusal",
         actual=f"{first.how}; {counted(len(observed.moved), 'transfer')}",
         loss=play.tokens(
             observed.payment.auth.value, "a payer signs a new payment for what it has paid already"
@@ -304,7 +303,7 @@ def gets_it_again(play: Play, observed: Trade) -> Found:
     if not observed.moved or observed.is_served:
         return None
     return Violation(
-        expected="the same payment, sent again, gets what it paid for",
+        demand="charged-is-served-at-last",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged and never served"),
     )
@@ -475,7 +474,7 @@ def one_release(play: Play, observed: Uses) -> Found:
     if extra <= 0:
         return None
     return Violation(
-        expected="one payment buys one thing: the same answer again, or a refusal",
+        demand="one-payment-buys-one",
         actual=observed.summary,
         loss=play.tokens(extra * observed.payment.auth.value, f"{extra} more served for nothing"),
     )
