@@ -14,6 +14,7 @@ from x402sim.suite.facilitator.case import (
     Demand,
     Row,
     Tried,
+    is_paid,
     is_settled,
     only,
     tried,
@@ -218,12 +219,6 @@ async def _written_otherwise(play: Play) -> Tried:
     return Tried(draft=draft, verified=verified, settled=done, money=money)
 
 
-def _is_paid(_: Play, observed: Tried) -> Violation | None:
-    if not observed.verified.is_valid:
-        return Violation(demand="good-is-valid", actual=f"verify: {observed.verified.how}")
-    return is_settled(observed.money, observed.draft, observed.settled)
-
-
 ROWS = [
     Row(
         section="answer",
@@ -318,7 +313,7 @@ ROWS = [
                     texts.EXECUTES,
                     so="it is the same JSON (RFC 8259), and every field of it is right",
                 ),
-                test=_is_paid,
+                test=is_paid,
             )
         ],
     ),

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
-from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS
+from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
@@ -21,6 +22,7 @@ from x402sim.suite.facilitator.truth import (
     is_final_no,
     must_not_settle,
     observe,
+    settled_once,
     success_is_this_transfer,
     truthful,
     unmined,
@@ -239,13 +241,19 @@ def _says_pending(title: str) -> Demand:
     )
 
 
+async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
+    """Begin a settlement, and wait until its transaction is sent."""
+    task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
+    if not await until_sent(play, task):
+        raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+    return task
+
+
 async def _dropped(play: Play) -> Observed:
     """The node loses what it was sent, and then works again; the same payment is sent again."""
     draft = await play.draft()
     async with unmined(play):
-        task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
-        if not await until_sent(play, task):
-            raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+        task = await _sent(play, draft)
         await play.room.controls.drop()
         answer = await task
         early = await play.money()
@@ -257,9 +265,7 @@ async def _replaced(play: Play) -> Observed:
     """Another transaction of the relayer's key takes the place of what it has sent."""
     room, draft = play.room, await play.draft()
     async with unmined(play):
-        task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
-        if not await until_sent(play, task):
-            raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+        task = await _sent(play, draft)
         await room.controls.drop()
         await room.transact(room.relayer.address_bytes, play.payee(), b"")
         await room.controls.mine()
@@ -293,14 +299,9 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 
 async def _undone(play: Play) -> Observed:
     """The block of a settled payment is replaced by one without it; the payment is sent again."""
-    draft = await play.draft()
-    first = await play.settle(draft)
-    if not first.succeeded:
-        raise Inconclusive(f"the first settlement failed: {first.how}")
-    room = play.room
-    receipt = await room.chain.receipt(_hash(first.transaction))
-    if receipt is None:
-        raise Inconclusive("what it calls settled is not on the chain")
+    room, draft = play.room, await play.draft()
+    first = await settled_once(play, draft)
+    receipt = await _receipt(play, first)
     depth = await room.chain.height() - receipt.block_number + 1
     await room.controls.reorg(depth, [receipt.tx_hash])
     play.say("the block was replaced by one without this payment")
@@ -319,21 +320,20 @@ def _undone_observed(_: Play, observed: Observed) -> str:
 
 async def _elsewhere_in_the_chain(play: Play) -> Observed:
     """The block of a settled payment is replaced by another that has it, too."""
-    draft = await play.draft()
-    first = await play.settle(draft)
-    if not first.succeeded:
-        raise Inconclusive(f"the first settlement failed: {first.how}")
-    room = play.room
-    receipt = await room.chain.receipt(_hash(first.transaction))
-    if receipt is None:
-        raise Inconclusive("what it calls settled is not on the chain")
+    room, draft = play.room, await play.draft()
+    first = await settled_once(play, draft)
+    receipt = await _receipt(play, first)
     await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
     again = await play.settle(draft, patience_s=LONG_S)
     return await observe(play, (draft, first), (draft, again))
 
 
-def _hash(text: str) -> Hash:
-    return Hash(bytes.fromhex(text.removeprefix("0x")))
+async def _receipt(play: Play, answer: Answer) -> TxReceipt:
+    tx_hash = Hash(bytes.fromhex(answer.transaction.removeprefix("0x")))
+    receipt = await play.room.chain.receipt(tx_hash)
+    if receipt is None:
+        raise Inconclusive("what it calls settled is not on the chain")
+    return receipt
 
 
 # --- gas -------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from x402sim.suite.facilitator.truth import (
     observe,
     sends_nothing,
     settled_once,
+    settled_when_mined,
     success_is_this_transfer,
     unmined,
     until_sent,
@@ -88,10 +89,7 @@ async def _used_in_the_pool(play: Play) -> Observed:
     draft = await play.draft()
     async with unmined(play):
         await used_by_another(play, draft)
-        task = asyncio.create_task(play.settle(draft))
-        await until_sent(play, task)
-        await play.room.controls.mine()
-        answer = await task
+        answer = await settled_when_mined(play, draft)
     return await observe(play, (draft, answer))
 
 

@@ -20,6 +20,7 @@ from x402sim.suite.facilitator.truth import (
     must_not_settle,
     observe,
     valid_first,
+    verified_and_settled,
     wastes_no_gas,
 )
 from x402sim.suite.row import Violation
@@ -27,12 +28,6 @@ from x402sim.suite.row import Violation
 ANVIL = RoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
-
-
-async def _asked(play: Play, draft: Draft) -> Observed:
-    verified = await play.verify(draft)
-    answer = await play.settle(draft)
-    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
 def _owners(
@@ -49,7 +44,7 @@ def _owners(
         try:
             if is_between:
                 return await observe(play, (draft, await play.settle(draft)))
-            return await _asked(play, draft)
+            return await verified_and_settled(play, draft)
         finally:
             await room.transact(owner, asset, undo(draft))
 
@@ -75,7 +70,7 @@ def _in_token(play: Play, draft: Draft, token: Address) -> Draft:
 
 async def _without_code(play: Play) -> Observed:
     token = Address(keccak256(play.draw())[12:])
-    return await _asked(play, _in_token(play, await play.draft(), token))
+    return await verified_and_settled(play, _in_token(play, await play.draft(), token))
 
 
 # --- hostile bytecode ------------------------------------------------------------------------
@@ -169,7 +164,7 @@ def _hostile(code: bytes) -> Callable[[Play], Awaitable[Observed]]:
     async def play_it(play: Play) -> Observed:
         token = Address(keccak256(play.draw())[12:])
         await play.room.controls.set_code(token, code)
-        return await _asked(play, _in_token(play, await play.draft(), token))
+        return await verified_and_settled(play, _in_token(play, await play.draft(), token))
 
     return play_it
 
@@ -213,7 +208,9 @@ async def _named_by_payer(play: Play) -> Observed:
     token, draft = Address(keccak256(play.draw())[12:]), await play.draft()
     await play.room.controls.set_code(token, WORTHLESS)
     paid = _in_token(play, draft, token)
-    return await _asked(play, paid.with_value("requirements.asset", checksum(draft.network.asset)))
+    return await verified_and_settled(
+        play, paid.with_value("requirements.asset", checksum(draft.network.asset))
+    )
 
 
 _MATCHES = texts.explicit(texts.TOKEN_AND_NETWORK)

@@ -37,6 +37,10 @@ class Entries:
     price: int
 
 
+class NotLetIn(NotApplicable):
+    """A wallet that has paid cannot sign in."""
+
+
 async def _challenge(play: Play) -> dict[str, Any]:
     """Return the fields of a new challenge."""
     required = required_in(play.dialect, await play.ask()) or {}
@@ -56,16 +60,14 @@ async def _member(play: Play) -> tuple[Answer, int]:
     goods = await play.pay(payment := await play.draft())
     got = await play.ask(headers=[proof(await _challenge(play), play.room.payer)])
     if not play.is_goods(got, goods):
-        raise NotApplicable(f"a wallet that has just paid is not let in: {got.how}")
+        raise NotLetIn(f"a wallet that has just paid is not let in: {got.how}")
     return goods, payment.auth.value
 
 
 async def _signs_in(play: Play) -> str:
     try:
         await _member(play)
-    except NotApplicable as why:
-        if "not let in" not in str(why):
-            raise
+    except NotLetIn as why:
         return str(why)
     return "a wallet that has paid is let in"
 

@@ -68,3 +68,14 @@ def assert_demands_have_causes(subject: str) -> None:
     }
     assert keys - texts == set()
     assert named - keys == set()
+
+
+def assert_every_cell_is_told(
+    rows: Iterable[Any], cases: Iterable[Any], dialects: Iterable[str]
+) -> None:
+    """Fail unless each row has a case in each dialect, or a reason why it has none."""
+    told = {case.played_as for case in cases}
+    for each in rows:
+        for dialect in dialects:
+            name = f"{each.section}/{each.slug}-{dialect}"
+            assert (name in told) != bool(each.absent.get(dialect)), name

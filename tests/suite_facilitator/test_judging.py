@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.suite.cases import assert_demands_have_causes
+from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
 from tests.suite_facilitator.judging import cases, mutant
 from x402sim import LocalServer
 from x402sim.cli import app
@@ -198,11 +198,7 @@ def test_ports_are_none_that_others_are_given() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    told = {case.played_as for case in all_cases()}
-    for row in rows():
-        for dialect in Dialect:
-            name = f"{row.section}/{row.slug}-{dialect}"
-            assert (name in told) != bool(row.absent.get(dialect)), name
+    assert_every_cell_is_told(rows(), all_cases(), Dialect)
 
 
 def test_each_play_has_a_must_or_is_followed_by_one() -> None:

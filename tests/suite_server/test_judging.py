@@ -16,7 +16,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from typer.testing import CliRunner
 
-from tests.suite.cases import assert_demands_have_causes
+from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
 from tests.suite_server.judging import ITEMS, cases
 from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
@@ -83,11 +83,7 @@ def test_a_server_gets_what_the_guide_says() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    told = {case.played_as for case in all_cases()}
-    for row in rows():
-        for dialect in Dialect:
-            name = f"{row.section}/{row.slug}-{dialect}"
-            assert (name in told) != bool(row.absent.get(dialect)), name
+    assert_every_cell_is_told(rows(), all_cases(), Dialect)
 
 
 def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict[str, CaseResult]:

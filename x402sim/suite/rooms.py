@@ -236,9 +236,9 @@ class Played:
         return any(not each.status for each in self.play.answers)
 
     @property
-    def has_fault(self) -> bool:
-        """Whether a demand is broken."""
-        return any(isinstance(each, Violation) for each in self.found.values())
+    def wrong(self) -> Violation | None:
+        """The first demand that is broken."""
+        return next((each for each in self.found.values() if isinstance(each, Violation)), None)
 
     def of(self, case: RoomCase) -> CaseResult:
         """Return the result of one of its cases."""
@@ -514,7 +514,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             return [(case, unclear(case, why)) for case in group]
         is_usual = first.jams and not first.ended and self.jams >= JAMS
         has_repeated = bool(self.lost) or is_usual
-        if has_repeated or not (first.has_fault or first.unclear):
+        if has_repeated or not (first.wrong or first.unclear):
             return [(case, first.of(case)) for case in group]
         room = await self.room(group[0].kind)
         second = await self.played(group, room)

@@ -311,6 +311,8 @@ class Answer:
     text: str = ""
     seconds: float = 0
     failure: str = ""
+    is_late: bool = False
+    """Whether it is a time-out that no answer came."""
 
     @property
     def fields(self) -> dict[str, Any]:

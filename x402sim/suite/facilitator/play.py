@@ -118,7 +118,7 @@ class Play(rooms.Play[Room, Answer]):
             text = got.content.decode("utf-8", "replace")
             found = {"status": got.status_code, "json": decoded(got.content), "text": text}
         except httpx.TimeoutException:
-            found["failure"] = f"none within {most_s:g} s"
+            found |= {"failure": f"none within {most_s:g} s", "is_late": True}
         except httpx.HTTPError as error:
             found["failure"] = self.room.has_ended or repr(error)[:200]
         answer = Answer(dialect=self.dialect, path=path, sent=sent, seconds=elapsed(), **found)

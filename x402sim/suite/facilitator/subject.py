@@ -290,14 +290,13 @@ async def begin(
             return Tried()
         mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
         played = await judge.played(mine, room)  # the first payment has all to begin
-        for wrong in played.found.values():
-            if isinstance(wrong, Violation):
-                its = played.play
-                assert isinstance(its, Play)
-                says_so = any(answer.succeeded for answer in its.answers)
-                is_broken = says_so or bool((await its.money()).moved)
-                why = f"a good payment ({dialect}): {wrong.actual}"
-                return Tried(why=why, played=played, is_broken=is_broken)
+        if (wrong := played.wrong) is not None:
+            its = played.play
+            assert isinstance(its, Play)
+            says_so = any(answer.succeeded for answer in its.answers)
+            is_broken = says_so or bool((await its.money()).moved)
+            why = f"a good payment ({dialect}): {wrong.actual}"
+            return Tried(why=why, played=played, is_broken=is_broken)
         elapsed = stopwatch()
         why = await judge.try_good_payment(room, [dialect] * MEASURED)
         payments_s.append(elapsed() / MEASURED)

@@ -5,7 +5,7 @@ chain, its node or other payments come in between.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from x402sim.chain.base import Call
 from x402sim.protocol import abi
@@ -332,6 +332,21 @@ async def settled_once(play: Play, draft: Draft) -> Answer:
     if not answer.succeeded:
         raise Inconclusive(f"the first settlement failed: {answer.how}")
     return answer
+
+
+async def verified_and_settled(play: Play, draft: Draft) -> Observed:
+    """Let a payment be verified, and settled whatever verify says."""
+    verified = await play.verify(draft)
+    answer = await play.settle(draft)
+    return replace(await observe(play, (draft, answer)), verified=verified)
+
+
+async def settled_when_mined(play: Play, draft: Draft) -> Answer:
+    """Let a payment be settled where nothing is mined, and mine what is sent for it."""
+    task = asyncio.create_task(play.settle(draft))
+    await until_sent(play, task)
+    await play.room.controls.mine()
+    return await task
 
 
 async def valid_first(play: Play, draft: Draft) -> Answer:

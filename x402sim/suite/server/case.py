@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
 from x402sim.suite.row import Demand as Demand, Found, RoomCase, RoomKind, Violation
-from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered
+from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered, is_worked_on
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import PLAIN, Moved
-from x402sim.suite.verdict import Untold
+from x402sim.suite.verdict import NotApplicable, Untold
 from x402sim.text.words import counted, often
 
 ONE_PATH = "all tools of a server have one path, and one method"
@@ -152,6 +152,16 @@ async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
             # some servers settle after they have answered
             await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
     return await sent_again(play, payment, answers, again)
+
+
+async def until_held(play: Play, path: str, payment: Payment, *, after: bool = False) -> None:
+    """Wait until the facilitator holds a call for a payment, `after` its work is done or before.
+
+    Raises `NotApplicable` if the server does not make the call.
+    """
+    is_there = is_worked_on if after else bool
+    if not await play.double.until(path, payment.nonce, play.patience_s, is_there):
+        raise NotApplicable(f"it does not ask {path}")
 
 
 async def sent_again(

@@ -467,13 +467,12 @@ async def _control(
     played = await judge.played(mine, room)
     if played.unclear:
         return Tried(why=f"a good payment fails: {played.unclear}", played=played)
-    for wrong in played.found.values():
-        if isinstance(wrong, Violation):
-            its = played.play
-            assert isinstance(its, Play)
-            is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
-            why = f"a good payment fails: {wrong.actual}"
-            return Tried(why=why, played=played, is_broken=is_broken)
+    if (wrong := played.wrong) is not None:
+        its = played.play
+        assert isinstance(its, Play)
+        is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
+        why = f"a good payment fails: {wrong.actual}"
+        return Tried(why=why, played=played, is_broken=is_broken)
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
     judge.purchase_s = max(judge.purchase_s, elapsed())
