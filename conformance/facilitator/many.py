@@ -7,7 +7,7 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import ROUGH, RoomKind
+from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
     Observed,
     everything_settles,
@@ -17,7 +17,7 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.row import Violation
 
-SLOW = RoomKind(name="blocks of a second", block_s=1.0)
+SLOW = ChainRoomKind(name="blocks of a second", block_s=1.0)
 """A chain with a block a second, in which several transactions of the relayer wait together."""
 PATIENCE_S = 60.0
 AFTER = 3

@@ -13,7 +13,7 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, gas, only
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import ROUGH, RoomKind
+from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
     Observed,
     is_not_valid,
@@ -25,7 +25,7 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.row import Violation
 
-ANVIL = RoomKind(name="anvil", chain="anvil")
+ANVIL = ChainRoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
 

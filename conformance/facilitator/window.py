@@ -20,10 +20,10 @@ from x402sim.suite.facilitator.case import (
 )
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import RoomKind
+from x402sim.suite.facilitator.room import ChainRoomKind
 
-AHEAD = RoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
-BEHIND = RoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
+AHEAD = ChainRoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
+BEHIND = ChainRoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
 DAY_S = 86_400
 Window = Callable[[int], tuple[int, int]]
 """Returns a window, of now in Unix seconds."""

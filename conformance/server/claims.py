@@ -22,7 +22,7 @@ from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Moved
+from x402sim.suite.server.room import Transfer
 from x402sim.text.words import counted
 
 HELD_S = 0.6
@@ -35,7 +35,7 @@ class Several:
 
     payments: Sequence[Payment]
     answers: Sequence[Answer]
-    moved: Sequence[Moved]
+    moved: Sequence[Transfer]
 
     @property
     def summary(self) -> str:

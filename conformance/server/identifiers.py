@@ -13,7 +13,7 @@ from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Moved
+from x402sim.suite.server.room import Transfer
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
@@ -33,7 +33,7 @@ class Named:
     payments: tuple[Payment, Payment]
     first: Answer
     second: Answer
-    moved: tuple[list[Moved], list[Moved]]
+    moved: tuple[list[Transfer], list[Transfer]]
     settled: int = 0
     """How often settle was asked about the first payment."""
 

@@ -17,7 +17,7 @@ from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Moved
+from x402sim.suite.server.room import Transfer
 from x402sim.text.words import counted
 
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
@@ -57,7 +57,7 @@ class Refusal:
     about: str
     payment: Payment | None
     answer: Answer
-    moved: tuple[Moved, ...]
+    moved: tuple[Transfer, ...]
     asked: Sequence[Call] = ()
     """The calls of the facilitator."""
 

@@ -25,7 +25,7 @@ from x402sim.rng import Rng
 from x402sim.suite.facilitator.case import is_settled
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import Given, Money, Moved
-from x402sim.suite.facilitator.subject import Judge, all_cases, plays, rows
+from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays, rows
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.row import skipped, unclear
 from x402sim.suite.started import FIRST_PORT, LAST_PORT, free_port
@@ -172,7 +172,7 @@ def test_who_jams_is_told_and_who_is_jammed_is_not() -> None:
     jams = mutant(["jams"])
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(subject=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
+        judge = FacilitatorJudge(subject=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
         return {case.name: result for case, result in await judge.every(cases(ids))}
 
     found = asyncio.run(main())

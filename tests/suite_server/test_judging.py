@@ -29,7 +29,7 @@ from x402sim.suite.server.payment import Dialect, message, proof
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Given
-from x402sim.suite.server.subject import SERVER, Judge, all_cases, item_in, rows
+from x402sim.suite.server.subject import SERVER, ServerJudge, all_cases, item_in, rows
 from x402sim.suite.started import App
 
 pytest_plugins = ["pytester"]
@@ -94,7 +94,7 @@ def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict
         return shop(given, left.pop(0) if len(left) > 1 else left[0])
 
     async def run() -> dict[str, CaseResult]:
-        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=items, jobs=1)
+        judge = ServerJudge(subject=App(make), dialects=(Dialect.V2,), items=items, jobs=1)
         return {case.name: result for case, result in await judge.every(cases(ids))}
 
     return asyncio.run(run())
@@ -379,7 +379,7 @@ def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
         return app
 
     async def run() -> list[Outcome]:
-        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
+        judge = ServerJudge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
         mine = cases("server/control/sells [v2] server/order/settled-lost [v2]")
         return [found.outcome for case, found in await judge.every(mine)]
 

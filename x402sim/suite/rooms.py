@@ -1,10 +1,22 @@
 """Judges a subject in rooms: plays cases, makes good payments in between, repeats what fails.
 
-A room is one world with one started subject, in which cases are played in turn. A play that leaves
-the world as it was shares its room with others. After every few plays the judge makes a good
-payment. If that fails, a play has jammed the subject: the plays since the last good payment are
-repeated one by one, each with a good payment behind it, to find the play that jams. A case that
-fails is played again in another room, and is reported as failed only if it fails twice.
+A room is one world with one started subject, in which cases are played in turn. What is believed of
+a play is the same for servers and facilitators:
+
+1. A dialect is judged only if a good payment in it is served or settled: its control.
+2. Plays that leave the world as it was share a room, up to `BATCH` of them; the judge makes a good
+   payment behind the last, and behind each that got no answer. Other plays have a room for
+   themselves, and a good payment behind them.
+3. If a good payment fails, a play before it has jammed the subject. All of them are played again,
+   each with a good payment behind it: the one behind which it fails is the play that jams.
+4. What fails, jams or cannot be judged is played again, alone in another room. It has failed if it
+   fails there, too; if it does not, it is inconclusive.
+5. After `JAMS` confirmed jams the next are believed at once, and after `MOST_JAMS` no more are
+   looked for: the plays of that room are inconclusive.
+6. A subject that ends by itself in a play and in its repetition has failed; the other ends are
+   counted, and from `MOST_ENDS` of them on the control fails.
+7. A subject that its user has started has one room, where what fails is played again. When a good
+   payment fails there, nothing more can be told.
 
 Each subject adds its world to `Room`, what it can do to `Play`, and what a good payment is to
 `Judge`. `in_rooms` plans a judgement and begins it.
@@ -119,7 +131,7 @@ class Room(ABC):
         return self.running.has_ended if self.running else "it was stopped"
 
 
-class Answer(Protocol):
+class Answered(Protocol):
     """What a subject answered."""
 
     @property
@@ -132,7 +144,7 @@ class Answer(Protocol):
 
 
 AnyRoom = TypeVar("AnyRoom", bound=Room)
-AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+AnyAnswer = TypeVar("AnyAnswer", bound=Answered)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

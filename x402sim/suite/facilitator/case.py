@@ -10,11 +10,11 @@ from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN, Money, Room, RoomKind
+from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
 from x402sim.suite.row import Demand as Demand, Violation, only as only
 
 
-def tokens(room: Room, base: int, why: str) -> Loss | None:
+def tokens(room: FacilitatorRoom, base: int, why: str) -> Loss | None:
     """Return a loss of so many base units of the token; None of none."""
     if not base:
         return None
@@ -40,7 +40,7 @@ class Row(row.RoomRow):
     subject: ClassVar[str] = "facilitator"
     control: ClassVar[str] = "settles"
     dialects: ClassVar[type[Dialect]] = Dialect
-    plain: ClassVar[RoomKind] = PLAIN
+    plain: ClassVar[ChainRoomKind] = PLAIN
 
     asks_only: bool = False
     after: Demand | None = None

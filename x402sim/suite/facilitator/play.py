@@ -14,7 +14,7 @@ from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import rooms
 from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Dialect, Draft, drafted
-from x402sim.suite.facilitator.room import Money, Room
+from x402sim.suite.facilitator.room import FacilitatorRoom, Money
 from x402sim.suite.redact import redacted
 from x402sim.suite.started import CLOCK
 from x402sim.text.words import printable
@@ -26,7 +26,7 @@ SHOWN = 700
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play(rooms.Play[Room, Answer]):
+class Play(rooms.Play[FacilitatorRoom, Answer]):
     """What a case has in its hands: a room, a dialect, and what has happened so far."""
 
     dialect: Dialect

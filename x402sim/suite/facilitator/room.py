@@ -88,7 +88,7 @@ async def answers(url: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class FacilitatorCommand:
     """A facilitator that is a command; `url` is where it listens, with {port} for its port.
 
     A URL with a port of its own is a fixed port: then one runs at a time.
@@ -205,7 +205,7 @@ HEARTBEAT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomKind(row.RoomKind):
+class ChainRoomKind(row.RoomKind):
     """What a room is like.
 
     chain
@@ -227,9 +227,9 @@ class RoomKind(row.RoomKind):
         return "" if is_usual else f"a chain of its own kind ({self.name})"
 
 
-PLAIN = RoomKind(name="plain", is_shared=True)
+PLAIN = ChainRoomKind(name="plain", is_shared=True)
 """The room of cases that only ask, and leave the world as it was."""
-ROUGH = RoomKind(name="rough")
+ROUGH = ChainRoomKind(name="rough")
 """A room of cases that break something: the node, a transaction, the relayer's account."""
 
 
@@ -295,10 +295,10 @@ class Money:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room(rooms.Room):
+class FacilitatorRoom(rooms.Room):
     """A world with a facilitator in it."""
 
-    kind: RoomKind
+    kind: ChainRoomKind
     clock: Clock
     """The chain's: `advance` turns it, and nobody else's."""
     chain: Chain
@@ -424,13 +424,13 @@ class Room(rooms.Room):
 
 async def opened(
     facilitator: Facilitator,
-    kind: RoomKind,
+    kind: ChainRoomKind,
     network: Network,
     seed: int,
     name: str,
     patience_s: float,
     port: int = 0,
-) -> Room:
+) -> FacilitatorRoom:
     """Open a room, and start the facilitator in it.
 
     `port` is that of its node, 0 for any. Raises `NotReady`, and `ChainError` without an anvil.
@@ -478,7 +478,7 @@ async def opened(
         await stack.enter_async_context(http)
         beat = asyncio.create_task(_beat(controls, kind))
         stack.push_async_callback(_ended, beat)
-        opening = Room(
+        opening = FacilitatorRoom(
             kind=kind,
             network=open_chain.network,
             subject=facilitator,
@@ -499,7 +499,7 @@ async def opened(
     return await opening.started()
 
 
-async def _beat(controls: Controls, kind: RoomKind) -> None:
+async def _beat(controls: Controls, kind: ChainRoomKind) -> None:
     """Mine a block at each interval; while a case has switched mining off, none."""
     while True:
         await CLOCK.sleep(kind.block_s or HEARTBEAT_S)

@@ -17,7 +17,7 @@ from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import PLAIN, Moved
+from x402sim.suite.server.room import PLAIN, Transfer
 from x402sim.suite.verdict import NotApplicable, Untold
 from x402sim.text.words import counted, often
 
@@ -120,7 +120,7 @@ class Trade:
 
     payment: Payment
     answers: Sequence[Answer]
-    moved: Sequence[Moved]
+    moved: Sequence[Transfer]
     verified: int
     settled: int
     """How often the facilitator was called."""
@@ -413,7 +413,7 @@ class Uses:
 
     payment: Payment
     answers: Sequence[Answer]
-    moved: Sequence[Moved]
+    moved: Sequence[Transfer]
     runs: int | None = None
     """How often handlers ran, as --counter tells; None if unknown."""
 

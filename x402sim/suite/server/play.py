@@ -17,7 +17,7 @@ from x402sim.suite.redact import cut, redacted
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import WHOLE, Answer, as_sent, send
-from x402sim.suite.server.room import Moved, Room
+from x402sim.suite.server.room import ServerRoom, Transfer
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.words import counted, printable
@@ -70,7 +70,7 @@ class Item:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play(rooms.Play[Room, Answer]):
+class Play(rooms.Play[ServerRoom, Answer]):
     """What a case has in its hands: a room, a version, what is sold, and what has happened."""
 
     dialect: Dialect
@@ -299,7 +299,7 @@ class Play(rooms.Play[Room, Answer]):
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
         return same and answer.undated == goods.undated
 
-    async def moved(self, payment: Payment | None = None) -> list[Moved]:
+    async def moved(self, payment: Payment | None = None) -> list[Transfer]:
         """Return what moved by the payments of this case, or by one of them.
 
         Some servers settle what others have bought while this case is played.

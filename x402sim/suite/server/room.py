@@ -70,7 +70,7 @@ Server = Startable[Given]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ServerCommand:
     """A server that is a command; a `port` of its own is a fixed one: then one runs at a time."""
 
     words: tuple[str, ...]
@@ -153,7 +153,7 @@ ACCOUNTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Transfer:
     """A transfer of the token."""
 
     sender: str
@@ -180,7 +180,7 @@ REPLICAS = _Deployment(name="two servers")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room(rooms.Room):
+class ServerRoom(rooms.Room):
     """A world with a server in it."""
 
     world: LocalServer
@@ -260,7 +260,7 @@ class Room(rooms.Room):
         """Return the number of the newest block."""
         return int(str(await self._rpc("eth_blockNumber")), 16)
 
-    async def moved(self, since: int) -> list[Moved]:
+    async def moved(self, since: int) -> list[Transfer]:
         """Return the transfers after a block."""
         wanted = {
             "fromBlock": hex(since + 1),
@@ -278,7 +278,7 @@ class Room(rooms.Room):
             if log["topics"][0] == to_hex(USED_EVENT)
         }
         return [
-            Moved(
+            Transfer(
                 sender="0x" + log["topics"][1][-40:],
                 to="0x" + log["topics"][2][-40:],
                 amount_base=int(log["data"], 16),
@@ -296,7 +296,7 @@ async def opened(
     seed: int,
     name: str,
     facilitator_port: int = 0,
-) -> Room:
+) -> ServerRoom:
     """Open a room, and start the server in it; raises `NotReady`.
 
     `facilitator_port` is that of its facilitator, 0 for any.
@@ -314,7 +314,7 @@ async def opened(
         double = Double(world.facilitator_url, http)
         port = await stack.enter_async_context(listening(double.answer, facilitator_port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-server-"))
-        opening = Room(
+        opening = ServerRoom(
             name=name,
             network=network,
             kind=kind,

@@ -50,10 +50,10 @@ from x402sim.suite.server.room import (
     PLAIN,
     REPLICAS,
     AtPort,
-    Command,
     Make,
-    Room,
     Server,
+    ServerCommand,
+    ServerRoom,
     Spoken,
     opened,
 )
@@ -69,7 +69,7 @@ QUICK_S = 3.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Judge(rooms.Judge[Room, Play]):
+class ServerJudge(rooms.Judge[ServerRoom, Play]):
     """One judgement of one server."""
 
     plain: ClassVar[RoomKind] = PLAIN
@@ -96,7 +96,7 @@ class Judge(rooms.Judge[Room, Play]):
             self.restart = self.start_s < QUICK_S
         return self.restart and not self.is_fixed
 
-    async def open(self, kind: RoomKind, name: str) -> Room:
+    async def open(self, kind: RoomKind, name: str) -> ServerRoom:
         """Open a room, and start the server in it, or two; raises `NotReady` and `Lacking`."""
         if kind is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
             raise Lacking(
@@ -105,7 +105,7 @@ class Judge(rooms.Judge[Room, Play]):
             )
         return await opened(self.subject, kind, self.network, self.seed, name, self.port)
 
-    def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
+    def play(self, room: ServerRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
         return Play(
             room=room,
@@ -117,7 +117,7 @@ class Judge(rooms.Judge[Room, Play]):
             patience_s=patience_s,
         )
 
-    async def try_good_payment(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+    async def try_good_payment(self, room: ServerRoom, dialects: Sequence[Dialect] = ()) -> str:
         """Make a good payment in each version; return why one fails, "" if none does."""
         known = self.dialects or dialects
         # nothing is bought in a version of which only the offer is judged
@@ -342,7 +342,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
         server: Server = Spoken(command, shown=keyless(flags["start"]), also=chosen["env"])
     elif command:
         wait_s = chosen.get("wait", START_S)
-        server = Command(
+        server = ServerCommand(
             command,
             port,
             shown=keyless(flags["start"]),
@@ -391,7 +391,7 @@ async def begin(
     subject = options.server
     if isinstance(subject, AtPort):
         subject = replace(subject, tell=tell)
-    judge = Judge(
+    judge = ServerJudge(
         subject=subject,
         items=options.items,
         handlers=options.handlers,
@@ -438,7 +438,11 @@ async def begin(
 
 
 async def _control(
-    judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect], misoffered: set[Dialect]
+    judge: ServerJudge,
+    room: ServerRoom,
+    dialect: Dialect,
+    meant: set[Dialect],
+    misoffered: set[Dialect],
 ) -> Tried:
     """Buy in a version; return why the purchase fails. Raises `NotReady` if the URL is no paid
     server.
@@ -495,7 +499,7 @@ def _why_not(answer: Answer) -> str:
 
 
 def _plan(
-    judge: Judge,
+    judge: ServerJudge,
     options: ServerOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
@@ -571,7 +575,7 @@ def plays(
     found = chosen(all_cases(), only, SERVER.documents)
 
     async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
-        judge = Judge(
+        judge = ServerJudge(
             subject=App(make),
             dialects=(cases[0].dialect,),
             items=items,
