@@ -21,7 +21,7 @@ from x402sim.judging import Verdict, judge
 from x402sim.suite.facilitator.case import tried
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN, FacilitatorCommand
+from x402sim.suite.facilitator.room import PLAIN, facilitator_command
 from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_cases, rows
 from x402sim.version import VERSION
 
@@ -90,7 +90,7 @@ def transaction(name: str) -> str:
 
     async def main() -> str:
         judge = FacilitatorJudge(
-            subject=FacilitatorCommand(tuple(it.command())), dialects=it.dialects
+            subject=facilitator_command(tuple(it.command())), dialects=it.dialects
         )
         try:
             room = await judge.room(PLAIN)

@@ -9,11 +9,10 @@ of a command is documented in the guide, "Judge your facilitator".
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import Literal
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import httpx
 from starlette.types import ASGIApp
@@ -29,13 +28,11 @@ from x402sim.suite import rooms, row
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.started import (
     CLOCK,
-    START_S,
+    Command,
     Running,
     RunsAlready,
     Startable,
-    command,
     free_port,
-    until_it_answers,
     variables,
 )
 from x402sim.suite.subject import STARTING, instead, silent
@@ -87,41 +84,19 @@ async def answers(url: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class FacilitatorCommand:
-    """A facilitator that is a command; `url` is where it listens, with {port} for its port.
-
-    A URL with a port of its own is a fixed port: then one runs at a time.
-    """
-
-    words: tuple[str, ...]
-    url: str = DEFAULT_URL
-    shown: str = ""
-    wait_s: float = START_S
-    also: tuple[str, ...] = ()
-    """Names of further variables to inherit."""
-
-    @property
-    def most_at_once(self) -> int | None:
-        """One, at a fixed port."""
-        return None if "{port}" in self.url else 1
-
-    @asynccontextmanager
-    async def start(self, given: Given) -> AsyncIterator[Running]:
-        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
-        if self.most_at_once:
-            given = replace(given, port=urlsplit(self.url).port or 80)
-        url = self.url.replace("{port}", str(given.port))
-        async with command(self.words, given.environment(), url, also=self.also) as running:
-            await until_it_answers(
-                running,
-                lambda: answers(url),
-                self.wait_s,
-                f"GET {url}/supported is not 200",
-                "Judge your facilitator",
-                " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)",
-            )
-            yield running
+def facilitator_command(
+    words: Sequence[str], url: str = DEFAULT_URL, **more: Any
+) -> Command[Given]:
+    """Return a facilitator that is a command; `url` is where it listens, `more` as of `Command`."""
+    return Command(
+        words=tuple(words),
+        url=url,
+        answers=answers,
+        failure="GET {url}/supported is not 200",
+        guide="Judge your facilitator",
+        ended=" (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)",
+        **more,
+    )
 
 
 Make = Callable[[Given], ASGIApp]

@@ -28,9 +28,9 @@ from x402sim.suite.facilitator.room import (
     AtUrl,
     ChainRoomKind,
     Facilitator,
-    FacilitatorCommand,
     FacilitatorRoom,
     Make,
+    facilitator_command,
     opened,
 )
 from x402sim.suite.fixture import CaseOfTest, chosen
@@ -244,7 +244,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
     facilitator: Facilitator = AtUrl(url, chosen.get("wait", WAIT_S))
     if command:
         wait_s = chosen.get("wait", START_S)
-        facilitator = FacilitatorCommand(
+        facilitator = facilitator_command(
             command,
             url or DEFAULT_URL,
             shown=keyless(flags["start"]),

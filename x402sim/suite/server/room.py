@@ -8,10 +8,11 @@ command is documented in the guide, "Judge your server".
 """
 
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 from starlette.types import ASGIApp
@@ -26,13 +27,12 @@ from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.tools import STDIO, OverHttp, OverPipes, Wire
 from x402sim.suite.started import (
-    START_S,
+    Command,
     Running,
     RunsAlready,
     Startable,
     command,
     free_port,
-    until_it_answers,
     variables,
 )
 from x402sim.suite.subject import NOBODY, STARTING
@@ -69,45 +69,29 @@ Server = Startable[Given]
 """A server that can be started."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCommand:
-    """A server that is a command; a `port` of its own is a fixed one: then one runs at a time."""
+def server_command(
+    words: Sequence[str], port: int | None = None, look: str = "/", **more: Any
+) -> Command[Given]:
+    """Return a server that is a command; a `port` of its own is a fixed one.
 
-    words: tuple[str, ...]
-    port: int | None = None
-    shown: str = ""
-    look: str = "/"
-    """The path at which it is asked whether it answers."""
-    wait_s: float = START_S
-    also: tuple[str, ...] = ()
-    """Names of further variables to inherit."""
+    `look` is the path at which the judge asks whether it answers, `more` as of `Command`.
+    """
 
-    @property
-    def most_at_once(self) -> int | None:
-        """One, at a fixed port."""
-        return None if self.port is None else 1
+    async def answers(url: str) -> bool:
+        # an MCP server may answer GET by a stream that never ends
+        answer = await send(
+            Running(url).port, "GET", look, patience_s=5, is_enough=lambda head, _: bool(head)
+        )
+        return bool(answer.status) and answer.status // 100 != 5
 
-    @asynccontextmanager
-    async def start(self, given: Given) -> AsyncIterator[Running]:
-        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
-        given = replace(given, port=self.port or given.port)
-        url = f"http://127.0.0.1:{given.port}"
-        async with command(self.words, given.environment(), url, also=self.also) as running:
-
-            async def answers() -> bool:
-                # an MCP server may answer GET by a stream that never ends
-                answer = await send(
-                    running.port,
-                    "GET",
-                    self.look,
-                    patience_s=5,
-                    is_enough=lambda head, _: bool(head),
-                )
-                return bool(answer.status) and answer.status // 100 != 5
-
-            failure = f"GET {self.look} at port {running.port} is not answered"
-            await until_it_answers(running, answers, self.wait_s, failure, "Judge your server")
-            yield running
+    return Command(
+        words=tuple(words),
+        url=f"http://127.0.0.1:{'{port}' if port is None else port}",
+        answers=answers,
+        failure=f"GET {{url}}{look} is not answered",
+        guide="Judge your server",
+        **more,
+    )
 
 
 @dataclass(frozen=True, slots=True)

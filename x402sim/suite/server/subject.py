@@ -52,10 +52,10 @@ from x402sim.suite.server.room import (
     AtPort,
     Make,
     Server,
-    ServerCommand,
     ServerRoom,
     Spoken,
     opened,
+    server_command,
 )
 from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import START_S, WAIT_S, App
@@ -342,7 +342,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
         server: Server = Spoken(command, shown=keyless(flags["start"]), also=chosen["env"])
     elif command:
         wait_s = chosen.get("wait", START_S)
-        server = ServerCommand(
+        server = server_command(
             command,
             port,
             shown=keyless(flags["start"]),
