@@ -8,6 +8,7 @@ from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
+from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
@@ -16,10 +17,7 @@ from x402sim.suite.row import Demand as Demand, Violation, only as only
 
 def tokens(room: FacilitatorRoom, base: int, why: str) -> Loss | None:
     """Return a loss of so many base units of the token; None of none."""
-    if not base:
-        return None
-    network = room.network
-    return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
+    return lost(room.network, base, why) if base else None
 
 
 def gas(wei: int, why: str) -> Loss | None:

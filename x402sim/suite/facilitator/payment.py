@@ -20,6 +20,7 @@ from x402sim.protocol import cronos, x402
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, from_hex, sign, to_hex
 from x402sim.protocol.eip3009 import TRANSFER_TYPEHASH, Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
+from x402sim.suite.drafts import with_value, without
 from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
 
@@ -146,23 +147,11 @@ class Draft:
 
     def with_value(self, name: str, value: Any) -> "Draft":
         """Return it with another value in one place; nothing is signed anew."""
-        body = copy.deepcopy(dict(self.body))
-        *above, last = self.path(name)
-        place = body
-        for key in above:
-            place = place.setdefault(key, {})
-        place[last] = value
-        return replace(self, body=body)
+        return replace(self, body=with_value(self.body, self.path(name), value))
 
     def without(self, name: str) -> "Draft":
         """Return it without a field."""
-        body = copy.deepcopy(dict(self.body))
-        *above, last = self.path(name)
-        place = body
-        for key in above:
-            place = place[key]
-        del place[last]
-        return replace(self, body=body)
+        return replace(self, body=without(self.body, self.path(name)))
 
     def signed(
         self,

@@ -15,6 +15,7 @@ from x402sim.protocol import mcp, x402
 from x402sim.protocol.crypto import PrivateKey, from_hex, keccak256, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
+from x402sim.suite.drafts import with_value, without
 from x402sim.suite.server.raw import Answer
 
 BEFORE_S = 600
@@ -163,16 +164,10 @@ class Payment:
 
     def with_value(self, path: str, value: Any) -> "Payment":
         """Return it with another value at a path of names with dots; None takes it away."""
-        body = copy.deepcopy(dict(self.body))
-        *above, last = path.split(".")
-        place = body
-        for key in above:
-            place = place.setdefault(key, {})
+        where = path.split(".")
         if value is None:
-            place.pop(last, None)
-        else:
-            place[last] = value
-        return replace(self, body=body)
+            return replace(self, body=without(self.body, where))
+        return replace(self, body=with_value(self.body, where, value))
 
     def signed(self, *, domain: Domain | None = None, **fields: Any) -> "Payment":
         """Return it with these fields of the authorization, signed anew by its wallet."""

@@ -13,6 +13,7 @@ from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.report.results import Loss
 from x402sim.suite import rooms
+from x402sim.suite.drafts import lost
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
@@ -313,8 +314,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
 
     def tokens(self, base: int, why: str) -> Loss:
         """Return a loss of so many base units of the token."""
-        network = self.room.network
-        return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
+        return lost(self.room.network, base, why)
 
     @property
     def is_silent(self) -> bool:
