@@ -128,7 +128,7 @@ def problems(about: Mapping[str, Any], cases: Iterable[PlayedCase]) -> Iterator[
 
     Raises `AssertionError` for an id that is no row's.
     """
-    named = {case.place for case in cases}
+    named = {case.id for case in cases}
     for pain in about["pains"]:
         for each in pain["ids"].replace(";", ",").split(","):
             name = each.strip().split(":")[0].split(" ")[0]

@@ -5,17 +5,13 @@
 
 import argparse
 import csv
-import hashlib
 import io
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
-from tests.running import ROOT
 from x402sim.clock import stopwatch
 from x402sim.report.results import Outcome, Result
 
@@ -100,73 +96,6 @@ def write(file: Path, header: Row, rows: Iterable[Mapping[str, str]], order: Ite
     file.write_text(text.getvalue(), encoding="utf-8")
 
 
-class _Run(msgspec.Struct, frozen=True):
-    """What an interrupted run was about: whom it judged, by which ids, the programs as they were."""
-
-    names: list[str]
-    ids: list[str]
-    programs: str
-
-
-class Progress:
-    """The verdicts of a run that is not over, in a file that gets a line for each at once.
-
-    A run that judges the same by the same ids takes them from there, unless a program has changed
-    since. Another run has another file.
-    """
-
-    def __init__(self, package: str, names: Iterable[str], ids: Iterable[str]) -> None:
-        self.run = _Run(sorted(names), sorted(ids), _programs())
-        about = hashlib.sha256(msgspec.json.encode((self.run.names, self.run.ids))).hexdigest()
-        self.file = ROOT / "out" / f"{package}-{about[:8]}.jsonl"
-
-    def verdicts(self) -> list[Verdict]:
-        """Return those that an interrupted run has left; a run about something else leaves none."""
-        first, *lines = [b""]
-        if self.file.exists():
-            first, *lines = self.file.read_bytes().splitlines(keepends=True) or [b""]
-        if first != _line(self.run):
-            return []
-        whole = (each for each in lines if each.endswith(b"\n"))
-        return [msgspec.json.decode(each, type=Verdict) for each in whole]
-
-    def begin(self, verdicts: Iterable[Verdict]) -> None:
-        """Begin the file, with the verdicts there are already."""
-        self.file.parent.mkdir(exist_ok=True)
-        self.file.write_bytes(_line(self.run))
-        for each in verdicts:
-            self.add(each)
-
-    def add(self, verdict: Verdict) -> None:
-        """Keep a verdict, of each id what a matrix and a complaint need."""
-        results = {
-            name: msgspec.structs.replace(each, ground=None, cases=(), evidence=None, loss=None)
-            for name, each in verdict.results.items()
-        }
-        with self.file.open("ab") as file:
-            file.write(_line(replace(verdict, results=results)))
-
-    def end(self) -> None:
-        """Remove the file: the run is over."""
-        self.file.unlink()
-
-
-def _line(it: object) -> bytes:
-    return msgspec.json.encode(it) + b"\n"
-
-
-def _programs() -> str:
-    """Return a digest of all that a verdict depends on: programs, tables, texts."""
-    digest = hashlib.sha256()
-    made = {"__pycache__", "node_modules"}
-    for folder in ("x402sim", "conformance/service", "tests/mutants", "tests/independent"):
-        for file in sorted((ROOT / folder).rglob("*.*")):
-            is_result = file.suffix in (".csv", ".md") and folder == "conformance/service"
-            if file.is_file() and not is_result and made.isdisjoint(file.parts):
-                digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
 def main(
     package: str,
     names: Mapping[str, Collection[str]],
@@ -184,8 +113,8 @@ def main(
 
     `names` has the words by which --only names each of them; `check_ids` are those that --check
     takes, and `judge` is called with the names and those ids. `lacking` says what --new means: the
-    names, and the ids, of which the kept matrix, `file`, knows nothing yet. With --csv, an
-    interrupted run goes on where it stopped. Exit code 1: there was a complaint.
+    names, and the ids, of which the kept matrix, `file`, knows nothing yet. Exit code 1: there was
+    a complaint.
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.{package}")
     parser.add_argument("--csv", type=Path, metavar="FILE", nargs="?", const=file,
@@ -209,29 +138,15 @@ def main(
     chosen = [it for it, words in names.items() if not wanted or wanted & {it, *words}]
     if not chosen:
         parser.error(f"there is no {', '.join(sorted(wanted))}")
-    progress = Progress(package, chosen, ids) if given.csv else None
-    kept = progress.verdicts() if progress else []
-    verdicts = {each.name: each for each in kept if not each.crash}
-    if verdicts:
-        print(f"{len(verdicts)} of {len(chosen)} were judged before the interruption", flush=True)
-    if progress:
-        progress.begin(verdicts.values())
-    try:
-        for verdict in judge([name for name in chosen if name not in verdicts], ids):
-            verdicts[verdict.name] = verdict
-            if progress:
-                progress.add(verdict)
-            mark = "!" if complaint(verdict) else "+"
-            text = f"{mark} {verdict.seconds:4.0f} s  {line(verdict)}"
-            print(f"{len(verdicts):3}/{len(chosen)} {text}", flush=True)
-    except KeyboardInterrupt:
-        sys.exit(
-            f"interrupted after {len(verdicts)}; with --csv, the same command goes on from there"
-        )
+    verdicts = dict[str, Verdict]()
+    for verdict in judge(chosen, ids):
+        verdicts[verdict.name] = verdict
+        mark = "!" if complaint(verdict) else "+"
+        text = f"{mark} {verdict.seconds:4.0f} s  {line(verdict)}"
+        print(f"{len(verdicts):3}/{len(chosen)} {text}", flush=True)
     in_order = [verdicts[name] for name in chosen]
     problems = [f"! {problem}" for each in in_order if (problem := complaint(each))]
     print("\n".join([*problems, "", *score(in_order), f"in             {elapsed():.0f} s"]))
-    if progress:
+    if given.csv:
         write(given.csv, in_order)
-        progress.end()
     sys.exit(bool(problems))

@@ -1,7 +1,7 @@
 """Run the conformance suite from Python: `judge` a service, payer, facilitator or server.
 
     >>> from x402sim.judging import judge
-    >>> verdict = judge("payer", "node agent.js", flows="v2")          # doctest: +SKIP
+    >>> verdict = judge("payer", "node agent.js", dialects="v2")          # doctest: +SKIP
     >>> verdict.outcome, verdict.losses                                # doctest: +SKIP
     (<Outcome.FAILED: 'failed'>, ['0.03 USDC'])
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MARKERS = (
     "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)",
-    "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too",
+    "x402_payer(dialects, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too",
     "x402_facilitator(dialects, only, strict): the cases of `x402_facilitator_case`; as x402_payer",
     "x402_server(sells, dialects, only, strict, **options): the cases of `x402_server_case`, as on "
     "the command line; `sells` are paths",

@@ -6,12 +6,13 @@ to have failed.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     STANDARD,
+    Cause,
     Demand,
     Row,
     Violation,
@@ -24,6 +25,8 @@ from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
 
+_accepts = partial(Row, section="accept")
+
 
 def _odd(
     slug: str,
@@ -32,12 +35,8 @@ def _odd(
     story: Story,
     absent: Mapping[PaymentFlow, str] | None = None,
 ) -> Row:
-    return Row(
-        section="accept",
-        slug=slug,
-        story=story,
-        absent=absent or {},
-        demands=[is_bought(title, because)],
+    return _accepts(
+        slug=slug, story=story, absent=absent or {}, demands=[is_bought(title, because)]
     )
 
 
@@ -57,15 +56,13 @@ _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
 
 
 def _echoes(played: Played) -> Violation | None:
-    for name, text in played.headers:
-        said = x402.json_in(text)
-        if name != "payment-signature" or not isinstance(said, dict):
-            continue
+    for said in played.payments_said:
         got: Any = (said.get("extensions") or {}).get("x-demo")
         info = got.get("info") if isinstance(got, dict) else None
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
             return Violation(
                 expected="extensions of the payment with the info of the 402's",
+                cause=Cause.EXTENSIONS,
                 actual=f"{got!r}"[:200],
                 why="a server that needs its info back refuses the payment",
             )
@@ -128,8 +125,7 @@ ROWS = [
         Story(extensions=lambda _: _DEMO),
         only([PaymentFlow.V2, PaymentFlow.MCP], "extensions are of version 2"),
     ),
-    Row(
-        section="accept",
+    _accepts(
         slug="extension-echoed",
         story=Story(extensions=lambda _: _DEMO),
         absent=only(
@@ -144,8 +140,7 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="accept",
+    _accepts(
         slug="events",
         story=Story(as_events=True),
         absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
@@ -157,8 +152,7 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="accept",
+    _accepts(
         slug="free",
         story=Story(first=_free),
         absent={

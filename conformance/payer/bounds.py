@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     REFUSED,
+    Cause,
     Demand,
     Row,
     Violation,
@@ -54,6 +56,7 @@ def _ends(played: Played) -> Violation | None:
     if crashed := [ended.how for ended in played.starts if ended.crashed]:
         return Violation(
             expected="no answer ends its process by a signal",
+            cause=Cause.SIGNAL,
             actual=f"{len(crashed)} of {counted(len(played.starts), 'start')}: {crashed[0]}",
             why="whatever else the process did is lost, and what it has signed is not written down",
         )
@@ -61,6 +64,7 @@ def _ends(played: Played) -> Violation | None:
     if late:
         return Violation(
             expected="each start ends by itself",
+            cause=Cause.ENDS,
             actual=f"{len(late)} of {len(played.starts)} did not",
             why="whoever waits for it waits for ever",
         )
@@ -78,6 +82,7 @@ def _few_requests(played: Played) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
+            cause=Cause.REQUESTS,
             actual=f"{played.requests} requests",
             why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
         )
@@ -89,32 +94,8 @@ def ends(because: str, test: Callable[[Played], Violation | None] = _ends) -> De
     return Demand(title="A payer ends by itself", ground=texts.ours(because=because), test=test)
 
 
-def _clock(slug: str, seconds: float, title: str) -> Row:
-    return Row(
-        section="clock",
-        slug=slug,
-        story=Story(skew_s=seconds),
-        demands=[
-            is_bought(
-                title,
-                "clocks differ by as much in the field: half a minute was enough to be refused "
-                "(x402-foundation/x402#99, #1222)",
-            ),
-        ],
-    )
-
-
-def _far(slug: str, seconds: float, title: str) -> Row:
-    return Row(
-        section="clock",
-        slug=slug,
-        story=Story(skew_s=seconds),
-        demands=[
-            one_price(
-                title, "each refused authorization can be used when its time comes", texts.BEFORE
-            )
-        ],
-    )
+def _clock(slug: str, seconds: float, demand: Demand) -> Row:
+    return Row(section="clock", slug=slug, story=Story(skew_s=seconds), demands=[demand])
 
 
 def _big(how: How, size: int) -> Callable[[Shop, Request], Reply | None]:
@@ -186,7 +167,6 @@ def _one_deposit(slug: str, title: str, story: Story) -> Row:
 
 
 def _counts_all(played: Played) -> str:
-    """Tell whether a payer buys several things."""
     if played.is_served:
         return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
     return f"it buys not all of {len(played.shop.all_goods)} that X402SIM_URLS names"
@@ -233,19 +213,23 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
 
 
 def _made_of_it(played: Played) -> str:
-    """Tell how many payments are signed."""
     return f"payments signed: {len(played.signed)}; {'' if played.is_served else 'not '}served"
 
 
+_CLOCKS = (
+    "clocks differ by as much in the field: half a minute was enough to be refused "
+    "(x402-foundation/x402#99, #1222)"
+)
 _BIG = 24 << 20
 _MANY = 8
 """Things to buy, of which five are within the cap."""
 _ONE_TOOL = {PaymentFlow.MCP: "a task names one tool"}
 _LOSES = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
 _HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")
+_hostile = partial(Row, section="hostile", absent=_HTTP_ONLY)
+_budget = partial(Row, section="budget")
 ROWS = [
-    Row(
-        section="budget",
+    _budget(
         slug="instalments",
         story=Story(offers=_instalment, strikes=(Strike(settles=True, reply=_next_part),) * 10),
         absent=only(
@@ -262,8 +246,7 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="budget",
+    _budget(
         slug="paid-and-asked-for-ever",
         story=Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100),
         demands=[
@@ -280,17 +263,10 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="budget",
-        slug="session-spent",
-        story=Story(first=_spent),
-        absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
-        demands=[
-            one_price(
-                "A session that buys nothing is not followed by another",
-                "one deposit is what the task allows; the shop has taken it and served nothing",
-            )
-        ],
+    _one_deposit(
+        "session-spent",
+        "A session that buys nothing is not followed by another",
+        Story(first=_spent),
     ),
     _one_deposit(
         "session-short",
@@ -307,8 +283,7 @@ ROWS = [
         "A session whose id is not known any more is not followed by another",
         Story(first=_renamed),
     ),
-    Row(
-        section="budget",
+    _budget(
         slug="several",
         story=Story(urls=3),
         absent=_ONE_TOOL,
@@ -332,8 +307,7 @@ ROWS = [
         "who looks at what is left before signing, and takes it off after, signs all of them",
         Story(urls=_MANY, gathers_s=0.5),
     ),
-    Row(
-        section="budget",
+    _budget(
         slug="started-twice",
         story=Story(together=True, gathers_s=4),  # less than clients wait
         waits_s=4,
@@ -354,8 +328,7 @@ ROWS = [
         "what was signed can be taken, whatever was answered",
         Story(urls=_MANY, strikes=(_LOSES,) * 60),
     ),
-    Row(
-        section="budget",
+    _budget(
         slug="session-over-debited",
         story=Story(urls=3, debits=3),
         absent=only([PaymentFlow.SESSION], "only a session is debited"),
@@ -370,28 +343,28 @@ ROWS = [
             )
         ],
     ),
-    _clock("ahead-30", 30, "The shop's clock is half a minute ahead"),
-    _clock("behind-30", -30, "The shop's clock is half a minute behind"),
-    _far(
+    _clock("ahead-30", 30, is_bought("The shop's clock is half a minute ahead", _CLOCKS)),
+    _clock("behind-30", -30, is_bought("The shop's clock is half a minute behind", _CLOCKS)),
+    _clock(
         "behind-1800",
         -1800,
-        "The shop's clock is half an hour behind: at most one payment can be used",
+        one_price(
+            "The shop's clock is half an hour behind: at most one payment can be used",
+            "each refused authorization can be used when its time comes",
+            texts.BEFORE,
+        ),
     ),
-    Row(
-        section="hostile",
+    _hostile(
         slug="huge-402",
         starts=REFUSED,
         story=Story(first=_big(How.WHOLE, _BIG)),
-        absent=_HTTP_ONLY,
         demands=[
             ends("it must end, whatever it is sent", _ends_or_asks_again),
         ],
     ),
-    Row(
-        section="hostile",
+    _hostile(
         slug="endless-402",
         story=Story(first=_big(How.ENDLESS, 0)),
-        absent=_HTTP_ONLY,
         waits_s=60,
         starts=1,
         demands=[ends("an answer that never ends holds who reads it to the end: a deadline helps")],
@@ -411,22 +384,18 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="hostile",
+    _hostile(
         slug="deep-402",
         starts=REFUSED,
         story=Story(first=_deep),
-        absent=_HTTP_ONLY,
         demands=[
             ends("it must end, whatever it is sent", _ends_or_asks_again),
         ],
     ),
-    Row(
-        section="hostile",
+    _hostile(
         slug="page",
         starts=REFUSED,
         story=Story(first=_page),
-        absent=_HTTP_ONLY,
         demands=[
             nothing(
                 "A page for people instead of an offer is not paid",
@@ -435,12 +404,10 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="hostile",
+    _hostile(
         slug="mixed-versions",
         starts=REFUSED,
         story=Story(first=_mixed),
-        absent=_HTTP_ONLY,
         demands=[
             Demand(
                 title="A 402 that mixes the versions: what is made of it?",

@@ -1,14 +1,22 @@
 """Which offer a payer takes: their order, those that it cannot pay, and when they are settled."""
 
 from dataclasses import replace
+from functools import partial
 
-from x402sim.protocol import x402
 from x402sim.suite import texts
-from x402sim.suite.payer.case import STANDARD, Demand, Row, Violation, is_bought, one_price, only
+from x402sim.suite.payer.case import (
+    STANDARD,
+    Cause,
+    Demand,
+    Row,
+    Violation,
+    is_bought,
+    one_price,
+    only,
+)
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
-_ONE_OFFER = only(STANDARD, "a 402 of the specification has one offer")
 BECAUSE = (
     "a payer that only looks at the first offer does not buy what it could: shops list several "
     "networks and schemes"
@@ -53,7 +61,6 @@ def _many(shop: Shop, right: Offer) -> list[Offer]:
 
 
 def _price_paid(played: Played) -> str | None:
-    """Tell which of two prices was paid."""
     values = {signed.auth.value for signed in played.signed.values()}
     if not values:
         return "it pays neither"
@@ -66,26 +73,27 @@ def _price_paid(played: Played) -> str | None:
 
 def _flow(played: Played) -> Violation | None:
     """Look at which flow was chosen: the offers differ in the time to pay, too."""
-    for name, text in played.headers:
-        said = x402.json_in(text)
-        accepted = said.get("accepted") if isinstance(said, dict) else None
-        if name == "payment-signature" and isinstance(accepted, dict):
+    for said in played.payments_said:
+        accepted = said.get("accepted")
+        if isinstance(accepted, dict):
             flow = (accepted.get("extra") or {}).get("paymentFlow", "authorization")
             if flow != "authorization":
                 return Violation(
                     expected="the offer that is settled after serving",
+                    cause=Cause.AFTER_SERVING,
                     actual=f"it took {flow}",
                     why="where the shop fails after it was paid, nothing is refunded",
                 )
     return None
 
 
+_among = partial(
+    Row, section="choose", absent=only(STANDARD, "a 402 of the specification has one offer")
+)
 ROWS = [
-    Row(
-        section="choose",
+    _among(
         slug="second-network",
         story=Story(offers=_networks),
-        absent=_ONE_OFFER,
         demands=[
             one_price(
                 "Of offers on several networks, the task's is paid, once",
@@ -97,11 +105,9 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="choose",
+    _among(
         slug="other-schemes",
         story=Story(offers=_schemes),
-        absent=_ONE_OFFER,
         demands=[
             one_price(
                 "Of offers of several schemes, `exact` is paid, once",
@@ -113,11 +119,9 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="choose",
+    _among(
         slug="first-too-dear",
         story=Story(offers=_bait),
-        absent=_ONE_OFFER,
         demands=[
             one_price(
                 "A first offer above the cap is not paid",
@@ -131,18 +135,14 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="choose",
+    _among(
         slug="many",
         story=Story(offers=_many),
-        absent=_ONE_OFFER,
         demands=[is_bought("The twentieth offer is found", BECAUSE, texts.ACCEPTS)],
     ),
-    Row(
-        section="choose",
+    _among(
         slug="cheaper-second",
         story=Story(offers=_cheaper),
-        absent=_ONE_OFFER,
         demands=[
             Demand(
                 title="Two offers of the same, both within the cap: which is paid?",

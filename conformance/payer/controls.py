@@ -4,9 +4,8 @@ that pays too much, somebody else or for nothing here has failed.
 Controls also check the signed payment: amount, nonce, window, and the accepted offer.
 """
 
-from x402sim.protocol import x402
 from x402sim.suite import texts
-from x402sim.suite.payer.case import Demand, Row, Violation, committed_at_most, only, served
+from x402sim.suite.payer.case import Cause, Demand, Row, Violation, committed_at_most, only, served
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import Lets, PaymentFlow, Story
 from x402sim.suite.verdict import as_json
@@ -16,28 +15,26 @@ SLACK_S = 600
 """How far a payer's window may end after the offer's: what the public clients allow for clocks."""
 
 
-def _buys(played: Played) -> Violation | str | None:
-    return committed_at_most(PRICE_BASE)(played) or served(played)
-
-
 def _random_nonce(played: Played) -> Violation | None:
     for nonce in {x.auth.nonce for x in played.signed.values() if x.lets is not Lets.PERMIT}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
             return Violation(
                 expected="a nonce of 32 random bytes",
+                cause=Cause.NONCE,
                 actual=f"0x{nonce.hex()}",
                 why="a nonce that is used again is refused, and one that is known can be cancelled",
             )
     return None
 
 
-def _window(most_s: int, expected: str) -> Demand:
+def _window(most_s: int, expected: str, cause: Cause) -> Demand:
     def test(played: Played) -> Violation | None:
         for signed in played.signed.values():
             ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
             if ends_s > most_s:
                 return Violation(
                     expected=expected,
+                    cause=cause,
                     actual=f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)",
                     why="whoever holds it can take the money until then",
                 )
@@ -67,10 +64,7 @@ def _window(most_s: int, expected: str) -> Demand:
 
 def _accepted(played: Played) -> Violation | None:
     right = played.shop.right
-    for name, text in played.headers:
-        said = x402.json_in(text)
-        if name != "payment-signature" or not isinstance(said, dict):
-            continue
+    for said in played.payments_said:
         given = said.get("accepted")
         got = given if isinstance(given, dict) else {}
         wanted = {
@@ -88,6 +82,7 @@ def _accepted(played: Played) -> Violation | None:
         if wrong:
             return Violation(
                 expected="accepted is the offer that is paid",
+                cause=Cause.ACCEPTED,
                 actual=f"{as_json(wrong)}, offered {as_json(wanted)}",
                 why="a server that compares them refuses the payment",
             )
@@ -109,7 +104,7 @@ ROWS = [
                     so="the offer is within every bound of the task, so to buy is the intention, "
                     "once, and nothing else",
                 ),
-                test=_buys,
+                test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
             ),
             Demand(
                 title="The nonce of an authorization is random",
@@ -117,8 +112,12 @@ ROWS = [
                 test=_random_nonce,
                 suffix="nonce",
             ),
-            _window(DAY_S, "a window that ends within a day"),
-            _window(300 + SLACK_S, "a window that ends 300 s after signing, and 600 s for clocks"),
+            _window(DAY_S, "a window that ends within a day", Cause.WINDOW),
+            _window(
+                300 + SLACK_S,
+                "a window that ends 300 s after signing, and 600 s for clocks",
+                Cause.WINDOW_AS_OFFERED,
+            ),
         ],
     ),
     Row(

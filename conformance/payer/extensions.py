@@ -2,11 +2,20 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.suite import texts
-from x402sim.suite.payer.case import Demand, Row, Violation, gets_what_it_paid, one_price, only
+from x402sim.suite.payer.case import (
+    Cause,
+    Demand,
+    Row,
+    Violation,
+    gets_what_it_paid,
+    one_price,
+    only,
+)
 from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import PaymentFlow, Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
@@ -39,6 +48,7 @@ def _signed_for_another(played: Played) -> Violation | None:
         if name == SIGN_IN and isinstance(said, dict) and said.get("domain") == VICTIM:
             return Violation(
                 expected="no sign-in for a site other than the shop",
+                cause=Cause.SIGN_IN,
                 actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
                 why="the shop can sign in there as the payer",
             )
@@ -85,10 +95,7 @@ def _same_id(played: Played) -> Violation | None:
     """An id stands for one payload, and a payment that is sent again keeps its id."""
     by_id: dict[str, str] = {}
     by_payload: dict[str, str] = {}
-    for name, text in played.headers:
-        said = x402.json_in(text)
-        if name != "payment-signature" or not isinstance(said, dict):
-            continue
+    for said in played.payments_said:
         extension = (said.get("extensions") or {}).get(x402.PAYMENT_IDENTIFIER) or {}
         named = (extension.get("info") or {}).get("id")
         if named is None:
@@ -96,11 +103,14 @@ def _same_id(played: Played) -> Violation | None:
         payload = json.dumps(said.get("payload"), sort_keys=True)
         if by_payload.setdefault(payload, named) != named:
             return Violation(
-                expected="a payment sent again with its id", actual="the same with another id"
+                expected="a payment sent again with its id",
+                actual="the same with another id",
+                cause=Cause.SAME_ID,
             )
         if by_id.setdefault(named, payload) != payload:
             return Violation(
                 expected="an id for each payment",
+                cause=Cause.ID,
                 actual="the same id for another payment, which a server answers with 409",
                 why="x402-foundation/x402#1332",
             )
@@ -108,13 +118,15 @@ def _same_id(played: Played) -> Violation | None:
 
 
 _LOST = Strike(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
-_V2 = only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers")
+_extension = partial(
+    Row,
+    section="extension",
+    absent=only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers"),
+)
 ROWS = [
-    Row(
-        section="extension",
+    _extension(
         slug="sign-in-elsewhere",
         story=Story(extensions=_foreign),
-        absent=_V2,
         demands=[
             Demand(
                 title="A payer signs in at no site but the shop's",
@@ -126,11 +138,9 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="extension",
+    _extension(
         slug="sign-in-instead",
         story=Story(extensions=_own, first=_members_only),
-        absent=_V2,
         demands=[
             Demand(
                 title="A wallet that has paid before is asked to sign in: does it pay again?",
@@ -139,11 +149,9 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="extension",
+    _extension(
         slug="identifier",
         story=Story(extensions=_identifier, paying=_strict, strikes=(_LOST,)),
-        absent=_V2,
         demands=[
             Demand(
                 title="A payment that is sent again keeps its id, and another has another",

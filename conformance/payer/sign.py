@@ -6,11 +6,13 @@ says besides, a signature beyond them lets the shop move money that nobody meant
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
+    Cause,
     Demand,
     Row,
     Violation,
@@ -41,6 +43,7 @@ def _ends_within_a_day(played: Played) -> Violation | None:
         if ends_s > DAY_S:
             return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
+                cause=Cause.WINDOW_OF_YEARS,
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
                 why="a refused payment can be taken years later",
             )
@@ -48,7 +51,6 @@ def _ends_within_a_day(played: Played) -> Violation | None:
 
 
 def _signs_for_name(played: Played) -> str:
-    """Tell how many signatures are made."""
     return f"payments signed: {len(played.signed)}"
 
 
@@ -58,30 +60,24 @@ def _too_dear(_: Shop, right: Offer) -> list[Offer]:
 
 
 _CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"
-_NO_EXTRA = "the specification's 402 has no `extra`"
+_NO_EXTRA = dict.fromkeys(OURS, "the specification's 402 has no `extra`")
+_WITH_EXTRA = _OUTSIDE | _NO_EXTRA
+_refused = partial(Row, section="sign", starts=REFUSED, absent=_OUTSIDE)
 ROWS = [
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="price-over-cap",
         story=Story(offers=_too_dear, takes_anything=True),
-        absent=_OUTSIDE,
         demands=[nothing("A price above the cap is not signed", _CAP, texts.REQUIRED_AMOUNT)],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="price-huge",
         story=one(lambda _, right: replace(right, amount=str(2**255))),
-        absent=_OUTSIDE,
         demands=[nothing("A price of 2^255 is not signed", _CAP, texts.REQUIRED_AMOUNT)],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="decimals",
         story=one(lambda _, right: _extra(replace(right, amount=str(10**16)), decimals=18)),
-        absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
+        absent=_WITH_EXTRA,
         demands=[
             nothing(
                 "A shop's own count of decimals does not make a price smaller",
@@ -90,14 +86,12 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="whole-tokens",
         story=one(
             lambda _, right: replace(right, amount="1", extra={**right.extra, "unit": "USDC"})
         ),
-        absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
+        absent=_WITH_EXTRA,
         demands=[
             one_price(
                 "An amount is in base units: 1 is not a whole token",
@@ -107,12 +101,9 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="fraction",
         story=one(lambda _, right: replace(right, amount="1.5")),
-        absent=_OUTSIDE,
         demands=[
             one_price(
                 "A price that is no whole number of base units buys nothing dearer",
@@ -122,12 +113,9 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="asset",
         story=one(lambda _, right: replace(right, asset=OTHER_TOKEN)),
-        absent=_OUTSIDE,
         demands=[
             nothing(
                 "Another token than the task's is not signed for",
@@ -136,12 +124,9 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="network",
         story=one(lambda shop, right: replace(right, network=shop.other_chain)),
-        absent=_OUTSIDE,
         demands=[
             nothing(
                 "Another chain than the task's is not signed for",
@@ -150,12 +135,10 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="domain-in-extra",
         story=one(lambda _, right: _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN)),
-        absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
+        absent=_WITH_EXTRA,
         demands=[
             one_price(
                 "An `extra` that names another chain and contract does not change what is signed",
@@ -164,16 +147,14 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="name-of-domain",
         story=Story(
             offers=lambda _, right: [
                 _extra(right, name="USD Coin" if right.extra.get("name") == "USDC" else "USDC")
             ]
         ),
-        absent=dict.fromkeys(OURS, _NO_EXTRA),
+        absent=_NO_EXTRA,
         demands=[
             Demand(
                 title="The offer has a wrong name of the token's domain: is it signed for?",
@@ -185,12 +166,9 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="window-of-years",
         story=one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S)),
-        absent=_OUTSIDE,
         demands=[
             Demand(
                 title="An authorization ends within a day, though the offer allows ten years",
@@ -203,12 +181,9 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="scheme",
         story=one(lambda _, right: replace(right, scheme="upto")),
-        absent=_OUTSIDE,
         demands=[
             nothing(
                 "Another scheme than `exact` is not signed for as if it were `exact`",
@@ -218,12 +193,9 @@ ROWS = [
             )
         ],
     ),
-    Row(
-        section="sign",
-        starts=REFUSED,
+    _refused(
         slug="free-money",
         story=one(lambda _, right: replace(right, amount="-10000")),
-        absent=_OUTSIDE,
         demands=[
             nothing(
                 "A negative price is not signed",

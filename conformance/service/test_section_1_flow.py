@@ -9,7 +9,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
 from x402sim.suite.service import inputs
 from x402sim.suite.service.background import buy_late, turn_s, tx_hash
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, paid_check, refusal_check, unpaid_check
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import (
     expect,
@@ -70,20 +70,14 @@ WRONG_TOO = derived(
     "1: A client calls a protected endpoint",
     "1: The service answers 402",
     "1: The service returns the protected content",
-    so=(
-        "A request that is wrong in itself has no proof of payment either: however it is "
-        "refused, it is not answered with the content."
-    ),
+    so="A wrong request has no proof of payment either: no refusal contains the content.",
 )
 
 
-@check(
+@unpaid_check(
     "1/unpaid-402",
-    title=(
-        "No body of a wrong form, type or value gives away the content without proof of payment."
-    ),
+    title="No body of a wrong form, type or value gives the content away unpaid.",
     ground=WRONG_TOO,
-    baseline="unpaid",
     decisive=True,
 )
 async def no_wrong_request_is_free(probe: Probe) -> None:
@@ -92,31 +86,25 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
             expect_withheld(each.answer, each.label)
 
 
-@check(
+@unpaid_check(
     "1/unpaid-402",
     title="No random JSON gives away the content without proof of payment.",
     ground=WRONG_TOO,
-    baseline="unpaid",
 )
 async def no_body_made_up_is_free(probe: Probe) -> None:
     for each in await inputs.sent(probe, "made up"):
         expect_withheld(each.answer, each.label)
 
 
-@check(
+@refusal_check(
     "1/unpaid-402",
-    title=(
-        "While the facilitator serves no network, or is unreachable, no request without "
-        "proof is free."
-    ),
+    title="While the facilitator serves no network, or is unreachable, nothing is free.",
     ground=derived(
         "4.2: No valid proof of payment",
         "5: Access to protected endpoints",
         so="Who cannot pay just now has not paid either.",
     ),
-    baseline="payment",
     needs="funds, world",
-    pays=1,
     disturbs=True,
     decisive=True,
 )
@@ -141,16 +129,13 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     await eventually(probe.clock, is_back, within_s=BACK_S)
 
 
-@check(
+@paid_check(
     "1/sign-settle-repeat",
     title="A payment that is signed as the 402 asks is settled, and its payer is served.",
-    needs="funds",
-    pays=1,
 )
 async def sign_settle_repeat(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
-    answer = await probe.settle(challenge, header)
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, header)
     expect_served(await probe.opened(challenge))
 
 
@@ -174,16 +159,13 @@ async def the_payer_pays_no_gas(probe: Probe) -> None:
 
 
 async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
-    """Return an account's transaction count and its native balance."""
     count = await probe.chain.call("eth_getTransactionCount", payer.address, "latest")
     return count, await probe.chain.call("eth_getBalance", payer.address, "latest")
 
 
-@check(
+@paid_check(
     "1/repeat-served",
     title="The request that got a 402 is served when repeated with the payment's id.",
-    needs="funds",
-    pays=1,
 )
 async def the_repeated_request_is_served(probe: Probe) -> None:
     paid = await probe.buy()
@@ -206,7 +188,6 @@ async def a_session_needs_no_402(probe: Probe) -> None:
     "1/indexer",
     title="The service asks the chain explorer for a payment within the interval, by itself.",
     needs="funds, world",
-    pays=1,
     waits=turn_s,
     late=True,
 )

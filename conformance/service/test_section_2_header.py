@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import Challenge, TargetAnswer
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, paid_check, refusal_check
 from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.service.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.service.probe import Probe
@@ -24,10 +25,7 @@ AGO_S = 200
 SAME = derived(
     "2.3: An opaque hex string",
     "2.3: It carries",
-    so=(
-        "Hex digits mean the same in upper and in lower case: it is the same header, which "
-        "carries the same authorization."
-    ),
+    so="Hex digits mean the same in upper and in lower case: the header stays the same.",
 )
 
 
@@ -46,19 +44,16 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
     await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
 
 
-@check(
+@paid_check(
     "2.3/hex-header",
     title="A payment header whose hex digits are in upper case is accepted.",
     ground=SAME,
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
     _require_hex(probe)
     challenge, _, header = await probe.signed(spelling="hex")
-    answer = await probe.settle(challenge, _upper(header))
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, _upper(header))
 
 
 def _upper(text: str) -> str:
@@ -90,40 +85,31 @@ def _require_hex(probe: Probe) -> None:
         raise NotApplicable(f"the target file says that headers are {probe.target.pay.spelling}")
 
 
-@check(
+@refusal_check(
     "2.3/contents",
     title=("A header without one of its fields is refused, or exactly what was signed is settled."),
     ground=derived(
         "2.3: It carries",
         "4.1: Validate the parameters",
         "5: The signature proves",
-        so=(
-            "Without one of its parts, a header proves nothing, unless the part is known from "
-            "the rest: it is refused, or what the payer has signed is settled."
-        ),
+        so="A header without a part proves nothing, unless the rest tells the missing part.",
     ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     for part in PARTS:
-        answer = await probe.settle(challenge, _without(probe, header, part))
+        without = _packed(probe, header, partial(_left_out, part=part))
+        answer = await probe.settle(challenge, without)
         if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
             return
 
 
-def _without(probe: Probe, header: str, part: str) -> str:
-    """Return a header without one field of its payload."""
-    return _packed(
-        probe, header, lambda payload: {name: payload[name] for name in payload if name != part}
-    )
+def _left_out(payload: dict[str, Any], *, part: str) -> dict[str, Any]:
+    return {name: payload[name] for name in payload if name != part}
 
 
 def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
-    """Return a header with another payload."""
     fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
     text = msgspec.json.encode({**fields, "payload": change(fields["payload"])})
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
@@ -131,35 +117,23 @@ def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[s
 
 @check(
     "2.3/contents",
-    title="A header whose addresses are written in lower case is accepted.",
+    title="Addresses in lower case, or nonce and signature in upper case, are accepted.",
     ground=SAME,
     needs="funds",
-    pays=1,
+    pays=2,
     decisive=True,
 )
-async def addresses_may_be_in_lower_case(probe: Probe) -> None:
-    await _accepted(probe, str.lower, "from", "to", "asset")
+async def letters_may_be_in_another_case(probe: Probe) -> None:
+    for change, names in ((str.lower, ("from", "to", "asset")), (_upper, ("nonce", "signature"))):
+        challenge, _, header = await probe.signed()
+        spelled = _packed(probe, header, partial(_changed, change=change, names=names))
+        await probe.settles(challenge, spelled)
 
 
-@check(
-    "2.3/contents",
-    title="A header whose nonce and signature are written in upper case is accepted.",
-    ground=SAME,
-    needs="funds",
-    pays=1,
-    decisive=True,
-)
-async def nonce_and_signature_may_be_in_upper_case(probe: Probe) -> None:
-    await _accepted(probe, _upper, "nonce", "signature")
-
-
-async def _accepted(probe: Probe, change: Callable[[str], str], *names: str) -> None:
-    """Fail unless a payment is settled whose header has these fields in another spelling."""
-    challenge, _, header = await probe.signed()
-    spelled = _packed(
-        probe, header, lambda payload: payload | {name: change(payload[name]) for name in names}
-    )
-    probe.wallets.expect_settled(await probe.settle(challenge, spelled))
+def _changed(
+    payload: dict[str, Any], *, change: Callable[[str], str], names: tuple[str, ...]
+) -> dict[str, Any]:
+    return payload | {name: change(payload[name]) for name in names}
 
 
 @check(
@@ -182,16 +156,13 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
         drawn, _ = authorization_of(probe.wallets.sign(challenge, payer))
         header = probe.wallets.sign(challenge, payer, nonce=bytes(4) + drawn.nonce[4:])
         _, signature = authorization_of(header)
-    answer = await probe.settle(challenge, header)
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, header)
     expect_served(await probe.opened(challenge))
 
 
 @check(
     "2.3/contents",
-    title=(
-        "After the settlement, the chain has used the header's nonce for the payer who signed it."
-    ),
+    title="After the settlement, the chain has used the nonce of the header for its payer.",
     ground=derived(
         "2.3: It carries",
         "4.1: The facilitator executes",
@@ -232,7 +203,7 @@ async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
     await _settled_rather_than(probe, answer, challenge, other, instead)
 
 
-@check(
+@refusal_check(
     "2.3/window",
     title="An authorization signed 200 s ago is accepted, because its window has not ended.",
     ground=derived(
@@ -240,14 +211,11 @@ async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
         "2.3: The validity window shown",
         so="validBefore is the latest execution time: until then, the authorization is valid.",
     ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def a_payer_may_take_his_time(probe: Probe) -> None:
     challenge, _, header = await probe.signed(window_s=(-AGO_S - 60, -AGO_S + 300))
-    probe.wallets.expect_settled(await probe.settle(challenge, header))
+    await probe.settles(challenge, header)
 
 
 async def _settled_rather_than(

@@ -7,7 +7,7 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402, whole
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, paid_check
 from x402sim.suite.service.expect import expect_form, require, require_form
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import SHAPE, at
@@ -28,7 +28,6 @@ async def _required(probe: Probe) -> TargetAnswer:
 
 
 async def _requirements(probe: Probe) -> dict[str, Any]:
-    """Return the requirements of a 402 as they are; raises `Inconclusive` if there are none."""
     answer = await _required(probe)
     wanted = answer.requirements
     if not isinstance(wanted, dict):
@@ -188,9 +187,7 @@ async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
 
 @check(
     "2.1/description-shown",
-    title=(
-        "The requirements of a 402 have a description, unless the target file says they have none."
-    ),
+    title="The requirements of a 402 have a description, unless the target file denies one.",
     level="SHOULD",
 )
 async def a_402_has_a_description(probe: Probe) -> None:
@@ -200,11 +197,9 @@ async def a_402_has_a_description(probe: Probe) -> None:
     require("a description, a string", isinstance(text, str) and bool(text), as_json(text))
 
 
-@check(
+@paid_check(
     "2.1/description",
     title="Requirements are accepted without the description, if they are accepted at all.",
-    needs="funds",
-    pays=1,
 )
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
@@ -219,50 +214,31 @@ async def the_description_need_not_be_sent_back(probe: Probe) -> None:
 
 @check(
     "2.2/body",
-    title="A 402 has the fixed error text, a payment id and the requirements.",
+    title="A 402 has the error text, a payment id, the requirements, and their network once more.",
     decisive=True,
 )
 async def a_402_says_what_it_is(probe: Probe) -> None:
     answer, places = await _required(probe), probe.target.payment_required
-    probe.by_target(*SHAPE)
+    probe.by_target(*SHAPE, "payment_required.network")
     if places.error:
         expect_form("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
     require("a payment id, a string", isinstance(payment_id, str), as_json(payment_id))
     require_form("requirements, an object", isinstance(wanted, dict), as_json(wanted))
-
-
-@check(
-    "2.2/body",
-    title="The network of a 402 is the network of its requirements.",
-    decisive=True,
-)
-async def a_402_names_its_network_twice(probe: Probe) -> None:
-    answer, places = await _required(probe), probe.target.payment_required
-    probe.by_target("payment_required.network")
     if places.network:
-        named = at(answer.requirements, "/network")
-        expect_form("network", answer.at(places.network), named)
+        expect_form("network", answer.at(places.network), at(wanted, "/network"))
 
 
 @check(
     "2.2/body",
-    title="The message is a string that states the amount in base units.",
+    title="The message is a string that states the amount in base units; of a deposit, too.",
+    decisive=True,
 )
 async def the_message_states_the_amount(probe: Probe) -> None:
-    challenge = await probe.challenge()
-    _states_amount(probe, challenge)
-
-
-@check(
-    "2.2/body",
-    title="The message of a deposit's 402 states the deposit in base units.",
-    needs="sessions",
-    decisive=True,
-)
-async def a_deposits_message_states_its_amount(probe: Probe) -> None:
-    odd_cents = to_decimal(to_base(probe.target.sessions.smallest, 6) + 1_360_000, 6)
-    _states_amount(probe, read_402(await probe.ask_session(odd_cents)))
+    _states_amount(probe, await probe.challenge())
+    if probe.target.sessions.exists:
+        odd_cents = to_decimal(to_base(probe.target.sessions.smallest, 6) + 1_360_000, 6)
+        _states_amount(probe, read_402(await probe.ask_session(odd_cents)))
 
 
 def _states_amount(probe: Probe, challenge: Challenge) -> None:

@@ -16,7 +16,7 @@ from x402sim.suite.service.answers import (
     walk,
 )
 from x402sim.suite.service.background import buy_late, turn_s
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import check, refusal_check, session_check
 from x402sim.suite.service.control_api import HOLD_S, another_chain
 from x402sim.suite.service.expect import (
     expect,
@@ -191,13 +191,9 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
     title="Of four sessions that are opened one after the other, the ids are no neighbours.",
     ground=ours(
         "2.6: A session is identified",
-        because=(
-            "Who knows the id of a session can spend its budget. An id that follows from "
-            "another one is no secret."
-        ),
+        because="Whoever guesses the id of a session can spend its budget.",
     ),
     needs="funds, sessions, world",
-    deposits="0.04",
 )
 async def session_ids_do_not_count_up(probe: Probe) -> None:
     max_spend = await probe.budget_for(1)
@@ -223,7 +219,6 @@ def _numbers(ids: list[str]) -> list[int]:
 
 
 def _common(texts: list[str]) -> int:
-    """Return how many letters texts have in common at the beginning."""
     letters = zip(*texts, strict=False)
     return next((n for n, each in enumerate(letters) if len(set(each)) > 1), min(map(len, texts)))
 
@@ -289,9 +284,7 @@ def _number(value: Any) -> Fraction | None:
 
 @check(
     "2.8/networks",
-    title=(
-        "The chain id is 338 on a testnet, 25 on a mainnet, and on another network what it has."
-    ),
+    title="The chain id is 338 on a testnet, 25 on a mainnet, else that of the network.",
     needs="observe chain",
     decisive=True,
 )
@@ -306,7 +299,7 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     expect_form(f"the chain id of {network}", chain_id, wanted)
 
 
-@check(
+@refusal_check(
     "2.8/networks",
     title="An authorization signed for another chain id is refused.",
     ground=derived(
@@ -315,9 +308,6 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
         "5: The signature proves",
         so="A signature for another chain id does not authorize a transfer on this network.",
     ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:

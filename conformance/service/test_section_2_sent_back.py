@@ -5,6 +5,7 @@ it has issued; the ledger and what the payment opens show which. Where the autho
 changed too, there is nothing that could be settled on the issued terms.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.service.answers import Challenge, whole
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import Check, check, paid_check, refusal_check, session_check
 from x402sim.suite.service.control_api import SETTLE, VERIFY
 from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld
 from x402sim.suite.service.payment_outcome import (
@@ -40,78 +41,61 @@ SAME_ADDRESS = derived(
     "2.1: payTo",
     "2.1: asset",
     "4.1: paymentRequirements",
-    so=(
-        "An address is the same in any case of its letters, so these are the requirements "
-        "that were issued, and the payment for them is settled."
-    ),
+    so="The case of letters changes no address, so these are the issued requirements.",
 )
 
 
-@check(
-    "2.1/scheme",
-    title="Requirements with another scheme are refused, or the issued ones are settled.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive=True,
-    disturbs=True,
+def _another(clause: str, title: str, field: str, other: Callable[[str], str]) -> Check:
+    """Return the check that requirements whose `field` is another settle nothing else."""
+
+    @refusal_check(
+        clause,
+        title=f"Requirements with another {title} are refused, or the issued ones are settled.",
+        decisive=True,
+        disturbs=True,
+    )
+    async def what_is_changed_settles_nothing_else(probe: Probe) -> None:
+        challenge, payer, header = await probe.signed()
+        changed = other(probe.wallets.network(challenge).name)
+        await _facilitator_takes(probe, challenge, payer, field, changed)
+        await _nothing_else(probe, challenge, payer, header, **{field: changed})
+
+    return what_is_changed_settles_nothing_else
+
+
+another_scheme = _another("2.1/scheme", "scheme", "scheme", lambda _: "upto")
+another_network = _another(
+    "2.1/network", "network", "network", lambda own: next(name for name in NETWORKS if name != own)
 )
-async def another_scheme_settles_nothing_else(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed()
-    await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
-    await _nothing_else(probe, challenge, payer, header, scheme="upto")
+another_token = _another("2.1/asset", "token", "asset", lambda _: ELSEWHERE)
 
 
-@check(
-    "2.1/network",
-    title="Requirements with another network are refused, or the issued ones are settled.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive=True,
-    disturbs=True,
-)
-async def another_network_settles_nothing_else(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed()
-    network = probe.wallets.network(challenge)
-    other = next(name for name in NETWORKS if name != network.name)
-    await _facilitator_takes(probe, challenge, payer, "network", other)
-    await _nothing_else(probe, challenge, payer, header, network=other)
+def _in_other_letters(clause: str, title: str, field: str) -> Check:
+    """Return the check that an address is the same in lower case, and as EIP-55 writes it."""
+
+    @paid_check(
+        clause,
+        title=f"Requirements whose {title} is in the other case, lower or EIP-55, are settled.",
+        ground=SAME_ADDRESS,
+        decisive=True,
+    )
+    async def other_letters_are_the_same(probe: Probe) -> None:
+        challenge, _, header = await probe.signed()
+        issued = str(challenge.requirements[field])
+        lower, mixed = issued.lower(), checksum(parse_address(issued))
+        changed = {field: mixed if issued == lower else lower}
+        await probe.settles(challenge, header, requirements=changed)
+
+    return other_letters_are_the_same
 
 
-@check(
-    "2.1/asset",
-    title="Requirements with another token are refused, or the issued ones are settled.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive=True,
-    disturbs=True,
-)
-async def another_token_settles_nothing_else(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed()
-    await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
-    await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
+the_token_in_other_letters = _in_other_letters("2.1/asset", "token", "asset")
+the_payee_in_other_letters = _in_other_letters("2.1/pay-to", "payee", "payTo")
 
 
-@check(
-    "2.1/asset",
-    title="Requirements whose token is in the other case, lower or EIP-55, are settled.",
-    ground=SAME_ADDRESS,
-    needs="funds",
-    pays=1,
-    decisive=True,
-)
-async def the_token_in_other_letters_is_the_same(probe: Probe) -> None:
-    await _settled_with(probe, "asset")
-
-
-@check(
+@refusal_check(
     "2.1/asset",
     title="Requirements and authorization for another token are refused.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
 )
 async def another_token_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -120,13 +104,9 @@ async def another_token_is_refused(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@check(
+@refusal_check(
     "2.1/pay-to",
-    title=(
-        "Requirements and authorization with another payee are refused; a similar address, too."
-    ),
-    baseline="payment",
-    needs="funds",
+    title="Requirements and authorization with another payee, also a similar one, are refused.",
     pays=3,
     decisive=True,
 )
@@ -139,64 +119,23 @@ async def another_payee_is_refused(probe: Probe) -> None:
         await _refused(probe, challenge, payer, header, payTo=other)
 
 
-@check(
-    "2.1/pay-to",
-    title="Requirements whose payee is in the other case, lower or EIP-55, are settled.",
-    ground=SAME_ADDRESS,
-    needs="funds",
-    pays=1,
-    decisive=True,
-)
-async def the_payee_in_other_letters_is_the_same(probe: Probe) -> None:
-    await _settled_with(probe, "payTo")
-
-
-async def _settled_with(probe: Probe, field: str) -> None:
-    """Fail unless a payment is settled whose requirements have an address in the other case."""
-    challenge, _, header = await probe.signed()
-    issued = str(challenge.requirements[field])
-    lower, mixed = issued.lower(), checksum(parse_address(issued))
-    changed = {field: mixed if issued == lower else lower}
-    probe.wallets.expect_settled(await probe.settle(challenge, header, requirements=changed))
-
-
-@check(
+@refusal_check(
     "2.1/amount",
-    title="Requirements and authorization for one base unit are refused.",
+    title="Requirements and authorization for another amount are refused.",
     ground=EXACTLY_THE_AMOUNT,
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
-async def a_smaller_amount_is_refused(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed(value=1)
-    await _refused(probe, challenge, payer, header, maxAmountRequired="1")
-
-
-@check(
-    "2.1/amount",
-    title="Requirements and authorization for one base unit more are refused.",
-    ground=EXACTLY_THE_AMOUNT,
-    baseline="payment",
-    needs="funds",
     pays=2,
     decisive=True,
 )
-async def a_larger_amount_is_refused(probe: Probe) -> None:
+async def another_amount_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    more = challenge.amount_base + 1
-    header = probe.wallets.sign(challenge, payer, value=more)
-    await _refused(probe, challenge, payer, header, maxAmountRequired=str(more))
+    for value in (1, challenge.amount_base + 1):
+        header = probe.wallets.sign(challenge, payer, value=value)
+        await _refused(probe, challenge, payer, header, maxAmountRequired=str(value))
 
 
-@check(
+@refusal_check(
     "2.1/amount",
-    title=(
-        "The amount with a leading zero, or as a number, is refused, or the issued one is settled."
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
+    title="An amount as number, or with a leading zero, is refused or settled as issued.",
 )
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -220,26 +159,9 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     await expect_no_session(probe, claim)
 
 
-@check(
-    "2.1/timeout",
-    title=(
-        "Requirements that are changed to be valid for a day are refused, or settled as issued."
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
-async def another_timeout_settles_nothing_else(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed()
-    await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
-
-
-@check(
+@refusal_check(
     "2.1/resource",
     title=("Requirements for another path are refused, or the issued ones are settled and opened."),
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
@@ -262,10 +184,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         "4.1: paymentId | string | yes",
         "4.1: paymentRequirements",
         "5: The amount must equal",
-        so=(
-            "Id and requirements are of one 402: an authorization for the amount of another is "
-            "not for the amount required."
-        ),
+        so="Id and requirements are of one 402; the amount of another 402 is not required here.",
     ),
     baseline="payment",
     needs="funds, sessions",
@@ -287,12 +206,10 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
+@paid_check(
     "2.1/changed-description",
     title="Whether requirements with a changed description are settled.",
     ground=silent("2.1: description", "4.1: paymentRequirements"),
-    needs="funds",
-    pays=1,
 )
 async def another_description(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
@@ -305,14 +222,9 @@ def _late_s(setting: Setting) -> float:
     return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
 
 
-@check(
+@refusal_check(
     "2.1/timeout",
-    title=(
-        "After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
+    title="After maxTimeoutSeconds, requirements changed to last a day are refused.",
     waits=_late_s,
     decisive=True,
 )
@@ -323,12 +235,9 @@ async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
-@check(
+@refusal_check(
     "2.1/validity",
     title="Shortly before maxTimeoutSeconds have passed, the requirements can still be paid.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
     waits=_late_s,
     decisive=True,
 )
@@ -339,17 +248,12 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     await probe.wait(ends_s - SOON_S - probe.clock.now())
     if probe.clock.now() > ends_s - NEARLY_S:
         raise Inconclusive("another check took so long that the requirements have nearly ended")
-    probe.wallets.expect_settled(
-        await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    )
+    await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
-@check(
+@refusal_check(
     "2.1/validity",
     title="Once maxTimeoutSeconds have passed, even a fresh authorization is refused.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
     waits=_late_s,
     decisive=True,
 )

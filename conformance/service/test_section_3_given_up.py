@@ -41,13 +41,10 @@ def _fails_s(setting: Setting) -> float:
 
 @session_check(
     "3/refund-once",
-    title=(
-        "A refund whose settlement was refused for a while is made when the facilitator "
-        "works again."
-    ),
+    title="A refund that the facilitator refuses for a while is made when it works again.",
     ground=derived(
         "3: A session expires",
-        so=("What is unspent is refunded, and the specification knows no refund that is given up."),
+        so="The unspent balance is refunded; the specification gives no refund up.",
     ),
     needs="funds, sessions, world",
     waits=lambda setting: _end_s(setting) + _fails_s(setting),

@@ -18,7 +18,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import check, refusal_check, session_check
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
 from x402sim.suite.service.expect import expect_served, expect_withheld, require
 from x402sim.suite.service.probe import Probe
@@ -78,11 +78,8 @@ A_WHILE_S = 400
 
 @check(
     "3/pending-resolved",
-    title=(
-        "After any loss of the facilitator's answer, a payer who retries is served, and paid once."
-    ),
+    title="After any loss of the facilitator's answer, one payment serves a payer who retries.",
     needs="funds, world",
-    pays=len(LOST),
     disturbs=True,
 )
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
@@ -99,7 +96,6 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
     "3/pending-resolved",
     title="While the outcome of the first payment is unknown, a second one moves no money.",
     needs="funds, world",
-    pays=2 * len(UNKNOWN),
     disturbs=True,
 )
 async def no_payer_is_charged_twice(probe: Probe) -> None:
@@ -119,7 +115,6 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
     "3/pending-resolved",
     title="While the transfer of the first payment is not mined, a second one moves no money.",
     needs="funds, world",
-    pays=2,
     disturbs=True,
 )
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
@@ -141,12 +136,10 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@refusal_check(
     "3/pending-resolved",
     title="A nonce that the payer used to pay himself, or to pay less, grants nothing.",
-    baseline="payment",
     needs="funds, world",
-    pays=4,
     disturbs=True,
 )
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
@@ -172,7 +165,6 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     "3/pending-resolved",
     title="A node that answers with errors after a lost answer ends no payment that was charged.",
     needs="funds, world",
-    pays=len(BUSY_NODES),
     disturbs=True,
 )
 async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
@@ -190,7 +182,6 @@ async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
     "3/pending-resolved",
     title="A lost answer is resolved, too, if a header that is false or unreadable came before.",
     needs="funds, world",
-    pays=2 * (len(FALSE) + 1),
     disturbs=True,
 )
 async def what_was_false_before_takes_nothing(probe: Probe) -> None:
@@ -213,7 +204,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
             await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title="After a lost answer, an authorization that is sent for a second id opens one of them.",
     ground=derived(
@@ -221,9 +212,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         "4.1: Store the payment record",
         so="One transfer has been made, so there is one payment to record, for one of the ids.",
     ),
-    baseline="payment",
     needs="funds, world",
-    pays=3,
     decisive=True,
     disturbs=True,
 )
@@ -261,7 +250,6 @@ async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
     "3/pending-resolved",
     title="A payer who never resends the header is served, too, even after a crash.",
     needs="funds, world, clock",
-    pays=2,
     disturbs=True,
 )
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
@@ -279,7 +267,6 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     "3/pending-resolved",
     title="A deposit whose answer was lost still opens its session, and is paid once.",
     needs="funds, world, sessions",
-    deposits="0.01",
     disturbs=True,
 )
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
@@ -315,7 +302,6 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
         )
     ),
     needs="funds, world",
-    pays=1,
     disturbs=True,
 )
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:

@@ -19,7 +19,6 @@ HOUR_S = 3600
     "3/discarded-after-24h",
     title=("Our own service's cache has the entitlement after 23 hours, and no longer after 25."),
     needs="funds, world, clock",
-    pays=1,
 )
 async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
     await probe.buy()
@@ -33,9 +32,7 @@ async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
 
 @check(
     "3/record-outlives-cache",
-    title=(
-        "With an empty cache, after a restart or 25 hours, the id of a payment still grants access."
-    ),
+    title="After a restart, or 25 hours, the id of a payment still grants access.",
     needs="funds, restart",
     pays=1,
     decisive="stored for longer",
@@ -51,9 +48,7 @@ async def a_payment_outlives_the_cache(probe: Probe) -> None:
 
 @check(
     "3/record-outlives-cache",
-    title=(
-        "After a restart, the id of a payment that the indexer has completed still grants access."
-    ),
+    title="After a restart, the id of an indexed payment still grants access.",
     needs="funds, restart",
     pays=1,
     waits=turn_s,

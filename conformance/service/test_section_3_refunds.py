@@ -50,10 +50,7 @@ REFUNDED = "funds, sessions, world"
 UNSPENT = derived(
     "3: A session expires",
     "2.6: Remaining budget",
-    so=(
-        "What was spent is not refunded, and what was refunded is not unspent any more: the "
-        "refunds of a session are its unspent balance, however many attempts they take."
-    ),
+    so="All refunds of a session together are its unspent balance, after any number of tries.",
 )
 
 
@@ -123,9 +120,7 @@ async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
 
 @session_check(
     "3/refund-once",
-    title=(
-        "Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."
-    ),
+    title="Whatever befalls the first try, a refund is exactly the unspent amount.",
     ground=UNSPENT,
     needs=REFUNDED,
     waits=in_trouble_s,
@@ -147,9 +142,7 @@ async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
 
 @session_check(
     "3/refund-once",
-    title=(
-        "After a restart, no refund comes again; a session that is still served is refunded, too."
-    ),
+    title="After a restart, no refund comes again; a session that goes on is refunded later.",
     ground=UNSPENT,
     needs=f"{REFUNDED}, restart",
     waits=refunded_s,
@@ -177,10 +170,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     ground=derived(
         "3: A session expires",
         "4.4: duration",
-        so=(
-            "duration is the length of the session, and not of a pause: using it does not move "
-            "its end."
-        ),
+        so="duration is the length of the session, not of a pause: use does not move the end.",
     ),
     deposits="0.04",
     waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,

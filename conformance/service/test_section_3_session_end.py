@@ -114,10 +114,7 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     ground=derived(
         "3: A session expires",
         "4.4: duration",
-        so=(
-            "The refund comes on expiration, and a session of an hour has not expired after "
-            "seconds."
-        ),
+        so="A refund comes on expiration; an hour's session does not expire after seconds.",
     ),
     deposits="0.02",
     waits=lambda _: EARLY_S,
@@ -133,9 +130,7 @@ async def nothing_ends_early(probe: Probe) -> None:
 
 @session_check(
     "3/refund-once",
-    title=(
-        "Claiming a session again after its refund yields neither the session nor a second refund."
-    ),
+    title="A refunded session, claimed again, is neither served nor refunded again.",
     needs=REFUNDED,
     deposits="0.04",
     waits=lambda setting: _refunded_s(setting) + EARLY_S,

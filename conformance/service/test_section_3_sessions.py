@@ -67,22 +67,14 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
 
 @session_check(
     "3/deposit-makes-session",
-    title="The id of a paid quote opens no session.",
+    title="Neither the id of a paid quote nor that of an unpaid deposit opens a session.",
     pays=1,
     decisive=True,
 )
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
-    paid = await probe.buy()
-    max_spend = await probe.budget_for(1)
-    answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
-    await expect_no_session(probe, answer)
-
-
-@session_check(
-    "3/deposit-makes-session",
-    title="A session whose deposit is not settled cannot be claimed.",
-)
-async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
-    max_spend, challenge = await probe.deposit(1)
-    answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
-    await expect_no_session(probe, answer)
+    paid, (max_spend, unpaid) = await probe.buy(), await probe.deposit(1)
+    answers = [
+        await probe.ask_session(max_spend, payment_id=each.payment_id)
+        for each in (paid.challenge, unpaid)
+    ]
+    await expect_no_session(probe, *answers, paid.receipt)

@@ -26,20 +26,7 @@ MAX_REDIRECTS = 5
 
 @check(
     "4.3/list",
-    title="GET /api/agents is answered with the list, of any shape.",
-    needs="agents",
-    pays=1,
-    decisive=True,
-)
-async def the_agents_are_listed(probe: Probe) -> None:
-    probe.by_target("agents.path")
-    answer = await _agents(probe)
-    require("a list, with status 2xx", 200 <= answer.status < 300, answer.summary)
-
-
-@check(
-    "4.3/list",
-    title="The list of agents is JSON, of any shape.",
+    title="GET /api/agents is answered with the list, in JSON of any shape.",
     ground=derived(
         "0: All bodies are JSON",
         "1: The service also lists agents",
@@ -49,8 +36,10 @@ async def the_agents_are_listed(probe: Probe) -> None:
     pays=1,
     decisive=True,
 )
-async def the_list_is_json(probe: Probe) -> None:
+async def the_agents_are_listed(probe: Probe) -> None:
+    probe.by_target("agents.path")
     answer = await _agents(probe)
+    require("a list, with status 2xx", 200 <= answer.status < 300, answer.summary)
     is_json = answer.body is not None or answer.text.strip() == "null"
     require("JSON", is_json, answer.summary)
 
@@ -74,7 +63,6 @@ async def what_is_said_of_an_agent(probe: Probe) -> None:
 
 
 def _values(body: Any) -> list[Any]:
-    """Return the elements of a list, or the values of an object; nothing for other JSON."""
     if isinstance(body, dict):
         return list(body.values())
     return body if isinstance(body, list) else []

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from x402sim.events import AnswerSent, Transfer
 from x402sim.journal import Entry
-from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, refusal_check, unpaid_check
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
 from x402sim.suite.service.expect import (
     expect,
@@ -87,20 +86,15 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
 # --- the order -----------------------------------------------------------------------
 
 
-@check(
+@refusal_check(
     "4.1/order",
-    title=(
-        "The service verifies the signature before money moves, and sends the receipt afterwards."
-    ),
-    baseline="payment",
+    title="The service verifies the signature before money moves, and then sends the receipt.",
     needs="funds, world",
-    pays=1,
 )
 async def verified_before_settled_before_answered(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     since = await probe.world.next_event()
-    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, probe.wallets.sign(challenge, payer))
     await probe.world.expect_payments(payer, challenge.amount_base)
     entries = await probe.world.journal(since)
     verified = next((seq for seq, call in _calls(entries).items() if "verify" in call), None)
@@ -111,7 +105,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     require("a verification before the transfer", in_order, seen)
 
 
-@check(
+@refusal_check(
     "4.1/order",
     title="During the settlement, the payment's id grants nothing.",
     ground=derived(
@@ -121,9 +115,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
         "5: X-Payment-Id",
         so=("The payment is stored and cached after it is settled, so before that nothing grants."),
     ),
-    baseline="payment",
     needs="funds, world",
-    pays=1,
     decisive=True,
     disturbs=True,
 )
@@ -142,11 +134,10 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
 # --- step 1 --------------------------------------------------------------------------
 
 
-@check(
+@unpaid_check(
     "4.1/validate",
     title="An unfunded settlement with a parameter missing or of the wrong type is refused.",
     ground=REQUIRED,
-    baseline="unpaid",
 )
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -157,13 +148,11 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
         expect_refused(await probe.send("POST", probe.target.pay.path, content=content))
 
 
-@check(
+@refusal_check(
     "4.1/validate",
     title="Without a payment id or header of the right type, the facilitator is not called.",
     ground=REQUIRED,
-    baseline="payment",
     needs="funds, world",
-    pays=1,
     decisive=True,
 )
 async def parameters_are_validated_first(probe: Probe) -> None:
@@ -177,21 +166,15 @@ async def parameters_are_validated_first(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
+@refusal_check(
     "4.1/validate",
     title="Without requirements of the right type, nothing is settled but the issued ones.",
     ground=derived(
         "4.1: paymentRequirements",
         "4.1: Validate the parameters",
         "5: The amount must equal",
-        so=(
-            "Whatever is sent as requirements, a payment is refused, or settled on the terms "
-            "that were issued."
-        ),
+        so="Any requirements that come back lead to a refusal, or to the terms as issued.",
     ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
 )
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -201,13 +184,12 @@ async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> Non
             return
 
 
-@check(
+@unpaid_check(
     "4.1/validate",
     title=(
         "Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."
     ),
     ground=REQUIRED,
-    baseline="unpaid",
 )
 async def any_nonsense_is_refused(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -218,7 +200,6 @@ async def any_nonsense_is_refused(probe: Probe) -> None:
 
 
 def _json(st: Any) -> Any:
-    """Return the strategy of small JSON values."""
     text = st.text(LETTERS, max_size=12)
     scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | text
     return st.recursive(
@@ -229,7 +210,6 @@ def _json(st: Any) -> Any:
 
 
 def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict[str, Any]]:
-    """Return settlement requests with one of these parameters missing or of another type."""
     good = challenge.settlement(header)
     missing = [{name: good[name] for name in good if name != left} for left in names]
     other_types: tuple[Any, ...] = (None, 5, [])
@@ -245,7 +225,6 @@ def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict
     "4.1/build-verify",
     title="The service asks the facilitator to verify a payment, in a valid request.",
     needs="funds, world",
-    pays=1,
     decisive=True,
 )
 async def the_facilitator_understands_the_request(probe: Probe) -> None:
@@ -255,7 +234,7 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@check(
+@refusal_check(
     "4.1/build-verify",
     title="A header with another amount or payee is not sent to settlement.",
     ground=derived(
@@ -264,9 +243,7 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
         "5: The signature proves",
         so="Header and requirements are verified together: what does not fit is not settled.",
     ),
-    baseline="payment",
     needs="funds, world",
-    pays=4,
     decisive=True,
 )
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
@@ -283,27 +260,21 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
+@refusal_check(
     "4.1/verify-signature",
     title='An authorization that its payer did not sign is refused as "Invalid signature".',
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
+    challenge, payer, header = await probe.signed(by=probe.wallets.stranger())
     answer = await probe.settle(challenge, header)
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check(
+@refusal_check(
     "4.1/verify-signature",
     title='A payment that the facilitator calls invalid is refused as "Invalid signature".',
-    baseline="payment",
     needs="funds, world",
-    pays=1,
     decisive=True,
     disturbs=True,
 )
@@ -314,7 +285,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check(
+@refusal_check(
     "4.1/verify-signature",
     title='Without a clear "valid" from the facilitator, no money moves.',
     ground=derived(
@@ -324,14 +295,13 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
         "1: The service has an external facilitator",
         so="Settling comes after verifying; what nobody called valid is not verified.",
     ),
-    baseline="payment",
     needs="funds, world",
-    pays=len(NO_VERDICT),
     decisive=True,
     disturbs=True,
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
-    await _settle_nothing(probe, *NO_VERDICT.values())
+    for fault in NO_VERDICT.values():
+        await _settle_nothing(probe, fault)
 
 
 # --- step 4 --------------------------------------------------------------------------
@@ -341,7 +311,6 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     "4.1/settle-on-chain",
     title="A settled payment is one transfer of the amount from the payer to the payee.",
     needs="funds, world",
-    pays=1,
 )
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
@@ -349,37 +318,19 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     expect_transfers("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
 
 
-@check(
+@refusal_check(
     "4.1/settle-on-chain",
-    title="A transaction that was mined and reverted grants nothing.",
+    title="A settlement that fails, is not made, is pending or is reverted grants nothing.",
     ground=UNSETTLED,
-    baseline="payment",
     needs="funds, world",
-    pays=1,
-    disturbs=True,
-)
-async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed()
-    await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
-    await _is_not_settled(probe, challenge, payer, header)
-
-
-@check(
-    "4.1/settle-on-chain",
-    title=(
-        'A facilitator that answers "failed" with status 200, or is unreachable, settles nothing.'
-    ),
-    ground=UNSETTLED,
-    baseline="payment",
-    needs="funds, world",
-    pays=3,
     decisive=True,
     disturbs=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     said_no = SETTLE(does="answer", status=200, body=NOT_SETTLED)
     unlike = replace(said_no, body='{"success": false}')
-    await _settle_nothing(probe, said_no, unlike, SETTLE(does="refuse"))
+    for fault in (said_no, unlike, SETTLE(does="refuse"), *NOT_YET, None):
+        await _settle_nothing(probe, fault)
 
 
 PENDING = (
@@ -399,37 +350,18 @@ NOT_YET: tuple[Fault, ...] = (
 """Answers to a settlement that is not mined yet, in two dialects; its transaction never will be."""
 
 
-@check(
-    "4.1/settle-on-chain",
-    title=(
-        "A settlement that the facilitator calls pending, with a hash of no transaction, is none."
-    ),
-    ground=UNSETTLED,
-    baseline="payment",
-    needs="funds, world",
-    pays=len(NOT_YET),
-    disturbs=True,
-    decisive=True,
-)
-async def what_is_pending_grants_nothing(probe: Probe) -> None:
-    await _settle_nothing(probe, *NOT_YET)
-
-
-async def _settle_nothing(probe: Probe, *faults: Fault) -> None:
-    """Fail if a payment is settled while one of these faults lasts."""
-    for fault in faults:
-        challenge, payer, header = await probe.signed()
-        await probe.world.fault(replace(fault, times=None), of=payer)
-        await _is_not_settled(probe, challenge, payer, header)
-        await probe.world.clear_faults()
-
-
-async def _is_not_settled(probe: Probe, challenge: Challenge, payer: Wallet, header: str) -> None:
-    """Fail if a payment that cannot be settled now gets a receipt, or grants anything.
+async def _settle_nothing(probe: Probe, fault: Fault | None) -> None:
+    """Fail if a payment gets a receipt or grants anything while a fault lasts; None reverts it.
 
     It need not be refused for good: a target that says "pending" breaks nothing.
     """
+    challenge, payer, header = await probe.signed()
+    if fault is None:
+        await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
+    else:
+        await probe.world.fault(replace(fault, times=None), of=payer)
     answer = await probe.settle(challenge, header, may_break=True)
     require("no receipt", not answer.is_receipt, answer.summary)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id))
     await probe.world.expect_payments(payer)
+    await probe.world.clear_faults()

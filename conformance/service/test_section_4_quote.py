@@ -7,7 +7,7 @@ from typing import Any
 
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import TargetAnswer, read_402
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import check, paid_check, session_check
 from x402sim.suite.service.expect import expect, expect_served, require
 from x402sim.suite.service.inputs import other_orders
 from x402sim.suite.service.probe import Probe
@@ -55,13 +55,9 @@ async def another_order_costs_the_same(probe: Probe) -> None:
         expect("maxAmountRequired", asked, challenge.amount_base, answer.show)
 
 
-@check(
+@paid_check(
     "4.2/quote",
-    title=(
-        "A paid quote has its fields, with their types, for the requested pair, whatever the order."
-    ),
-    needs="funds",
-    pays=1,
+    title="A paid quote has its fields and their types for the requested pair, for any order.",
     decisive=True,
 )
 async def a_quote_has_its_fields(probe: Probe) -> None:
@@ -93,7 +89,6 @@ async def a_quote_of_a_session_has_its_fields(probe: Probe) -> None:
 
 
 def _expect_quote(answer: TargetAnswer, order: dict[str, Any]) -> None:
-    """Fail unless the content of an answer is a quote for an order."""
     endpoint = answer.target.protected
     content = answer.at(endpoint.content)
     if not isinstance(content, dict):
@@ -115,20 +110,15 @@ def _is(kind: str, value: Any) -> bool:
     return kind == "number" and is_number and (isinstance(value, int) or math.isfinite(value))
 
 
-@check(
+@paid_check(
     "4.2/quote",
     title=("A paid order is served however its JSON is written, and with a charset in its type."),
     ground=derived(
         "0: All bodies are JSON",
         "4.2: leverage",
         "4.2: sizeUsd",
-        so=(
-            "In JSON, neither white space nor the order of fields means anything, 1000.0 is the "
-            "number 1000, and it is encoded in UTF-8, which a media type may say."
-        ),
+        so="JSON ignores white space and order; 1000.0 is 1000; a media type may say UTF-8.",
     ),
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def an_order_in_another_spelling_is_served(probe: Probe) -> None:
@@ -154,7 +144,6 @@ CHARSET = "a charset in its content type"
 
 
 def _spelled(order: dict[str, Any]) -> dict[str, str]:
-    """Return an order in other spellings of JSON, each with its name."""
     backwards = {name: order[name] for name in reversed(order)}
     numbers = {name: value for name, value in order.items() if type(value) is int}
     return {
@@ -165,18 +154,14 @@ def _spelled(order: dict[str, Any]) -> dict[str, str]:
     }
 
 
-@check(
+@paid_check(
     "4.2/quote",
-    title=(
-        "Of quotes for two pairs that are requested at the same time, each is for its own pair."
-    ),
+    title="Of concurrent requests for quotes of two pairs, each gets its own pair.",
     ground=derived(
         "4.2: pair | string | Trading pair",
         "4.2: pair | string",
         so="The pair of a quote is the pair of its own request, also beside others.",
     ),
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def quotes_at_the_same_time_are_not_mixed_up(probe: Probe) -> None:
@@ -197,30 +182,3 @@ async def quotes_at_the_same_time_are_not_mixed_up(probe: Probe) -> None:
     for order, answer in zip(orders, await asyncio.gather(*sent), strict=True):
         if answer.has_content:
             expect("pair", answer.at(endpoint.content + "/pair"), order["pair"], answer.show)
-
-
-@check(
-    "4.2/quote",
-    title=("The quote is for the pair in the request's body; the target file names a second pair."),
-    ground=derived(
-        "4.2: pair | string | Trading pair",
-        "4.2: pair | string",
-        so="The pair of a quote is the pair that was asked for.",
-    ),
-    needs="funds",
-    pays=1,
-)
-async def another_pair_has_another_quote(probe: Probe) -> None:
-    endpoint = probe.target.protected
-    body = probe.usual_body
-    if not endpoint.second_pair:
-        raise NotApplicable("the target file names no second pair (protected.second_pair)")
-    if "pair" not in body or "pair" not in endpoint.fields:
-        raise NotApplicable("the body of a request has no pair")
-    paid = await probe.buy()
-    other = {**body, "pair": endpoint.second_pair}
-    answer = await probe.ask(payment_id=paid.challenge.payment_id, body=other)
-    if not answer.has_content:
-        raise Inconclusive(f"the target has no quote for {other['pair']}: {answer.summary}")
-    shown = answer.at(probe.target.protected.content + "/pair")
-    expect("pair", shown, other["pair"])

@@ -7,7 +7,7 @@ from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.report.results import Demand
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge, TargetAnswer
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, paid_check, refusal_check
 from x402sim.suite.service.control_api import HOLD_S, TX_HASH
 from x402sim.suite.service.expect import expect, expect_served, require
 from x402sim.suite.service.payment_outcome import record_of
@@ -52,7 +52,6 @@ async def a_payment_survives_a_restart(probe: Probe) -> None:
     "4.1/cache",
     title="A settlement adds one entitlement to the cache of our own service.",
     needs="funds, world, clock",
-    pays=1,
 )
 async def the_entitlement_is_cached(probe: Probe) -> None:
     before = await probe.world.cached_entitlements()
@@ -60,11 +59,9 @@ async def the_entitlement_is_cached(probe: Probe) -> None:
     expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
 
 
-@check(
+@paid_check(
     "4.1/receipt",
     title="A receipt is a 200 with success true, the payment's id and a hash of 32 bytes.",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def the_receipt_has_its_fields(probe: Probe) -> None:
@@ -81,11 +78,9 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
     require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
 
 
-@check(
+@paid_check(
     "4.1/receipt",
     title="The timestamp of a receipt is an integer, the time in epoch milliseconds.",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
@@ -101,7 +96,7 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
 
 
-@check(
+@refusal_check(
     "4.1/receipt",
     title=(
         "Concurrent payments, two of them of one payer, each get their own receipt, and access."
@@ -110,13 +105,8 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
         "4.1: paymentId | string",
         "4.1: Return the transaction hash",
         "4.1: Cache the entitlement",
-        so=(
-            "Receipt and entitlement are about their own payment, also if others are settled at "
-            "the same time."
-        ),
+        so="Receipt and entitlement are of their own payment, also beside other payments.",
     ),
-    baseline="payment",
-    needs="funds",
     pays=3,
     decisive=True,
 )
@@ -155,9 +145,7 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
 
 @check(
     "4.1/receipt",
-    title=(
-        "The receipt's transaction is on the chain, and transfers exactly the amount to the payee."
-    ),
+    title="The receipt's transaction is on the chain: a transfer of the amount to the payee.",
     ground=derived(
         "4.1: Return the transaction hash",
         "4.1: The facilitator executes",

@@ -7,22 +7,14 @@ them may bypass the payment.
 from x402sim.payer import core
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import check, refusal_check, unpaid_check
 from x402sim.suite.service.expect import expect_not_served, expect_withheld
-from x402sim.suite.service.payment_outcome import expect_no_session
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.second import second_path
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
 ELSEWHERE = ("/other", "2", "-free", "/1/2")
 """Appended to a path, each makes a different path with the same prefix."""
-
-
-EXACTLY = derived(
-    "5: When it is present",
-    "5: An entitlement is valid only",
-    so="A path with another letter, or with more at its end, is not exactly the resource.",
-)
 
 
 def other_letters(path: str) -> list[str]:
@@ -69,20 +61,18 @@ def _letters(path: str) -> str:
 
 
 async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswer:
-    """Request a path unchanged."""
     method, body = probe.target.protected.method, probe.usual_body
     proof = core.proofs(paid.challenge.payment_id if paid else None)
     return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
 
 
-@check(
+@unpaid_check(
     "5/resource-binding",
     title="Without proof of payment, no spelling of the protected path returns its content.",
     ground=derived(
         "5: Access to protected endpoints",
         so="However its path is spelled, the protected content is served for a proof only.",
     ),
-    baseline="unpaid",
 )
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
     for path in spellings(probe.target.protected.path):
@@ -91,28 +81,11 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
 
 @check(
     "5/resource-binding",
-    title="The payment id of a session's deposit does not open the protected resource.",
-    baseline="payment",
-    needs="funds, sessions",
-    deposits="0.02",
-)
-async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
-    deposit = await probe.pay((await probe.deposit(2))[1])
-    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
-    for path in spellings(probe.target.protected.path):
-        expect_withheld(await _ask(probe, path, deposit))
-
-
-@check(
-    "5/resource-binding",
-    title="The id of a deposit does not open the resource that its payer has paid for, too.",
+    title="The id of a deposit does not open the resource, also if its payer has bought that.",
     ground=derived(
         "5: Otherwise look",
         "5: An entitlement is valid only",
-        so=(
-            "The record that grants has the same payment_id and the same resource_url: another "
-            "payment of the same payer is another record."
-        ),
+        so="The record that grants has the same id and resource: the payer is not enough.",
     ),
     baseline="payment",
     needs="funds, sessions",
@@ -120,23 +93,13 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     deposits="0.02",
     decisive=True,
 )
-async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
+async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     await probe.buy(payer)
     deposit = await probe.pay((await probe.deposit(2))[1], payer)
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
-
-
-@session_check(
-    "5/resource-binding",
-    title="A payment for the protected resource opens no session that can be spent.",
-    pays=1,
-)
-async def a_quote_opens_no_session(probe: Probe) -> None:
-    paid = await probe.buy()
-    max_spend = await probe.budget_for(1)
-    answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
-    await expect_no_session(probe, answer, paid.receipt)
+    for path in spellings(probe.target.protected.path):
+        expect_withheld(await _ask(probe, path, deposit))
 
 
 @check(
@@ -154,18 +117,14 @@ async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
 
 
-@check(
+@refusal_check(
     "5/resource-binding",
-    title=(
-        "The payment for one path opens no other path that is sold, and not the other way round."
-    ),
+    title="The payment for one path opens no other path that is sold, nor the reverse.",
     ground=derived(
         "5: When it is present",
         "5: Otherwise look",
         so="An entitlement and a stored record open the path that they are for, and no other.",
     ),
-    baseline="payment",
-    needs="funds",
     pays=2,
     decisive=True,
 )
@@ -181,50 +140,31 @@ async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
     expect_not_served(answer, is_402=True)
 
 
-@check(
+@refusal_check(
     "5/resource-binding",
-    title="The payment for a path does not open a path that only starts with it.",
-    ground=EXACTLY,
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
-async def a_longer_path_is_another_resource(probe: Probe) -> None:
-    paid = await probe.buy()
-    for more in ELSEWHERE:
-        expect_withheld(await _ask(probe, probe.target.protected.path + more, paid))
-
-
-@check(
-    "5/resource-binding",
-    title=(
-        "The payment for a path opens no path with other letters, another case or more at its end."
+    title="The payment for a path opens no path with other letters or a longer end.",
+    ground=derived(
+        "5: When it is present",
+        "5: An entitlement is valid only",
+        so="A path with another letter, or with more at its end, is not exactly the resource.",
     ),
-    ground=EXACTLY,
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def other_letters_are_another_resource(probe: Probe) -> None:
-    paid = await probe.buy()
-    for path in other_letters(probe.target.protected.path):
-        await _ask_paid(probe, path, paid)
+    paid, path = await probe.buy(), probe.target.protected.path
+    for more in ELSEWHERE:
+        expect_withheld(await _ask(probe, path + more, paid))
+    for other in other_letters(path):
+        await _ask_paid(probe, other, paid)
 
 
-@check(
+@refusal_check(
     "5/exact-path",
     title="The payment for a path opens no path with doubled slashes, blanks or parameters.",
     ground=ours(
         "5: When it is present",
-        because=(
-            "A proxy in front may change these paths before the service sees them. They still "
-            "are other paths (RFC 3986), and a payment should not open them."
-        ),
+        because="These are other paths (RFC 3986), though a proxy may change them on the way.",
     ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
 )
 async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
     paid = await probe.buy()

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, paid_check, refusal_check, unpaid_check
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.service.expect import (
     expect_not_served,
@@ -41,7 +41,8 @@ UNSETTLED = derived(
     "5: Otherwise the response is 402",
     so="Access is granted for the id of a settled payment; without a transfer it is none.",
 )
-FAILURES: dict[str, Fault] = {
+FAILURES: dict[str, Fault | None] = {
+    "the transaction reverts": None,
     "the facilitator refuses connections": SETTLE(does="refuse"),
     "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
     "the facilitator answers HTML in a 200": SETTLE(
@@ -54,27 +55,16 @@ FAILURES: dict[str, Fault] = {
     ),
     "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
 }
-"""Answers instead of a settlement, when no money has moved."""
+"""What happens instead of a settlement, so that no money moves; None is a revert of the chain."""
 
 
-@check(
-    "5/cache-first",
-    title="The id of a settled payment opens its resource as soon as the receipt is sent.",
-    needs="funds",
-    pays=1,
-)
-async def access_at_once(probe: Probe) -> None:
-    paid = await probe.buy()
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
-
-
-@check(
+@unpaid_check(
     "5/stored-records",
-    title="A payment id without a record gets a 402.",
-    baseline="unpaid",
+    title="A payment id without a record, invented or not paid yet, gets a 402.",
 )
 async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
-    for payment_id in INVENTED:
+    unpaid = (await probe.challenge()).payment_id
+    for payment_id in (unpaid, *INVENTED):
         expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
     for payment_id in INJECTIONS:
         expect_not_served(await probe.ask(payment_id=payment_id))
@@ -82,12 +72,10 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
         expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
 
 
-@check(
+@paid_check(
     "5/cache-first",
     title="The id of a settled payment opens its resource 25 times, also at the same time.",
     ground=explicit("5: When it is present", "5: When one exists"),
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def access_again(probe: Probe) -> None:
@@ -99,19 +87,14 @@ async def access_again(probe: Probe) -> None:
         expect_served(answer)
 
 
-@check(
+@paid_check(
     "5/cache-first",
-    title=(
-        "The id of a settled payment opens its path with a query, too, if that is the same "
-        "resource."
-    ),
+    title="The id of a settled payment opens its path with a query, if the resource is the same.",
     ground=derived(
         "5: When it is present",
         "2.1: resource",
         so="What is compared is the path that is requested, and a query is no part of it.",
     ),
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
@@ -127,21 +110,15 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
 
 
-@check(
+@refusal_check(
     "5/cache-first",
     title="The id of a settled payment is taken for other orders, and in headers of any case.",
     ground=derived(
         "5: When it is present",
         "5: When one exists",
         "0: All bodies are JSON",
-        so=(
-            "The payment id and the path decide. The order in the body does not, and neither "
-            "does the case of a header's name, which means nothing in HTTP."
-        ),
+        so="Payment id and path decide: neither the order, nor the case of a header's name.",
     ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def access_for_any_order(probe: Probe) -> None:
@@ -156,10 +133,9 @@ async def access_for_any_order(probe: Probe) -> None:
         require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
 
 
-@check(
+@unpaid_check(
     "5/stored-records",
     title="Without a payment, random values of X-Payment-Id and X-Session-Id get no content.",
-    baseline="unpaid",
 )
 async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     letters = string.ascii_letters + string.digits + string.punctuation
@@ -169,16 +145,6 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     for proof in proofs[1::2]:
         expect_withheld(await probe.ask(session_id=proof))
     expect_not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
-
-
-@check(
-    "5/stored-records",
-    title="The id of an unpaid 402 gets a 402.",
-    baseline="unpaid",
-)
-async def an_unpaid_id_is_worth_nothing(probe: Probe) -> None:
-    challenge = await probe.challenge()
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @check(
@@ -195,22 +161,14 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
         expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check(
+@refusal_check(
     "5/stored-records",
-    title=(
-        "An id that was presented before it was paid, and refused, grants access once it is paid."
-    ),
+    title="An id that was refused before its payment grants access once it is paid.",
     ground=derived(
         "5: X-Payment-Id",
         "5: Otherwise look",
-        so=(
-            "Whether a payment is settled is looked up for each request: that it was not "
-            "settled at an earlier one decides nothing."
-        ),
+        so="Each request looks the payment up anew: an earlier refusal decides nothing.",
     ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
@@ -221,17 +179,14 @@ async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
-@check(
+@refusal_check(
     "5/stored-records",
-    title=(
-        "Of 21 payments of one payer, each id grants access, and the first is paid no second time."
-    ),
+    title="Of 21 payments of one payer, each id grants access; the first is not paid again.",
     ground=derived(
         "5: When one exists",
         "7: Payment already settled",
         so="A payment stays stored and its id used, however many the payer has made since.",
     ),
-    baseline="payment",
     needs="world",
     decisive=True,
 )
@@ -245,12 +200,9 @@ async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
     await probe.world.expect_payments(payer, *(paid.challenge.amount_base for paid in every))
 
 
-@check(
+@refusal_check(
     "5/stored-records",
     title=("Only the exact id of a payment grants access: no part of it, and no text around it."),
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
@@ -269,56 +221,27 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=around))
 
 
-@check(
+@refusal_check(
     "5/stored-records",
-    title="A payment that the facilitator did not settle grants nothing.",
+    title="A payment that the facilitator did not settle, or that was reverted, grants nothing.",
     ground=UNSETTLED,
-    baseline="payment",
     needs="world",
-    decisive="only what is settled",
+    decisive=True,
     disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     for failure, fault in FAILURES.items():
-        challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        await probe.world.fault(replace(fault, times=None), of=payer)
-        answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+        challenge, payer, header = await probe.signed()
+        if fault is None:
+            await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
+        else:
+            await probe.world.fault(replace(fault, times=None), of=payer)
+        answer = await probe.settle(challenge, header)
         if await probe.world.transfers(payer):
             raise Inconclusive(f"{failure}, but money has moved")
         require(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
         await probe.world.clear_faults()
-
-
-@check(
-    "5/stored-records",
-    title="A settlement whose transaction reverts grants nothing.",
-    ground=UNSETTLED,
-    baseline="payment",
-    needs="world",
-    decisive="only what is settled",
-    disturbs=True,
-)
-async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
-    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    if await probe.world.transfers(payer):
-        raise Inconclusive("the target retried the settlement, and it succeeded")
-    require("no receipt for a reverted transfer", not answer.is_receipt, answer.summary)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-
-
-@check(
-    "5/stored-records",
-    title="After a restart, with an empty cache, the stored record still grants its resource.",
-    needs="funds, restart",
-    pays=1,
-)
-async def the_record_grants_without_the_cache(probe: Probe) -> None:
-    payment_id = (await probe.buy()).challenge.payment_id
-    await probe.restart()
-    expect_served(await probe.ask(payment_id=payment_id))
 
 
 @check(
@@ -359,11 +282,9 @@ def _long_s(setting: Setting) -> float:
     return MINUTES_S if setting.options.patient or setting.advance is not None else SECONDS_S
 
 
-@check(
+@paid_check(
     "5/stored-records",
     title="A payment from the beginning of the run still grants access at its end.",
-    needs="funds",
-    pays=1,
     waits=_long_s,
     decisive=True,
 )

@@ -16,7 +16,7 @@ from x402sim.protocol.messages import encode
 from x402sim.report.results import Demand
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import check, refusal_check, session_check
 from x402sim.suite.service.control_api import HOLD_S, SETTLE, VERIFY, eventually
 from x402sim.suite.service.expect import (
     expect,
@@ -34,15 +34,12 @@ REPEATED = 4
 
 
 def _reordered(body: Any) -> Any:
-    """Return a JSON object with its keys in the opposite order."""
     if not isinstance(body, dict):
         return body
     return {key: _reordered(body[key]) for key in reversed(body)}
 
 
 def _in_payload(change: Callable[[Any], Any], *names: str) -> Callable[[dict[str, Any]], Any]:
-    """Return a function that changes these fields of a header's payload."""
-
     def changed(body: dict[str, Any]) -> Any:
         payload = body["payload"]
         return {**body, "payload": {**payload, **{name: change(payload[name]) for name in names}}}
@@ -55,7 +52,6 @@ def _upper(text: str) -> str:
 
 
 def _high_s(signature: str) -> str:
-    """Return the other signature of the same message by the same key."""
     raw = bytes.fromhex(signature[2:])
     s = 2 * HALF_ORDER + 1 - int.from_bytes(raw[32:64])
     return to_hex(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
@@ -123,12 +119,9 @@ def _ways(paid: Paid, spelling: Spelling) -> Iterator[tuple[str, str]]:
 # --- replay --------------------------------------------------------------------------
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title="A settled authorization, in any encoding, pays for no second id.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def it_pays_for_no_other_id(probe: Probe) -> None:
@@ -142,12 +135,9 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title="A settled authorization that is sent again moves no money, and buys nothing new.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
 )
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     paid = await probe.buy()
@@ -183,24 +173,18 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     paid, payer = await probe.buy(), await probe.wallets.payer()
     auth, _ = authorization_of(paid.header)
     challenge = await probe.challenge()
-    probe.wallets.expect_settled(
-        await probe.settle(challenge, probe.wallets.sign(challenge, payer, nonce=auth.nonce))
-    )
+    await probe.settles(challenge, probe.wallets.sign(challenge, payer, nonce=auth.nonce))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
-    title=(
-        "A nonce that its payer cancels during the settlement pays for nothing. The token's "
-        "authorizationState is the same for both; only one of them moved money."
-    ),
+    title="A nonce that is cancelled during the settlement pays for nothing, though it is used.",
     ground=derived(
         "5: X-Payment-Id",
         "5: The token contract keeps",
         so="A nonce that was cancelled has moved no money, so there is no settled payment.",
     ),
-    baseline="payment",
     needs="world",
     decisive=True,
     disturbs=True,
@@ -221,17 +205,13 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title=("The nonce of a payment that was refused, as its signature was false, is still good."),
     ground=derived(
         "5: The token contract keeps",
-        so=(
-            "A nonce is used by a transfer. What was refused has used none; else anybody could "
-            "use the nonces of others up."
-        ),
+        so="A transfer uses a nonce, a refusal does not: else anybody could use up others' nonces.",
     ),
-    baseline="payment",
     needs="world",
     decisive=True,
 )
@@ -240,23 +220,18 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     nonce = authorization_of(header)[0].nonce
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger(), nonce=nonce)
     expect_refused(await probe.settle(challenge, forged))
-    answer = await probe.settle(challenge, header)
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, header)
     expect_served(await probe.opened(challenge))
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title=("A settled authorization pays for no second id if the facilitator repeats its answer."),
     ground=derived(
         "5: The token contract keeps",
         "4.1: Settle on-chain",
-        so=(
-            "The one transfer has paid for one id, and a facilitator that is asked again may "
-            "say again what it has said."
-        ),
+        so="One transfer pays for one id; a facilitator that is asked again may repeat its answer.",
     ),
-    baseline="payment",
     needs="world",
     disturbs=True,
     decisive=True,
@@ -290,12 +265,9 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
 # --- at the same time ----------------------------------------------------------------
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title="One payment sent several times concurrently makes one transfer and one receipt.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
 )
 async def one_id_at_the_same_time(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -306,12 +278,9 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     expect_served(await probe.opened(challenge))
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title="One authorization sent for several ids concurrently pays one of them.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def two_ids_at_the_same_time(probe: Probe) -> None:
@@ -325,10 +294,9 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-@check(
+@refusal_check(
     "5/nonce-once",
     title="While the answer to one settlement is held back, its header pays for nothing else.",
-    baseline="payment",
     needs="world",
 )
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
@@ -353,7 +321,6 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
 
 
 async def _opens_one(probe: Probe, challenges: list[Challenge]) -> None:
-    """Fail if more than one of these opens the resource."""
     answers = [await probe.ask(payment_id=each.payment_id) for each in challenges]
     opened = sum(answer.has_content for answer in answers)
     require("one payment that opens the resource", opened <= 1, f"{opened} of them")

@@ -11,7 +11,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.service.answers import OpenSession, read_402
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import check, session_check, unpaid_check
 from x402sim.suite.service.expect import (
     expect,
     expect_not_served,
@@ -62,7 +62,6 @@ async def _open(
 
 
 async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
-    """Send requests concurrently; return how many were served."""
     asked = (probe.ask(session_id=session.session_id) for _ in range(requests))
     return sum(answer.has_content for answer in await asyncio.gather(*asked))
 
@@ -80,16 +79,11 @@ async def the_last_unit_is_served(probe: Probe) -> None:
 
 @check(
     "5/session-condition",
-    title=(
-        "A deposit for 29 requests pays for 29: no float rounding. Its header may be in any case."
-    ),
+    title="A deposit for 29 requests pays for 29, without float rounding, in headers of any case.",
     ground=derived(
         "5: X-Session-Id",
         "5: When deposited - released",
-        so=(
-            "The budget is enough for as many requests as it pays for, and the case of a "
-            "header's name means nothing in HTTP."
-        ),
+        so="The budget lasts for the requests it pays for; HTTP ignores the case of header names.",
     ),
     needs="funds, sessions",
     deposits="0.29",
@@ -123,11 +117,10 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     expect("requests served for the whole deposit", served, worth)
 
 
-@check(
+@unpaid_check(
     "5/session-condition",
     title="The id of a session that does not exist grants nothing.",
     ground=NO_PROOF,
-    baseline="unpaid",
     needs="sessions",
     decisive="a session that exists",
 )
@@ -139,9 +132,7 @@ async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
 
 @session_check(
     "5/session-condition",
-    title=(
-        "A session id does not work as a payment id, nor a deposit's payment id as a session id."
-    ),
+    title="A session id is no payment id, and a deposit's payment id no session id.",
     ground=NO_PROOF,
     deposits="0.02",
     decisive="a session that exists",
@@ -181,32 +172,13 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
 
 @session_check(
     "5/session-debit",
-    title="Each served request is debited: when the budget is spent, no more are served.",
+    title="Of many concurrent requests, and of later ones, no more are served than were paid for.",
     ground=SPENT,
-    deposits="0.03",
-)
-async def nothing_beyond_the_budget(probe: Probe) -> None:
-    await _spends_at_most(probe, *await _open(probe, 3))
-
-
-@session_check(
-    "5/session-debit",
-    title="A budget for one serves one of many concurrent requests.",
-    ground=SPENT,
-    deposits="0.01",
-)
-async def the_last_unit_is_spent_once(probe: Probe) -> None:
-    await _spends_at_most(probe, *await _open(probe, 1), at_once=8)
-
-
-@session_check(
-    "5/session-debit",
-    title="A budget for three serves three of many concurrent requests.",
-    ground=SPENT,
-    deposits="0.03",
+    deposits="0.04",
 )
 async def no_unit_is_spent_twice(probe: Probe) -> None:
-    await _spends_at_most(probe, *await _open(probe, 3), at_once=10)
+    for requests in (1, 3):
+        await _spends_at_most(probe, *await _open(probe, requests), at_once=requests + 7)
 
 
 async def _spends_at_most(
@@ -227,10 +199,7 @@ async def _spends_at_most(
     ground=derived(
         "3: Each accepted request",
         "5: When deposited - released",
-        so=(
-            "What raises released is an accepted request that is served; one that is answered "
-            "with an error is neither."
-        ),
+        so="Only an accepted request that is served raises released; an error does not.",
     ),
     deposits="0.02",
     decisive=True,
@@ -269,9 +238,7 @@ async def every_order_costs_the_same(probe: Probe) -> None:
 
 @session_check(
     "5/session-debit",
-    title=(
-        "A session that pays for a second path is debited by the amount that this path requires."
-    ),
+    title="A session that pays for a second path is debited by the price of that path.",
     ground=derived(
         "5: When deposited - released", so="The amount is that of the endpoint that is requested."
     ),
@@ -292,7 +259,7 @@ async def another_path_costs_its_own_price(probe: Probe) -> None:
 
 @session_check(
     "5/session-debit",
-    title=("A request for a dearer path, for which a session has too little left, is not debited."),
+    title="A request for a path that costs more than a session has left is not debited.",
     ground=derived(
         "3: Each accepted request",
         "5: When deposited - released",
@@ -317,10 +284,7 @@ async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
 
 @session_check(
     "5/session-debit",
-    title=(
-        "Sessions, two of them of one payer, spent in turns, serve what the deposit of each "
-        "pays for."
-    ),
+    title="Three sessions spent in turns, two of one payer, each serve their own deposit.",
     ground=derived(
         "2.6: A session is identified",
         "2.6: Remaining budget",
@@ -343,17 +307,12 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
 
 @session_check(
     "5/session-debit",
-    title=(
-        "Before and after a restart, a deposit serves no more than it pays for, also claimed again."
-    ),
+    title="Before and after a restart, also claimed again, a deposit serves what it pays for.",
     ground=derived(
         "3: Each accepted request",
         "2.6: Remaining budget",
         "3: A session has deposited",
-        so=(
-            "What was released stays released: before and after a restart, a session serves no "
-            "more than was deposited."
-        ),
+        so="What was released stays released, before and after a restart.",
     ),
     needs="funds, sessions, restart",
     deposits="0.02",
@@ -377,10 +336,7 @@ async def a_restart_gives_nothing_back(probe: Probe) -> None:
     title="After a restart, a session still has the budget that it had.",
     ground=ours(
         "1: Alternatively, a client funds",
-        because=(
-            "The specification does not say where sessions are kept. A payer whose deposit is "
-            "settled should not lose it because the service restarts."
-        ),
+        because="A payer should not lose a settled deposit when the service restarts.",
     ),
     needs="funds, sessions, restart",
     deposits="0.02",

@@ -9,7 +9,7 @@ from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.spec.ground import explicit, silent
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, refusal_check
 from x402sim.suite.service.control_api import another_chain
 from x402sim.suite.service.expect import expect_not_served, expect_refused
 from x402sim.suite.service.probe import Probe
@@ -60,100 +60,27 @@ async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
 def _resigned(
     probe: Probe, challenge: Challenge, header: str, change: Callable[[bytes], bytes]
 ) -> str:
-    """Return a header with its signature changed."""
     auth, signature = authorization_of(header)
     network = probe.wallets.network(challenge)
     return encode_header(auth, change(signature), network, probe.target.pay.spelling)
 
 
-@check(
+@refusal_check(
     "5/signature-proves",
-    title="An authorization signed with another key than the payer's is refused.",
+    title="An authorization is refused unless its payer has signed exactly this one.",
     ground=PROVES,
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive="the signature",
+    pays=9,
+    decisive=True,
 )
-async def signed_with_another_key(probe: Probe) -> None:
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
-    await _refused(probe, header, INVALID, what="signed with another key")
-    await probe.world.expect_payments(payer)
-
-
-@check(
-    "5/signature-proves",
-    title="An authorization with any field changed after signing is refused.",
-    ground=PROVES,
-    baseline="payment",
-    needs="funds",
-    pays=3,
-    decisive="the signature",
-)
-async def a_field_was_changed_after_signing(probe: Probe) -> None:
+async def what_the_payer_has_not_signed_is_refused(probe: Probe) -> None:
     challenge, payer, other = (
         await probe.challenge(),
         await probe.wallets.payer(),
         await probe.wallets.payer(),
     )
-    for field, header in _changed(probe, challenge, payer, other):
-        await _refused(probe, header, INVALID, what=f"{field} changed after signing")
-    await probe.world.expect_payments(payer)
-    await probe.world.expect_payments(other)
-
-
-def _changed(
-    probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet
-) -> Iterator[tuple[str, str]]:
-    """Yield changed fields, and headers that would be valid if the payer had signed them so."""
-    header, rewrite = probe.wallets.sign(challenge, payer), probe.wallets.rewrite_header
-    auth, _ = authorization_of(header)
-    # by a second only: how a service judges the window is for other checks to say
-    yield "validAfter", rewrite(challenge, header, valid_after=auth.valid_after + 1)
-    yield "validBefore", rewrite(challenge, header, valid_before=auth.valid_before - 1)
-    yield "nonce", rewrite(challenge, header, nonce=auth.nonce[::-1])
-    if other.address != payer.address:
-        yield "from", rewrite(challenge, header, from_=other.address_bytes)
-    for_one = probe.wallets.sign(challenge, payer, value=1)
-    yield "value", rewrite(challenge, for_one, value=challenge.amount_base)
-    for_self = probe.wallets.sign(challenge, payer, to=payer.address)
-    yield "to", rewrite(challenge, for_self, to=str(challenge.requirements["payTo"]))
-
-
-@check(
-    "5/signature-proves",
-    title=(
-        "A signature for another chain or token is refused, even if the header names the right one."
-    ),
-    ground=PROVES,
-    baseline="payment",
-    needs="funds",
-    pays=4,
-    decisive="the signature",
-)
-async def signed_for_another_token(probe: Probe) -> None:
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    for name, elsewhere in DOMAINS.items():
-        header = probe.wallets.sign(
-            challenge, payer, network=elsewhere(probe.wallets.network(challenge))
-        )
-        forged = probe.wallets.rewrite_header(challenge, header)
-        await _refused(probe, forged, INVALID, what=f"signed for {name}")
-    await probe.world.expect_payments(payer)
-
-
-@check(
-    "5/signature-proves",
-    title="A signature that is truncated, too long, empty or malformed is refused.",
-    ground=PROVES,
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive="the signature",
-)
-async def a_broken_signature(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed()
+    for what, header in _forged(probe, challenge, payer, other):
+        await _refused(probe, header, INVALID, what=what)
+    header = probe.wallets.sign(challenge, payer)
     for name, change in BROKEN.items():
         resigned = _resigned(probe, challenge, header, change)
         await _refused(probe, resigned, what=f"a signature of {name}")
@@ -161,6 +88,31 @@ async def a_broken_signature(probe: Probe) -> None:
     zeros = _resigned(probe, challenge, from_zero, BROKEN["zeros"])
     await _refused(probe, zeros, what="from address zero, and a signature of zeros")
     await probe.world.expect_payments(payer)
+    await probe.world.expect_payments(other)
+
+
+def _forged(
+    probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a header, and the header, which a payer would have to sign."""
+    sign, rewrite = probe.wallets.sign, probe.wallets.rewrite_header
+    yield "signed with another key", sign(challenge, payer, by=probe.wallets.stranger())
+    header = sign(challenge, payer)
+    auth, _ = authorization_of(header)
+    changed = "changed after signing"
+    # by a second only: how a service judges the window is for other checks to say
+    yield f"validAfter {changed}", rewrite(challenge, header, valid_after=auth.valid_after + 1)
+    yield f"validBefore {changed}", rewrite(challenge, header, valid_before=auth.valid_before - 1)
+    yield f"nonce {changed}", rewrite(challenge, header, nonce=auth.nonce[::-1])
+    if other.address != payer.address:
+        yield f"from {changed}", rewrite(challenge, header, from_=other.address_bytes)
+    for_one = sign(challenge, payer, value=1)
+    yield f"value {changed}", rewrite(challenge, for_one, value=challenge.amount_base)
+    for_self = sign(challenge, payer, to=payer.address)
+    yield f"to {changed}", rewrite(challenge, for_self, to=str(challenge.requirements["payTo"]))
+    for name, elsewhere in DOMAINS.items():
+        network = elsewhere(probe.wallets.network(challenge))
+        yield f"signed for {name}", rewrite(challenge, sign(challenge, payer, network=network))
 
 
 @check(

@@ -16,7 +16,6 @@ from x402sim.suite.verdict import NotApplicable
 
 
 async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
-    """Return the values of all fields whose name contains "reputation", the outer ones first."""
     body = (await probe.send("GET", probe.target.agents.path, headers=proof)).body
     found = [value for place, value in walk(body) if "reputation" in last_part(place).lower()]
     if not found:

@@ -12,7 +12,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
 from x402sim.suite.service import inputs
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.check import check, refusal_check, session_check, unpaid_check
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.expect import (
     expect,
@@ -40,10 +40,9 @@ PAST_S, FUTURE_S = (-420, -60), (600, 900)
 # --- the 402 -------------------------------------------------------------------------
 
 
-@check(
+@unpaid_check(
     "7/payment-required",
     title="A request without a valid proof of payment gets a 402 for this resource.",
-    baseline="unpaid",
     decisive=True,
 )
 async def no_proof_no_content(probe: Probe) -> None:
@@ -60,12 +59,14 @@ async def no_proof_no_content(probe: Probe) -> None:
             expect_form("the error", answer.at(places.error), places.error_text)
         for field in ("asset", "maxAmountRequired", "resource"):
             expect_form(field, asked.get(field), wanted.get(field))
+    if probe.target.sessions.exists:
+        session_id = f"session_{probe.setting.rng.stream('no session').randbytes(20).hex()}"
+        expect_not_served(await probe.ask(session_id=session_id), is_402=True)
 
 
-@check(
+@unpaid_check(
     "7/payment-required",
     title="Malformed values of X-Payment-Id and X-Session-Id open nothing.",
-    baseline="unpaid",
     decisive=True,
 )
 async def a_malformed_proof_is_none(probe: Probe) -> None:
@@ -73,24 +74,12 @@ async def a_malformed_proof_is_none(probe: Probe) -> None:
         expect_withheld(each.answer, each.label)
 
 
-@check(
-    "7/payment-required",
-    title="A request with the id of a session that never existed gets a 402.",
-    baseline="unpaid",
-    needs="sessions",
-)
-async def an_unknown_session_is_no_proof(probe: Probe) -> None:
-    session_id = f"session_{probe.setting.rng.stream('no session').randbytes(20).hex()}"
-    expect_not_served(await probe.ask(session_id=session_id), is_402=True)
-
-
 # --- settlement ----------------------------------------------------------------------
 
 
-@check(
+@unpaid_check(
     "7/insufficient-balance",
     title="A payer without any of the token gets the text for an insufficient balance.",
-    baseline="unpaid",
     decisive="its text",
 )
 async def a_payer_without_money(probe: Probe) -> None:
@@ -102,10 +91,9 @@ async def a_payer_without_money(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check(
+@refusal_check(
     "7/insufficient-balance",
     title="A payer who lacks one base unit gets the text for an insufficient balance.",
-    baseline="payment",
     needs="world",
     decisive="its text",
 )
@@ -117,14 +105,13 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
+@refusal_check(
     "7/insufficient-balance",
     title="A payment that was refused for want of money is settled once the wallet is funded.",
     ground=derived(
         "7: Insufficient USDC balance",
         so=("What resolves it is money in the wallet: neither a new header nor a new payment id."),
     ),
-    baseline="payment",
     needs="world",
     decisive=True,
 )
@@ -133,36 +120,19 @@ async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
     header = probe.wallets.sign(challenge, payer)
     expect_refused(await probe.settle(challenge, header), BALANCE)
     await probe.wallets.fund(payer, to_decimal(challenge.amount_base, 6))
-    answer = await probe.settle(challenge, header)
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, header)
     expect_served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@refusal_check(
     "7/invalid-signature",
-    title="A signature by another key gets the text for an invalid signature.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive="its text",
-)
-async def signed_by_another_key(probe: Probe) -> None:
-    challenge = await probe.challenge()
-    header = probe.wallets.sign(challenge, await probe.wallets.payer(), by=probe.wallets.stranger())
-    expect_refused(await probe.settle(challenge, header), SIGNATURE)
-
-
-@check(
-    "7/invalid-signature",
-    title="After a refused signature, a valid header pays for the same payment id.",
+    title="After a signature by another key was refused, a valid header pays for the same id.",
     ground=derived(
         "7: Invalid signature",
         "7: Payment already settled",
         so="What resolves it is a new header, and not a new id: the id is still good.",
     ),
-    baseline="payment",
-    needs="funds",
     pays=2,
     decisive="its text",
 )
@@ -170,84 +140,50 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     expect_refused(await probe.settle(challenge, forged), SIGNATURE)
-    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
-@check(
+@refusal_check(
     "7/authorization-expired",
     title=("After an expired authorization was refused, a new one pays for the same payment id."),
     ground=derived(
         "7: Authorization expired",
         so="What resolves it is a new authorization, and not a new id: the id is still good.",
     ),
-    baseline="payment",
-    needs="funds",
     pays=2,
     decisive=True,
 )
 async def a_new_authorization_resolves_it(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(window_s=PAST_S)
     expect_refused(await probe.settle(challenge, header), EXPIRED)
-    probe.wallets.expect_settled(
-        await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    )
+    await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
-@check(
-    "7/authorization-expired",
-    title="An expired authorization gets the text for an expired authorization.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive="its text",
-)
-async def valid_before_has_passed(probe: Probe) -> None:
-    challenge, _, header = await probe.signed(window_s=PAST_S)
-    expect_refused(await probe.settle(challenge, header), EXPIRED)
-
-
-@check(
-    "7/nonce-already-used",
-    title="A settled authorization sent for another id gets the text for a used nonce.",
-    baseline="payment",
-    needs="funds",
-    pays=1,
-    decisive=True,
-)
-async def the_authorization_paid_for_another_id(probe: Probe) -> None:
-    paid, challenge = await probe.buy(), await probe.challenge()
-    expect_refused(await probe.settle(challenge, paid.header), NONCE)
-    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
-
-
-@check(
+@refusal_check(
     "7/nonce-already-used",
     title="After a used nonce was refused for an id, a fresh one pays for it.",
     ground=derived(
         "7: Nonce already used",
         so="What resolves it is a fresh nonce, and not a new id: the id is still good.",
     ),
-    baseline="payment",
-    needs="funds",
     pays=2,
     decisive=True,
 )
 async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
     paid, challenge = await probe.buy(), await probe.challenge()
     expect_refused(await probe.settle(challenge, paid.header), NONCE)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
     fresh = probe.wallets.sign(challenge, paid.payer)
-    probe.wallets.expect_settled(await probe.settle(challenge, fresh))
+    await probe.settles(challenge, fresh)
 
 
-@check(
+@refusal_check(
     "7/nonce-already-used",
     title="A cancelled nonce gets the text for a used nonce.",
     ground=derived(
         "7: Nonce already used",
         so="A nonce that was cancelled is stale: it cannot be used any more.",
     ),
-    baseline="payment",
     needs="world",
     decisive=True,
 )
@@ -258,34 +194,14 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
+@refusal_check(
     "7/payment-already-settled",
-    title="A paid payment id accepts no second payment, even a valid one.",
-    baseline="payment",
-    needs="funds",
-    pays=2,
-    decisive="its text",
-)
-async def a_second_payment_for_one_id(probe: Probe) -> None:
-    paid = await probe.buy()
-    second = probe.wallets.sign(paid.challenge, paid.payer)
-    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
-    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
-
-
-@check(
-    "7/payment-already-settled",
-    title=("A payment that was refused for a paid id pays for a new one; the first id stays good."),
+    title="A payment refused for a paid id pays for a new id; the first id stays good.",
     ground=derived(
         "7: Payment already settled",
         "5: The token contract keeps",
-        so=(
-            "What resolves it is a new id, and no new header: the nonce of what was refused is "
-            "unused."
-        ),
+        so="A new id resolves it, and no new header: the refused payment has used no nonce.",
     ),
-    baseline="payment",
-    needs="funds",
     pays=2,
     decisive=True,
 )
@@ -293,28 +209,22 @@ async def a_new_id_resolves_it(probe: Probe) -> None:
     paid = await probe.buy()
     second = probe.wallets.sign(paid.challenge, paid.payer)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
     challenge = await probe.challenge()
-    probe.wallets.expect_settled(await probe.settle(challenge, second))
+    await probe.settles(challenge, second)
     expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
-@check(
+@refusal_check(
     "7/payment-already-settled",
-    title=(
-        "A payment id for which several payments were refused, each for another reason, can "
-        "be paid. So can the next id by the payer of what was refused."
-    ),
+    title="After eight wrong payments for an id, the id can be paid, and their payer can pay.",
     ground=derived(
         "7: Payment already settled",
         "4.1: Processing order",
         "5: The token contract keeps",
-        so=(
-            "An id is used, and so is a nonce, by what was settled. What was refused has used "
-            "nothing."
-        ),
+        so="A settlement uses an id and a nonce; a refusal uses nothing.",
     ),
-    baseline="payment",
     needs="world",
     decisive=True,
 )
@@ -345,9 +255,7 @@ async def what_was_refused_has_not_paid(probe: Probe) -> None:
 
 
 async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
-    """Fail unless a payer pays for an id, once, and is served."""
-    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    probe.wallets.expect_settled(answer)
+    await probe.settles(challenge, probe.wallets.sign(challenge, payer))
     expect_served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
@@ -369,10 +277,9 @@ async def a_second_payment_for_a_deposit(probe: Probe) -> None:
     expect("requests served for the deposit", served, worth)
 
 
-@check(
+@refusal_check(
     "7/payment-already-settled",
     title="A paid payment id accepts no payment by another payer.",
-    baseline="payment",
     needs="world",
     decisive="its text",
 )
@@ -383,69 +290,40 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
     await probe.world.expect_payments(other)
 
 
-@check(
+@refusal_check(
     "7/payment-already-settled",
-    title=("Of the concurrent payments of two payers for one id, one is accepted, and opens it."),
-    ground=derived(
-        "7: Payment already settled",
-        so=(
-            "The first payment uses the id; that of the other payer comes too late, and moves "
-            "nothing."
-        ),
-    ),
-    baseline="payment",
-    needs="world",
-    decisive=True,
-)
-async def two_payers_for_one_id_at_the_same_time(probe: Probe) -> None:
-    challenge = await probe.challenge()
-    payers = [await probe.wallets.payer() for _ in range(2)]
-    for payer in payers:
-        await probe.world.hold(payer)
-    headers = [probe.wallets.sign(challenge, payer) for payer in payers]
-    answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
-    moved = [base for payer in payers for base in await probe.world.payments_base(payer)]
-    if not moved:
-        raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
-    expect("payments of both payers, on the ledger", moved, [challenge.amount_base])
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
-
-
-@check(
-    "7/payment-already-settled",
-    title="Of several concurrent valid payments for one id, one is accepted.",
+    title="Of concurrent payments for one id, by one payer or two, one is accepted.",
     ground=derived(
         "7: Payment already settled",
         "5: The token contract keeps",
-        so="The first payment uses the id; every other one comes too late.",
+        so="The first payment uses the id; every other one comes too late, and moves nothing.",
     ),
-    baseline="payment",
     needs="world",
     decisive=True,
 )
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    headers = [probe.wallets.sign(challenge, payer) for _ in range(4)]
-    await probe.world.hold(payer)
-    answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
-    moved = await probe.world.transfers(payer)
-    if not moved:
-        raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
-    await probe.world.expect_payments(payer, challenge.amount_base)
+    for payers in (2, 1):
+        challenge = await probe.challenge()
+        wallets = [await probe.wallets.payer() for _ in range(payers)]
+        for payer in wallets:
+            await probe.world.hold(payer)
+        headers = [probe.wallets.sign(challenge, payer) for payer in wallets * (4 // payers)]
+        answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
+        moved = [base for payer in wallets for base in await probe.world.payments_base(payer)]
+        if not moved:
+            raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
+        expect("payments of all payers, on the ledger", moved, [challenge.amount_base])
+        expect_served(await probe.opened(challenge))
 
 
-@check(
+@refusal_check(
     "7/payment-already-settled",
     title=("After a settlement whose answer was lost, a second header for its id moves no money."),
     ground=derived(
         "7: Payment already settled",
         "5: The amount must equal",
-        so=(
-            "An id that was paid on the chain is used, whatever the service has heard of it: a "
-            "second payment is more than the amount."
-        ),
+        so="An id that was paid on the chain is used, whatever the service has heard of that.",
     ),
-    baseline="payment",
     needs="world",
     disturbs=True,
 )

@@ -10,7 +10,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from x402sim.spec.ground import ours
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import refusal_check
 from x402sim.suite.service.control_api import NOT_SETTLED
 from x402sim.suite.service.expect import expect_not_served, expect_served, require
 from x402sim.suite.service.probe import Probe
@@ -18,11 +18,7 @@ from x402sim.suite.verdict import amounts
 from x402sim.world.transport.faults import Fault
 
 IN_TROUBLE = ours(
-    because=(
-        "The specification says nothing about a facilitator that fails. Nothing should be "
-        "granted that was not paid, nobody should pay twice, and later payments should work "
-        "again."
-    )
+    because="A failing facilitator should give nothing away, charge nobody twice, and end."
 )
 FAILED = NOT_SETTLED.replace("Transaction failed on-chain", "Authorization expired")
 
@@ -62,7 +58,8 @@ SETTLING = BOTH | {
     "it answers 500 after the work was done": _says(500, "{}", work_done=True),
     "it answers HTML after the work was done": _says(200, "<h1>Done</h1>", work_done=True),
 }
-ONCE = {name: replace(BOTH[name], times=1) for name in list(BOTH)[:5]}
+ONCE = {f"{name} once": replace(BOTH[name], times=1) for name in list(BOTH)[:5]}
+"""A target that retries succeeds."""
 
 
 async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
@@ -91,11 +88,10 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     expect_served(await probe.opened(works.challenge))
 
 
-@check(
+@refusal_check(
     "7/verify-trouble",
     title=("While verification fails, nothing is granted unpaid; afterwards payments work again."),
     ground=IN_TROUBLE,
-    baseline="payment",
     needs="world",
     disturbs=True,
 )
@@ -103,25 +99,12 @@ async def verification_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/verify", VERIFYING)
 
 
-@check(
+@refusal_check(
     "7/settle-trouble",
     title="While settlement fails, nothing is granted unpaid; afterwards payments work again.",
     ground=IN_TROUBLE,
-    baseline="payment",
     needs="world",
     disturbs=True,
 )
 async def settlement_in_trouble(probe: Probe) -> None:
-    await _holds(probe, "/settle", SETTLING)
-
-
-@check(
-    "7/settle-trouble",
-    title="The same if only the first call fails, so that a target that retries succeeds.",
-    ground=IN_TROUBLE,
-    baseline="payment",
-    needs="world",
-    disturbs=True,
-)
-async def settlement_in_trouble_once(probe: Probe) -> None:
-    await _holds(probe, "/settle", ONCE)
+    await _holds(probe, "/settle", SETTLING | ONCE)

@@ -11,7 +11,7 @@ from typing import Any
 
 from x402sim.spec.ground import ours
 from x402sim.suite.service.answers import TargetAnswer
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import paid_check, unpaid_check
 from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.service.inputs import (
     BODIES,
@@ -26,12 +26,7 @@ from x402sim.suite.service.inputs import (
 )
 from x402sim.suite.service.probe import JSON, Probe
 
-NO_HARM = ours(
-    because=(
-        "The specification says nothing about malformed input. It should not break a "
-        "service, nor make it show its insides."
-    )
-)
+NO_HARM = ours(because="Malformed input should not break a service, nor show its insides.")
 TEXTS = (
     "Insufficient USDC balance",
     "Invalid signature",
@@ -85,41 +80,27 @@ def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
 # --- bodies --------------------------------------------------------------------------
 
 
-@check(
+@unpaid_check(
     "7/malformed-body",
-    title=(
-        "A body that is no JSON object, too large or too deep gets an answer, no 5xx, no content."
-    ),
+    title="A body that is no JSON object of bounded size gets an answer, no 5xx and no content.",
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def a_body_that_cannot_be_read(probe: Probe) -> None:
-    for each in await sent(probe, "unreadable"):
-        _stood(each)
+    for group in ("unreadable", "content types"):
+        for each in await sent(probe, group):
+            _stood(each)
     for name, path in _spread(probe, BODIES):
         _stood(await send_bad(probe, name, "POST", path, content=BODIES[name]))
-
-
-@check(
-    "7/malformed-body",
-    title="A body with another Content-Type gets no 5xx and no content.",
-    ground=NO_HARM,
-    baseline="unpaid",
-)
-async def a_body_of_another_type(probe: Probe) -> None:
-    for each in await sent(probe, "content types"):
-        _stood(each)
     for kind, path in _spread(probe, CONTENT_TYPES):
         headers, said = {"Content-Type": kind}, f"Content-Type {kind!r}"
         content = b'{"pair": "A-B"}'
         _stood(await send_bad(probe, said, "POST", path, content=content, headers=headers))
 
 
-@check(
+@unpaid_check(
     "7/malformed-body",
     title="A request for the resource or a session with any field wrong gets no 5xx.",
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def a_request_of_the_wrong_types(probe: Probe) -> None:
     for each in await sent(probe, "wrong types"):
@@ -130,11 +111,10 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
             _stands(await probe.send("POST", sessions.path, json=body), name)
 
 
-@check(
+@unpaid_check(
     "7/malformed-body",
     title="A settlement with any field wrong, also in the requirements, gets no 5xx.",
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -143,11 +123,10 @@ async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
         _stands(await probe.send("POST", probe.target.pay.path, json=wrong), name)
 
 
-@check(
+@unpaid_check(
     "7/malformed-body",
     title="Random JSON gets no 5xx and no content.",
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def a_body_made_up(probe: Probe) -> None:
     for each in await sent(probe, "made up"):
@@ -160,11 +139,10 @@ async def a_body_made_up(probe: Probe) -> None:
 # --- proofs of payment, payment headers, methods -------------------------------------
 
 
-@check(
+@unpaid_check(
     "7/malformed-proof",
     title="Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content.",
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def a_proof_that_is_none(probe: Probe) -> None:
     for each in await sent(probe, "proofs"):
@@ -192,11 +170,10 @@ def malformed_headers() -> Iterator[str]:
         yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
 
 
-@check(
+@unpaid_check(
     "7/malformed-header",
     title="A malformed payment header settles nothing, and gets no 5xx.",
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def a_payment_header_that_is_none(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -210,11 +187,10 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check(
+@unpaid_check(
     "7/malformed-header",
     title=("An authorization with an enormous validBefore, which the token allows, gets no 5xx."),
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def a_window_without_end(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -223,11 +199,10 @@ async def a_window_without_end(probe: Probe) -> None:
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 
-@check(
+@unpaid_check(
     "7/other-methods",
     title="No HTTP method gets content without proof of payment, or a 5xx.",
     ground=NO_HARM,
-    baseline="unpaid",
 )
 async def another_method(probe: Probe) -> None:
     target = probe.target
@@ -241,12 +216,10 @@ async def another_method(probe: Probe) -> None:
                 _stands(answer, f"{method} {path}")
 
 
-@check(
+@paid_check(
     "7/malformed-paid",
     title="A paid request with a malformed body gets no 5xx.",
     ground=NO_HARM,
-    needs="funds",
-    pays=1,
 )
 async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
     paid, endpoint = await probe.buy(), probe.target.protected

@@ -63,13 +63,9 @@ NO_BLOCK: dict[str, Fault] = {
     ground=derived(
         "8: Indexer batch",
         "8: Indexer behaviour",
-        so=(
-            "While its block_number is null, a record is in the batch of every run, and each is "
-            "queried, whatever came of the query for another."
-        ),
+        so="While its block_number is null, a record is in the batch of every run, and queried.",
     ),
     needs="funds, world",
-    pays=len(NO_BLOCK),
     waits=turns_s(RUNS),
     decisive=True,
     late=True,
@@ -89,18 +85,13 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
 
 @check(
     "8/indexer-query",
-    title=(
-        "Once the explorer has answered, and the block is deep, a payment is queried no "
-        "more. A reorganisation may undo a block: until it is deep, a target may look "
-        "again."
-    ),
+    title="Once a payment has a block, and the block is deep, it is queried no more.",
     ground=derived(
         "8: Indexer behaviour",
         "8: Indexer batch",
         so="Only records whose block_number is null are asked about.",
     ),
     needs="funds, world",
-    pays=2,
     waits=turns_s(3),
     decisive=True,
     late=True,
@@ -129,7 +120,6 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
         so="The stored records are completed, also those of before a restart.",
     ),
     needs="funds, world, restart",
-    pays=1,
     waits=turns_s(RUNS),
     decisive=True,
     late=True,
@@ -146,7 +136,6 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     "8/indexer-query",
     title="The indexer queries each of several payments by its transaction.",
     needs="funds, world",
-    pays=3,
     waits=turn_s,
     late=True,
 )
@@ -158,12 +147,8 @@ async def every_transaction_is_asked_for(probe: Probe) -> None:
 
 @check(
     "8/indexer-interval",
-    title=(
-        "The indexer runs once in an interval, not later and not more often. A target may "
-        "ask for a payment as soon as it is settled, too; that is no run."
-    ),
+    title="The indexer runs once in an interval; a query at the settlement is no run.",
     needs="funds, world",
-    pays=PARTS,
     waits=turn_s,
     late=True,
 )
@@ -216,12 +201,8 @@ async def _let_pass(probe: Probe, seconds: float) -> None:
 
 @check(
     "8/indexer-batch",
-    title=(
-        "Of several payments without a block, a run does not query the oldest first. "
-        "Queries that are made at the same time may come in any order."
-    ),
+    title="Of several payments without a block, a run does not query the oldest first.",
     needs="funds, world",
-    pays=PARTS,
     waits=turns_s(RUNS),
     late=True,
 )
@@ -242,12 +223,8 @@ async def the_newest_first(probe: Probe) -> None:
 
 @check(
     "8/indexer-batch",
-    title=(
-        "Of 101 payments without a block, a run queries the newest, and not the oldest. "
-        "They are older than what other checks pay that watch the indexer, too."
-    ),
+    title="Of 101 payments without a block, a run queries the newest, and not the oldest.",
     needs="funds, world",
-    pays=1,
     waits=turns_s(RUNS),
     decisive=True,
     late=True,

@@ -5,7 +5,7 @@ How long the cache keeps a payment needs a target whose clock can be advanced.
 
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import whole
-from x402sim.suite.service.check import check
+from x402sim.suite.service.check import check, paid_check, unpaid_check
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
@@ -19,10 +19,9 @@ WINDOW_S = (-60, 300)
 """validAfter and validBefore, relative to signing."""
 
 
-@check(
+@unpaid_check(
     "8/quote-price",
     title="A quote costs 10000 base units, 0.01 of the token.",
-    baseline="unpaid",
 )
 async def the_price_of_a_quote(probe: Probe) -> None:
     price_base = probe.target.protected.amount_base
@@ -33,10 +32,9 @@ async def the_price_of_a_quote(probe: Probe) -> None:
     expect("maxAmountRequired", asked, str(price_base))
 
 
-@check(
+@unpaid_check(
     "8/timeout",
     title="maxTimeoutSeconds is 300.",
-    baseline="unpaid",
 )
 async def how_long_requirements_are_valid(probe: Probe) -> None:
     timeout_s = probe.target.payment_required.max_timeout_s
@@ -47,11 +45,9 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
     require(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
 
 
-@check(
+@paid_check(
     "8/validity-window",
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
-    needs="funds",
-    pays=1,
     decisive=True,
 )
 async def the_window_shown_is_taken(probe: Probe) -> None:
@@ -62,7 +58,7 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
 
 
-@check(
+@paid_check(
     "8/validity-window",
     title="An authorization valid for 300 s is still accepted 285 s after it was signed.",
     ground=derived(
@@ -70,8 +66,6 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
         "2.3: The window is",
         so="validBefore is the latest execution time: until then it is valid.",
     ),
-    needs="funds",
-    pays=1,
     waits=lambda _: WINDOW_S[1],
     decisive=True,
 )
@@ -85,7 +79,7 @@ async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     await probe.wait(ends_s - SOON_S - probe.clock.now())
     if probe.clock.now() > ends_s - NEARLY_S:
         raise Inconclusive("another check took so long that the authorization has nearly ended")
-    probe.wallets.expect_settled(await probe.settle(challenge, header))
+    await probe.settles(challenge, header)
 
 
 async def _buy_into_empty_cache(probe: Probe) -> None:

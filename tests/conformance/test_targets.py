@@ -104,8 +104,6 @@ def test_an_empty_file_is_the_default_with_the_files_name(tmp_path: Path) -> Non
         (b"name = \n", "Invalid value (at line 1"),
         (b"name = 'a'\nname = 'b'\n", "Cannot overwrite a value (at line 2"),
         (b"name = '\xff'", "'utf-8' codec"),
-        (b"[not_kept]\n'4.5/llms-text' = 'later'",
-         "not_kept: unknown id '4.5/llms-text'; did you mean '4.5/llms-txt'?"),
         (b"[statuses]\n'Invalid signatur' = [400]",
          "statuses: unknown error text 'Invalid signatur'; did you mean 'Invalid signature'?"),
     ],
@@ -116,13 +114,6 @@ def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: bytes, said: 
     with pytest.raises(ValueError) as raised:
         find_target(str(file))
     assert str(raised.value).startswith(f"{file}: {said}")
-
-
-def test_a_clause_that_is_not_kept_is_skipped() -> None:
-    target = Target(not_kept={"4.5/llms-txt": "planned"})
-    checks = [each for each in all_checks() if each.clause == "4.5/llms-txt"]
-    (result,) = judge(World(seed=1), target=target, checks=checks)
-    assert (result.outcome, "planned" in result.reason) == (Outcome.SKIPPED, True)
 
 
 def test_places_are_json_pointers() -> None:

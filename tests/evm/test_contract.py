@@ -20,6 +20,7 @@ from x402sim.chain.ledger.token import FUNCTIONS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
 from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.suite.facilitator import contract as hostile
 
 HERE = Path(str(files(contract)))
 ADDED = {"version()", "DOMAIN_SEPARATOR()", "mint(address,uint256)"}
@@ -41,6 +42,11 @@ def check(build: Path) -> subprocess.CompletedProcess[str]:
 def test_the_artifact_is_of_this_source(name: str):
     source = (HERE / f"{name}.sol").read_bytes()
     assert contract.artifact(name).source == f"sha256:{hashlib.sha256(source).hexdigest()}"
+
+
+def test_the_hostile_contracts_of_a_judge_are_of_their_source():
+    source = (HERE.parents[1] / "suite/facilitator/contract/Hostile.sol").read_bytes()
+    assert hostile.compiled().source == f"sha256:{hashlib.sha256(source).hexdigest()}"
 
 
 def test_the_compiler_and_the_contracts_are_those_the_tests_install():

@@ -116,7 +116,6 @@ def lacking(names: Iterable[str]) -> list[str]:
 
 
 def kept() -> list[dict[str, str]]:
-    """Return the rows of the matrix that is kept."""
     return list(csv.DictReader(FILE.read_text("utf-8").splitlines()))
 
 
@@ -159,7 +158,6 @@ def write(file: Path, verdicts: Sequence[Verdict], order: Iterable[str]) -> None
 
 
 def row(verdict: Verdict) -> tuple[str, ...]:
-    """Return the row of one form."""
     service, form = verdict.name.split("/", 1)
     defect, seen = defect_of(verdict.name), " ".join(verdict.by_the_text)
     ours = "" if seen else " ".join(verdict.by_us)

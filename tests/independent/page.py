@@ -20,7 +20,6 @@ specification.
 
 
 def page() -> str:
-    """Return the page, as Markdown."""
     return "\n".join([_INTRODUCTION, *_score(), *_not_seen(), *_paywall()]) + "\n"
 
 

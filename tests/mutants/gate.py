@@ -61,7 +61,6 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
 
 
 def is_unknown(service: Service, request: Request) -> bool:
-    """Tell whether a request names a session that does not exist."""
     session_id = request.headers.get("x-session-id")
     return session_id is not None and service.store.sessions.get(session_id) is None
 
@@ -230,7 +229,6 @@ class EitherPath(Wrapper):
 
 
 def is_alike(one: str, other: str) -> bool:
-    """Tell whether two ids differ by one to six letters."""
     differences = sum(a != b for a, b in zip(one, other, strict=False))
     return len(one) == len(other) and 0 < differences <= 6
 

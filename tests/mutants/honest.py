@@ -126,7 +126,6 @@ def at_most(cents: int) -> Change:
 
 
 def of_type(kind: str) -> Change:
-    """Give the body of every 402 another media type."""
     return replies("/", lambda _, it: replace(it, media_type=kind) if it.status == 402 else it)
 
 
@@ -142,7 +141,6 @@ def in_whole_seconds(request: Request) -> Request:
 
 
 def upper(it: Any) -> None:
-    """Write the transaction's hash in upper case."""
     it.update(txHash="0x" + it["txHash"][2:].upper())
 
 
@@ -219,7 +217,6 @@ def sweeping(every_s: float) -> Change:
 
 
 def own_target() -> Target:
-    """Return the description of our own service."""
     return load(folder() / "targets" / OWN)
 
 
@@ -411,5 +408,4 @@ ALONE = (
 
 
 def together(names: tuple[str, ...]) -> Honest:
-    """Return one service with all these choices."""
     return honest(", ".join(names), *(change for name in names for change in HONEST[name].changes))

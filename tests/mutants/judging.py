@@ -117,5 +117,4 @@ def sum_up(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def check_ids() -> list[str]:
-    """Return the ids of all checks, in their order."""
     return list(dict.fromkeys(check.id for check in all_checks()))

@@ -273,7 +273,6 @@ TWENTY = 20
 
 
 def by_id(request: Request) -> str:
-    """Return the payment id of a settlement."""
     return request.field("paymentId")
 
 
@@ -345,7 +344,6 @@ trace("invented-id-uses-the-nonce", "2.2/payment-id",
 
 
 def is_other_amount(service: Service, request: Request) -> bool:
-    """Tell whether a payment is of another amount than its id asks for."""
     terms, auth = service.issuer.read(by_id(request)), request.authorization
     return terms is not None and auth is not None and auth.value != terms.amount_base
 

@@ -69,13 +69,11 @@ def with_trace(body: Any) -> Any:
 
 
 def is_unreadable(request: Request) -> bool:
-    """Tell whether a settlement's payment header cannot be read."""
     header = request.field("paymentHeader")
     return bool(header) and authorization(header) is None
 
 
 def is_late_for_64_bits(request: Request) -> bool:
-    """Tell whether validBefore does not fit into a signed integer of 64 bits."""
     auth = request.authorization
     return auth is not None and auth.valid_before > MAX_STORED
 
@@ -94,7 +92,6 @@ def in_order(request: Request) -> dict[str, Any]:
 
 
 def is_no_base64(request: Request) -> bool:
-    """Tell whether a payment id in the headers is not base64."""
     try:
         payment_id = request.payment_id
         base64.b64decode(payment_id.removeprefix("pay_"), b"-_", validate=True)
@@ -261,12 +258,10 @@ def some_refused(when: Callable[[Request], bool], given: Answer) -> Change:
 
 
 def is_lower(text: Any) -> bool:
-    """Tell whether a text has no letter in upper case."""
     return str(text) == str(text).lower()
 
 
 def begins_with_zeros(text: Any) -> bool:
-    """Tell whether hex digits begin with a byte of zero."""
     return str(text).startswith("0x00")
 
 

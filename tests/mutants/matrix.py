@@ -39,7 +39,6 @@ def write(file: Path, verdicts: Sequence[Verdict]) -> None:
 
 
 def row(verdict: Verdict) -> list[str]:
-    """Return the row of one service."""
     outcomes = [_outcome(verdict, check) for check in check_ids()]
     news = ["" if each in NO_NEWS else str(each) for each in outcomes]
     return [*_first(verdict.name), *news]
@@ -76,7 +75,6 @@ def need_all_checks() -> list[str]:
 
 
 def kept() -> list[list[str]]:
-    """Return the rows of the matrix that is kept, its header first."""
     return verdicts_of.kept(FILE)
 
 

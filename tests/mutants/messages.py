@@ -59,7 +59,6 @@ class Request:
         return replace(self, headers={k: v for k, v in kept.items() if v is not None})
 
     def sending(self, body: Any) -> "Request":
-        """Return the request with another body."""
         content = msgspec.json.encode(body)
         return replace(self.having(content_length=str(len(content))), body=content)
 
@@ -92,7 +91,6 @@ def answer(status: int, body: Any) -> Answer:
 
 
 def page(text: str, status: int = 200) -> Answer:
-    """Return a web page."""
     return Answer(status, text.encode(), "text/html; charset=utf-8")
 
 

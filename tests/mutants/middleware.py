@@ -142,5 +142,4 @@ def answers(status: int | None, path: str, change: Callable[[Any], Any]) -> Chan
 
 
 def statuses(path: str, before: int, after: int) -> Change:
-    """Answer one status where another one is meant."""
     return replies(path, lambda _, it: replace(it, status=after) if it.status == before else it)

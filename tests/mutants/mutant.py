@@ -43,7 +43,6 @@ class Mutant:
 
     @property
     def check_ids(self) -> frozenset[str]:
-        """The ids that must fail."""
         return frozenset(c if c.startswith("kit/") else f"{DOCUMENT}/{c}" for c in self.clauses)
 
     def world(self, honest: World) -> World:

@@ -96,7 +96,6 @@ def sessions(claimed: Claimed) -> Change:
 
 
 def is_session(reply: Answer) -> bool:
-    """Tell whether an answer is a session."""
     body: Any = reply.json
     return reply.status in (200, 201) and "sessionId" in body
 
@@ -220,7 +219,6 @@ a_dearer_market = all_of(
 
 
 def has_expired(service: Service, request: Request) -> bool:
-    """Tell whether a request names a session whose time has passed."""
     found = service.store.sessions.get(request.session_id)
     return found is not None and found.expires_ms <= service.clock.now_ms()
 

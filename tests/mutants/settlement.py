@@ -235,7 +235,6 @@ def body(change: Callable[[Any], Any]) -> Change:
 
 
 def row(name: str, does: str, change: Change) -> None:
-    """Add a row of this class."""
     receipt(name, "4.1/receipt", does, change)
 
 

@@ -5,10 +5,9 @@ a third; `pytest -m thorough tests/mutants` judges the other half, and by all ch
 the mutants and the honest services, several as one, and `python -m tests.campaign` every one.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.mutants import matrix
 from tests.mutants.honest import ALONE, HONEST, TOGETHER, together
 from tests.mutants.judging import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
-from tests.verdicts import Verdict
 from x402sim.report.results import failures
 from x402sim.suite.case import by_id
 from x402sim.suite.service.check import Check
@@ -101,54 +99,6 @@ def test_in_the_matrix_stays_what_was_not_judged(tmp_path: Path) -> None:
     file.write_text(old)
     verdicts.write(file, ["service", "old", "new"], rows, ["b", "a", "c", "d"])
     assert file.read_text() == "service,old,new\nb,failed,\na,failed,failed\n"
-
-
-def test_an_interrupted_run_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Unless it is about other ids, or a program has changed since."""
-    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
-    (tmp_path / "x402sim").mkdir()
-    judged: list[str] = []
-    written: list[list[str]] = []
-
-    def run(*words: str, stops_at: str = "") -> Any:
-        def judge(names: list[str], ids: list[str]) -> Iterator[Verdict]:
-            for name in names:
-                if name == stops_at:
-                    raise KeyboardInterrupt
-                judged.append(name)
-                yield Verdict(name, {}, 0, ids=ids)
-
-        monkeypatch.setattr("sys.argv", ["", *words, "--csv"])
-        with pytest.raises(SystemExit) as ended:
-            verdicts.main(
-                "mutants", dict.fromkeys("abcd", ()), lacking=lambda: ([], []), judge=judge,
-                complaint=lambda verdict: "", line=lambda verdict: verdict.name,
-                score=lambda every: [], file=Path("matrix.csv"), write=lambda _, each: written.append([v.name for v in each]),
-                check_ids=["new"],
-            )  # fmt: skip
-        return ended.value.code
-
-    assert "interrupted after 2" in run("--check", "new", stops_at="c")
-    assert "interrupted after 3" in run("--check", "new", stops_at="d")
-    assert run("--check", "new") == 0
-    assert (judged, written) == ([*"abcd"], [[*"abcd"]])
-    assert "3 of 4 were judged before the interruption" in capsys.readouterr().out
-    assert not [*(tmp_path / "out").iterdir()]
-    run("--check", "new", stops_at="b")
-    run(stops_at="b")
-    assert judged == [*"abcdaa"], "what was judged by one id is not judged by all"
-    assert run("--only", "d") == 0
-    assert "interrupted after 2" in run(stops_at="c")
-    assert judged == [*"abcdaadb"], "a run of one service leaves the verdicts of the run of all"
-    (tmp_path / "x402sim" / "schema.sql").write_text("changed")
-    assert "interrupted after 1" in run(stops_at="b")
-    assert judged == [*"abcdaadba"]
-    for file in (tmp_path / "out").iterdir():
-        file.write_bytes(b"")  # it was killed as it began
-    assert "interrupted after 1" in run(stops_at="b")
-    assert (run("--new"), written[-1]) == (None, []), "what is gone goes, and nobody is judged"
 
 
 @pytest.mark.thorough

@@ -137,7 +137,7 @@ def test_what_it_starts_has_the_libraries_and_the_variables_of_its_own_system(pl
 def test_each_judge_judges(place: Place) -> None:
     own = place.words("")[-2]
     for words in (
-        ("payer", "--flows", "v2", "--only", "payer/control", "--", own, "pay"),
+        ("payer", "--dialects", "v2", "--only", "payer/control", "--", own, "pay"),
         ("facilitator", "--start", f"{own} facilitator", "--only", "facilitator/control"),
     ):
         assert "No MUST clause failed" in place.run("conformance", *words)

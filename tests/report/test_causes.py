@@ -17,6 +17,7 @@ from x402sim.report.results import Demand, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
 from x402sim.suite.case import of_id
+from x402sim.suite.payer.case import Cause
 from x402sim.suite.payer.subject import all_cases as payers
 from x402sim.suite.row import Violation, result
 
@@ -94,26 +95,21 @@ def test_what_follows_from_what_has_failed_is_no_cause_of_its_own() -> None:
     assert len(causes([reverts, gas, moved, failed("valid", "MUST", "refused-is-not-valid")])) == 2
 
 
-LEAKS = "what pays goes to the hosts of the task only, and the key to nobody"
-
-
 def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
     """Who shows a payment elsewhere follows a redirect only where there is one."""
     cases = {case.id: case for case in payers()}
 
-    def cause_at(check_id: str, expected: str) -> str:
-        wrong = Violation(expected=expected, actual="it sent a payment to localhost")
+    def cause_at(check_id: str, key: Cause) -> str:
+        wrong = Violation(expected="", actual="it sent a payment to localhost", cause=key)
         case = cases[check_id]
         return cause(of_id([case], {case: result(case, wrong, "", "", 0)}, ""))
 
     redirected = "it follows a redirect, and pays there or shows its payment"
-    assert cause_at("payer/send/proof-redirected-steps", LEAKS) == redirected
-    assert cause_at("payer/send/redirect-to-user-v2", LEAKS) == redirected
-    twice = cause_at(
-        "payer/send/paid-and-redirected-307-v2", "payments of one price leave the wallet, or can"
-    )
+    assert cause_at("payer/send/proof-redirected", Cause.HOSTS) == redirected
+    assert cause_at("payer/send/redirect-to-user", Cause.HOSTS) == redirected
+    twice = cause_at("payer/send/paid-and-redirected-307", Cause.ONE_PRICE)
     assert twice == "it signs another authorization while the first can still be used"
-    elsewhere = cause_at("payer/send/resource-elsewhere-v2", LEAKS)
+    elsewhere = cause_at("payer/send/resource-elsewhere", Cause.HOSTS)
     assert (
         elsewhere
         == "it sends a payment, its proof or its key to a host that its task does not name"
@@ -121,7 +117,7 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
 
 
 def test_each_place_of_a_cause_is_one_of_a_case() -> None:
-    places = {case.place for case in payers()}
+    places = {case.id for case in payers()}
     words = tomllib.loads((folder("payer") / "causes.toml").read_text("utf-8")).values()
     assert {each.partition(":")[0] for word in words for each in word.get("at", ())} <= places
 

@@ -47,7 +47,6 @@ async def _count() -> dict[str, tuple[int, int]]:
 
 
 def counted() -> str:
-    """Return the text of the file."""
     with quiet():
         found = run_virtual(_count)
     lines = (f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in found.items())

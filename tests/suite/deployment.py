@@ -31,7 +31,6 @@ class Deployment:
 
 
 def service_env(ready: dict[str, Any]) -> dict[str, str]:
-    """Return the settings with which a service uses a world."""
     merchant, wallet = ready["accounts"][-2:]
     return {
         "PRIVATE_KEY": wallet["privateKey"],
@@ -75,12 +74,10 @@ KINDS = ("json-file", "junit", "html", "sarif")
 
 
 def reports(folder: Path) -> list[str]:
-    """Return the options that write a report of each kind into a folder."""
     return [part for kind in KINDS for part in (f"--{kind}", str(folder / kind))]
 
 
 def all_reports(folder: Path) -> str:
-    """Return the text of all reports in a folder."""
     return "\n".join((folder / kind).read_text("utf-8") for kind in KINDS)
 
 

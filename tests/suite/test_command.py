@@ -65,7 +65,6 @@ def test_with_a_world_everything_passes_in_time(deployment: Deployment, tmp_path
 
 
 def run(*words: str, **more: Any) -> Any:
-    """Run a command in a process of its own."""
     return subprocess.run(command(*words), capture_output=True, text=True, check=False, **more)
 
 
@@ -128,7 +127,6 @@ NOBODY = "http://127.0.0.1:9"
         ([NOBODY, "--rate", "0"], "--rate is a number of requests in a second above 0"),
         ([NOBODY, "--timeout", "0"], "--timeout is a number of seconds above 0, not 0"),
         ([NOBODY, "--timeout", "-1"], "--timeout is a number of seconds above 0, not -1"),
-        ([NOBODY, "--max-answer-bytes", "0"], "--max-answer-bytes is a number of bytes above 0"),
         ([NOBODY, "--world", "http://a:secret-value@h"], "take no user name"),
         (["http://h/?key=secret-value"], "without ? and #"),
         (["ftp://a:secret-value@h"], "starts with http"),

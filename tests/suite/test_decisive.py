@@ -205,8 +205,8 @@ def test_a_must_that_was_judged_in_part_is_named() -> None:
     assert "set sessions.refund_within_s, and give --patient" in result.reason
     (said,) = not_in_full([judged_apart()])
     assert said == "not judged in full (1 of 2 cases): spec/2.1/amount, a MUST: not known"
-    assert lacking([result], ()) == lacking([result], ("expiry",)) == []
-    for lacks in lacking([result], ("refunds",)):
+    assert lacking([result], (), REFUNDS) == lacking([result], ("expiry",), REFUNDS) == []
+    for lacks in lacking([result], ("refunds",), REFUNDS):
         assert lacks.startswith("--require refunds: spec/3/expiry-refund was not judged in full")
 
 
@@ -220,7 +220,7 @@ def test_an_end_that_the_service_tells_is_judged_without_the_unit(
     """One that is too far away is not waited for, and --require expiry says so."""
     world = MUTANTS[defect].world(World(seed=1))
     (result,) = judge(world, target=Target(), checks=REFUNDS, has_clock=False, patient=False)
-    assert (result.outcome, len(lacking([result], ("expiry",)))) == (outcome, lacks)
+    assert (result.outcome, len(lacking([result], ("expiry",), REFUNDS))) == (outcome, lacks)
 
 
 def test_with_the_key_a_refund_that_never_comes_fails() -> None:
@@ -229,7 +229,7 @@ def test_with_the_key_a_refund_that_never_comes_fails() -> None:
     assert result.exchange.startswith("POST http"), "it is the payment of the deposit"
     assert "/api/pay\n" in result.exchange
     assert '"paymentHeader":{"from":' in result.exchange
-    assert not_in_full([result]) == lacking([result], ("refunds",)) == []
+    assert not_in_full([result]) == lacking([result], ("refunds",), REFUNDS) == []
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
-from x402sim.suite.service.check import HOW_TO_PROVIDE, Check, check
+from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import run
 from x402sim.suite.service.expect import expect, expect_refused
@@ -57,14 +57,11 @@ def refuses_all() -> Starlette:
     return Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST"])])
 
 
-@check(
-    "2.2/body",
-    title="Anything is refused.",
-    baseline="payment",
-    needs="funds",
-)
 async def a_refusal(probe: Probe) -> None:
     expect_refused(await probe.send("POST", "/api/pay", json={}))
+
+
+a_refusal = case("2.2/body", a_refusal, baseline="payment", needs="funds")
 
 
 async def always_fails(probe: Probe) -> None:
@@ -91,14 +88,12 @@ def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
 def test_a_baseline_refused_at_the_end_makes_passes_inconclusive() -> None:
     turned_off = []
 
-    @check(
-        "2.1/resource",
-        title="It breaks the target, and then sees a refusal.",
-        baseline="payment",
-        needs="funds",
-    )
     async def turns_the_target_off(probe: Probe) -> None:
         turned_off[0].process._app = refuses_all()
+
+    turns_the_target_off = case(
+        "2.1/resource", turns_the_target_off, baseline="payment", needs="funds"
+    )
 
     (result,) = judge(OURS, checks=[turns_the_target_off], mutate=turned_off.append)
     assert result.outcome is Outcome.INCONCLUSIVE
@@ -119,7 +114,6 @@ def test_each_outcome_has_its_result() -> None:
 
 
 def test_a_failure_shows_what_the_world_answered() -> None:
-    @check("2.1/amount", title="It fails after a fault.", needs="world", disturbs=True)
     async def fails(probe: Probe) -> None:
         await probe.world.fault(SETTLE(does="refuse"))
         await probe.world.clear_faults()
@@ -127,6 +121,8 @@ def test_a_failure_shows_what_the_world_answered() -> None:
         await probe.send("GET", "/")
         await probe.world.clear_faults()
         expect("the answer", 1, 2)
+
+    fails = case("2.1/amount", fails, needs="world", disturbs=True)
 
     (failed,) = judge(OURS, checks=[fails])
     assert failed.exchange.endswith("\n\nthe world's facilitator/settle answered 200 no")
@@ -136,34 +132,23 @@ def test_a_failure_shows_what_the_world_answered() -> None:
 def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
     stands = []
 
-    @check(
-        "2.1/amount",
-        title="It waits with a fault.",
-        needs="world",
-        waits=lambda _: 5,
-    )
     async def waits(probe: Probe) -> None:
         await probe.world.lasting_fault(Fault(victim="explorer", does="refuse"), "0xaa")
         await probe.wait(5)
         stands.append(await probe.world.get("faults"))
 
-    @check(
-        "2.1/asset",
-        title="It has a fault of its own.",
-        needs="world",
-    )
+    waits = case("2.1/amount", waits, needs="world", waits=lambda _: 5)
+
     async def meddles(probe: Probe) -> None:
         await probe.world.fault(Fault(victim="explorer", does="lose answer"))
 
-    @check(
-        "2.1/network",
-        title="It looks at what is left.",
-        needs="world",
-        waits=lambda _: 9,
-    )
+    meddles = case("2.1/asset", meddles, needs="world")
+
     async def looks(probe: Probe) -> None:
         await probe.wait(9)
         stands.append(await probe.world.get("faults"))
+
+    looks = case("2.1/network", looks, needs="world", waits=lambda _: 9)
 
     judge(OURS, checks=[waits, meddles, looks], has_clock=False)
     assert [[each["contains"] for each in found] for found in stands] == [["0xaa"], []]
@@ -224,13 +209,11 @@ def test_cookies_are_not_sent_back() -> None:
         sent.append(request.headers.get("cookie"))
         return JSONResponse({}, headers={"Set-Cookie": "paid=1; Path=/"})
 
-    @check(
-        "2.1/resource",
-        title="It asks twice.",
-    )
     async def asks_twice(probe: Probe) -> None:
         for _ in range(2):
             await probe.send("GET", "/")
+
+    asks_twice = case("2.1/resource", asks_twice)
 
     judged(Starlette(routes=[Route("/", greets)]), [asks_twice])
     assert sent == [None, None]
@@ -308,17 +291,14 @@ def test_a_session_id_is_found_anywhere_in_an_answer() -> None:
 
 
 def test_a_failure_shows_no_proof_and_no_signature_but_to_send_play_money_again() -> None:
-    @check(
-        "2.1/scheme",
-        title="It fails after a payment.",
-        needs="funds",
-    )
     async def shows(probe: Probe) -> None:
         paid = await probe.buy()
         secrets.append(paid.header)
         secrets.append(paid.challenge.payment_id)
         await probe.settle(paid.challenge, paid.header)
         raise CheckFailed("it", 1, paid.receipt.summary)
+
+    shows = case("2.1/scheme", shows, needs="funds")
 
     secrets: list[str] = []
     (result,) = judge(OURS, checks=[shows])

@@ -35,7 +35,7 @@ LEAVES = "import os, time; os.fork() or (os.setsid(), {}); {}"
 
 
 def judge(*words: str, options: tuple[str, ...] = (), **more: str) -> "subprocess.Popen[bytes]":
-    args = ["payer", "--flows", "v2", "--only", "payer/control", *options, "--", *words]
+    args = ["payer", "--dialects", "v2", "--only", "payer/control", *options, "--", *words]
     return subprocess.Popen(
         command("conformance", *args), env=os.environ | more, stdout=subprocess.DEVNULL
     )

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.suite.cases import case
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import ours
-from x402sim.suite.service.check import check
 from x402sim.suite.service.engine import run
 from x402sim.suite.service.expect import require
 from x402sim.suite.service.inputs import LARGE, MIB, send_bad
@@ -51,24 +51,20 @@ def server(*, on_large: str) -> Callable[[Any, Any], Coroutine[Any, Any, None]]:
     return serve
 
 
-@check(
-    "7/malformed-body",
-    title="A large body is refused, or answered.",
-    ground=OURS,
-)
 async def a_large_body(probe: Probe) -> None:
     sent = await send_bad(probe, "a mebibyte", "POST", "/api/pay", content=b"A" * MIB)
     what = f"an answer to {sent.label}"
     require(what, sent.is_answered and sent.lives, sent.answer.summary, sent.answer.show)
 
 
-@check(
-    "7/malformed-body",
-    title="A large body that must be answered.",
-    ground=OURS,
-)
+a_large_body = case("7/malformed-body", a_large_body, ground=OURS)
+
+
 async def a_plain_request(probe: Probe) -> None:
     await probe.send("POST", "/api/pay", content=b"A" * MIB)
+
+
+a_plain_request = case("7/malformed-body", a_plain_request, ground=OURS)
 
 
 def over_tcp(on_large: str, case: Any) -> Result:

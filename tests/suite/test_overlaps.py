@@ -13,7 +13,7 @@ from x402sim import TESTNET, World
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol.crypto import Address
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.service.check import Check, check
+from x402sim.suite.service.check import Check
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.expect import expect
@@ -32,11 +32,6 @@ def diary(has_clock: bool, **options: Any) -> tuple[list[str], list[Result]]:
     """Run a check that waits before two that do not; return what was written, and the results."""
     written: list[str] = []
 
-    @check(
-        "2.1/amount",
-        title="It waits.",
-        waits=lambda setting: MINUTES_S,
-    )
     async def waits(probe: Probe) -> None:
         begun_s = probe.clock.now()
         written.append("it begins")
@@ -45,14 +40,14 @@ def diary(has_clock: bool, **options: Any) -> tuple[list[str], list[Result]]:
         assert MINUTES_S <= took_s < MINUTES_S + 1
         written.append("it goes on")
 
-    @check(
-        "2.1/asset",
-        title="It acts, and takes its time.",
-    )
+    waits = case("2.1/amount", waits, waits=lambda setting: MINUTES_S)
+
     async def acts(probe: Probe) -> None:
         written.append("another begins")
         await probe.clock.sleep(0.5)
         written.append("another ends")
+
+    acts = case("2.1/asset", acts)
 
     results = judge(OURS, checks=[waits, acts], has_clock=has_clock, **options)
     return written, results
@@ -82,11 +77,6 @@ def test_only_one_check_acts_at_a_time() -> None:
     acting: list[str] = []
 
     def waiter(clause: str) -> Check:
-        @check(
-            clause,
-            title="It waits, and acts alone in between.",
-            waits=lambda setting: 5,
-        )
         async def waits(probe: Probe) -> None:
             for _ in range(3):
                 assert not acting
@@ -95,7 +85,7 @@ def test_only_one_check_acts_at_a_time() -> None:
                 acting.remove(clause)
                 await probe.wait(1)
 
-        return waits
+        return case(clause, waits, waits=lambda setting: 5)
 
     results = judge(OURS, checks=[waiter("2.1/amount"), waiter("2.1/asset")], has_clock=False)
     assert [each.reason for each in results] == ["", ""]
@@ -104,36 +94,27 @@ def test_only_one_check_acts_at_a_time() -> None:
 def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     written: list[str] = []
 
-    @check(
-        "2.1/amount",
-        title="It lets another one act first.",
-        waits=lambda _: 5,
-    )
     async def second(probe: Probe) -> None:
         await probe.setting.scheduler.wait_for_the_first()
         written.append("second")
         await probe.wait(5)
         written.append("waited")
 
-    @check(
-        "2.1/asset",
-        title="It acts first.",
-        waits=lambda _: 5,
-    )
+    second = case("2.1/amount", second, waits=lambda _: 5)
+
     async def first(probe: Probe) -> None:
         async with probe.setting.scheduler.first():
             await probe.wait(1)
             written.append("first")
 
-    @check(
-        "2.1/network",
-        title="It prepares when all that wait are over.",
-        needs="restart",
-    )
+    first = case("2.1/asset", first, waits=lambda _: 5)
+
     async def last(probe: Probe) -> None:
         await probe.setting.scheduler.wait_for_the_restart()
         written.append("prepared")
         await probe.restart()
+
+    last = case("2.1/network", last, needs="restart")
 
     results = judge(OURS, checks=[second, last, first], has_clock=False)
     assert [each.reason for each in results] == ["", "", ""]
@@ -143,11 +124,6 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
 def test_something_is_waited_for_no_longer_than_it_takes() -> None:
     took: list[float] = []
 
-    @check(
-        "2.1/amount",
-        title="It waits until four seconds are over, and for what never comes.",
-        waits=lambda setting: 10,
-    )
     async def waits(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
@@ -162,6 +138,8 @@ def test_something_is_waited_for_no_longer_than_it_takes() -> None:
         assert not await probe.eventually(never, 10)
         took.append(probe.clock.now() - begun_s)
 
+    waits = case("2.1/amount", waits, waits=lambda setting: 10)
+
     for has_clock in (True, False):
         (result,) = judge(OURS, checks=[waits], has_clock=has_clock)
         assert result.reason == ""
@@ -172,17 +150,12 @@ def test_something_is_waited_for_no_longer_than_it_takes() -> None:
 
 
 def prepared(clause: str, log: list[str]) -> Check:
-    @check(
-        clause,
-        title="It prepares, restarts the target, and looks.",
-        needs="restart",
-    )
     async def prepares(probe: Probe) -> None:
         log.append("prepared")
         await probe.restart()
         log.append("looked")
 
-    return prepares
+    return case(clause, prepares, needs="restart")
 
 
 def test_one_restart_serves_all_when_the_others_are_over() -> None:
@@ -190,14 +163,11 @@ def test_one_restart_serves_all_when_the_others_are_over() -> None:
 
     never_ready = case("2.1/network", ends=Skipped("nothing to see"), needs="restart")
 
-    @check(
-        "2.1/pay-to",
-        title="It waits, and is over before the restart.",
-        waits=lambda setting: 20,
-    )
     async def waits(probe: Probe) -> None:
         await probe.wait(20)
         log.append("waited")
+
+    waits = case("2.1/pay-to", waits, waits=lambda setting: 20)
 
     checks = [prepared("2.1/amount", log), prepared("2.1/asset", log), never_ready, waits]
     worlds: list[Any] = []
@@ -398,9 +368,8 @@ def test_a_revert_is_of_the_payer_though_another_transaction_is_mined_first(
             minted.append(await chain.balance(another))
 
     monkeypatch.setattr(LedgerChain, "force_revert", and_another)
-    reverting = [
-        each for each in all_checks() if "transaction" in each.title and "revert" in each.title
-    ]
+    names = ("what_was_not_settled_grants_nothing", "without_money_no_record_is_settled")
+    reverting = [each for each in all_checks() if each.name.endswith(names)]
     results = judged(*reverting).values()
     assert {each.outcome: each.reason for each in results} == {Outcome.PASSED: ""}
     assert minted == [1, 2]

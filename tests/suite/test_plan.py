@@ -65,12 +65,10 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
 
 
 WITH_A_KEY = {
-    "spec/4.2/quote:another_pair_has_another_quote",
     "spec/5/resource-binding:a_list_of_agents_does_not_open_the_quote",
     "spec/5/session-debit:what_it_cannot_pay_for_costs_nothing",
 }
-"""They run only for a target file that names another pair, for agents that cost something, or for a
-second path that costs more than the first."""
+"""They run only for agents that cost something, or for a second path that costs more than the first."""
 
 
 def test_the_costs_are_those_of_the_checks_there_are() -> None:

@@ -21,7 +21,6 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", STARTS, re.DOTALL)
 
 
 def run(lines: str, cwd: Path) -> None:
-    """Run lines in a shell, in which `python` is this one; they must end in exit 0."""
     this = f'python() {{ "{sys.executable}" "$@"; }}'
     done = subprocess.run(
         ["bash", "-c", f"set -e\n{this}\n{lines}"],

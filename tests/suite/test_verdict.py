@@ -17,7 +17,7 @@ from x402sim.suite.payer.play import Task
 CELL = """
 from tests.suite.test_verdict import forgetful
 from x402sim.judging import judge
-verdict = judge("payer", forgetful, flows="v2", only=["payer/control", "payer/lost/asked-again"])
+verdict = judge("payer", forgetful, dialects="v2", only=["payer/control", "payer/lost/asked-again"])
 verdict
 """
 
@@ -44,15 +44,15 @@ def test_a_notebook_shows_what_came_of_a_payer_and_what_it_cost() -> None:
     assert "write the signed payment down" in shown["text/html"]
     assert verdict.outcome is Outcome.FAILED
     assert verdict.losses == ["0.01 USDC"]
-    assert [each.id for each in verdict.failures] == ["payer/lost/asked-again-v2"]
-    row = verdict.frame.set_index("id").loc["payer/lost/asked-again-v2"]
+    assert [each.id for each in verdict.failures] == ["payer/lost/asked-again"]
+    row = verdict.frame.set_index("id").loc["payer/lost/asked-again"]
     assert (row["outcome"], row["loss"], row["token"], row["counts"]) == (
         "failed",
         0.01,
         "USDC",
         True,
     )
-    assert row["rerun"] == "judge('payer', forgetful, only='payer/lost/asked-again-v2', flows='v2')"
+    assert row["rerun"] == "judge('payer', forgetful, only='payer/lost/asked-again', dialects='v2')"
     bars = {patch.get_gid() for patch in verdict.plot().patches}
     assert {"failed lost", "passed control"} <= bars
     assert not any("skipped" in str(each) for each in bars), "flows that were left out have no bar"
@@ -130,7 +130,7 @@ def test_a_report_is_written_by_its_name(file: str, begins: str, tmp_path: Path)
 def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     for wrong, said in (
         (lambda: judge("payers"), "did you mean 'payer'"),
-        (lambda: judge("payer", "true", flow="v2"), "did you mean 'flows'"),
+        (lambda: judge("payer", "true", dialect="v2"), "did you mean 'dialects'"),
         (lambda: judge("payer", "true", only="nothing"), "nothing"),
         (lambda: judge("server", "http://127.0.0.1:9"), "--facilitator http"),
         (lambda: verdict().save(tmp_path / "report.pdf"), "unknown report"),
@@ -138,4 +138,4 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=said):
             wrong()
     with pytest.raises(NotReady, match="cannot be started"):
-        judge("payer", ["no-such-program"], flows="v2", only="payer/control/buys")
+        judge("payer", ["no-such-program"], dialects="v2", only="payer/control/buys")

@@ -1,6 +1,6 @@
 // A payer in Node.js without packages, x402 versions 1 and 2: it starts in 0.2 s of CPU.
 //
-//     x402sim conformance payer --flows v1,v2 -- node tests/suite_payer/agent.mjs [resigns] [uncapped]
+//     x402sim conformance payer --dialects v1,v2 -- node tests/suite_payer/agent.mjs [resigns] [uncapped]
 //
 // What it signs is written down before it is sent; `resigns` and `uncapped` are defects. It knows nothing of x402sim
 // but the variables of its contract.

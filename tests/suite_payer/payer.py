@@ -80,7 +80,6 @@ class Answer:
 
 
 def in_stream(answer: Answer) -> Any:
-    """Return the JSON-RPC response among the events of a stream."""
     events = [
         json.loads(line[5:]) for line in answer.body.splitlines() if line.startswith(b"data:")
     ]

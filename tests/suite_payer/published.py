@@ -21,7 +21,7 @@ from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
-from x402sim.report.results import Outcome
+from x402sim.report.results import Outcome, by_dialect
 from x402sim.suite.payer.play import Task
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
@@ -154,19 +154,23 @@ PAYERS: dict[str, Program | Own] = {
 
 
 def verdict(name: str, only: str | tuple[str, ...] = ()) -> Verdict:
-    """Judge a payer in its flows."""
     payer = PAYERS[name]
     with payer.opened() as given:
-        return judge("payer", given.pop("what", None), flows=payer.flows, only=only, **given)
+        return judge("payer", given.pop("what", None), dialects=payer.flows, only=only, **given)
 
 
 def kept(found: Verdict) -> dict[str, dict[str, str]]:
-    """Return what is kept of a verdict: each id that was judged, with what the money did if it failed."""
+    """Return what is kept of a verdict: each id that was judged in each flow, by its name.
+
+    With a failure stands what the money did.
+    """
+    every = [(each, its) for each in found.results for its in by_dialect(each).items()]
     return {
-        each.id: {"outcome": str(each.outcome), **({"actual": each.actual} if each.outcome is Outcome.FAILED and each.actual else {})}
-        for each in found.results
-        if each.outcome is not Outcome.SKIPPED and each.id.split("/")[0] in DOCUMENTS
-    }  # fmt: skip
+        f"{each.id} [{flow}]": {"outcome": str(its.outcome)}
+        | ({"actual": its.actual} if its.outcome is Outcome.FAILED and its.actual else {})
+        for each, (flow, its) in every
+        if its.outcome is not Outcome.SKIPPED and each.id.split("/")[0] in DOCUMENTS
+    }
 
 
 FILE = ROOT / "conformance" / "payers.md"
@@ -201,7 +205,8 @@ def published() -> list[str]:
         lines += [f"- {end}: {', '.join(ids)}" for end, ids in by_end.items()]
         if payer["command"]:
             first = failed[name][0]
-            repeats = f"x402sim conformance payer --flows {payer['flows']} --only {first}"
+            check_id, flow = first.rstrip("]").split(" [")
+            repeats = f"x402sim conformance payer --dialects {flow} --only {check_id}"
             lines += ["", f"`{repeats} -- {payer['command']}`"]
     return lines
 
@@ -211,7 +216,6 @@ def page() -> str:
 
 
 def main(names: list[str]) -> None:
-    """Judge these, or all, keep what came of it, and write the page."""
     for name in PAYERS if names == ["all"] else names:
         payer, found = PAYERS[name], verdict(name)
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
@@ -219,7 +223,7 @@ def main(names: list[str]) -> None:
             sys.exit(f"{name}: {found.sentence} {sorted({each.reason for each in found.results})}")
         ids = kept(found)
         if isinstance(payer, Program):  # what ends a process is seen where each start has its own
-            alone = judge("payer", payer.words, flows=payer.flows, only=CRASHES)
+            alone = judge("payer", payer.words, dialects=payer.flows, only=CRASHES)
             ids |= {each: it for each, it in kept(alone).items() if each.startswith(CRASHES[0])}
         about = {
             "package": payer.package,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -16,91 +17,91 @@ from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import Function
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import Judge, all_cases
-from x402sim.suite.row import Violation as Costly, by_play, result
+from x402sim.suite.row import by_play, result
 
 DEFECTS = {
-    "signs again": "payer/lost/events-break-off-mcp payer/budget/instalments-v2 payer/lost/no-answer-before-settling-v2 payer/lost/slow-v1 payer/lost/cut-mcp "
-    "payer/hostile/endless-goods-v2 payer/lost/error-before-settling-v1 payer/extension/identifier-v2 "
-    "payer/lost/record-missing-steps payer/lost/record-error-steps payer/lost/record-oversized-steps "
-    "payer/lost/no-answer-after-settling-v1 payer/lost/asked-again-v2 payer/lost/pending-mcp "
-    "payer/lost/refused-after-settling-steps payer/lost/conflict-session",
-    "signs again on 5xx": "payer/lost/error-after-settling-v2",
-    "forgets": "payer/lost/for-good-steps payer/lost/refused-for-good-v1",
-    "believes refusals": "payer/lost/refused-for-good-v2 payer/lost/again-dearer-v1 payer/clock/behind-1800-v2 "
-    "payer/budget/paid-and-asked-for-ever-v1",
-    "demands a receipt": "payer/lost/no-receipt-v2 payer/lost/false-receipt-v1 payer/lost/unreadable-receipt-v2",
-    "pays what is asked next": "payer/lost/again-other-payee-v2 payer/lost/asked-again-v1 payer/lost/again-over-cap-v2 payer/lost/again-over-cap-mcp payer/lost/again-other-asset-v1",
-    "pays anew for goods": "payer/lost/goods-no-answer-steps payer/lost/goods-error-steps "
-    "payer/lost/goods-asked-again-session payer/lost/goods-empty-steps payer/lost/goods-cut-session "
-    "payer/lost/goods-slow-steps",
-    "no cap": "payer/sign/price-over-cap-v1 payer/sign/price-huge-v2 payer/sign/price-over-cap-steps "
-    "payer/choose/first-too-dear-v2",
-    "trusts decimals": "payer/sign/decimals-v2",
-    "reads tokens": "payer/sign/whole-tokens-v1 payer/sign/fraction-v2",
-    "signs negatives": "payer/sign/free-money-steps payer/sign/free-money-v2",
-    "any asset": "payer/sign/asset-v2 payer/sign/asset-steps payer/choose/second-network-mcp",
-    "any network": "payer/sign/network-v2 payer/sign/network-v1 payer/choose/second-network-v2",
-    "believes extra": "payer/sign/domain-in-extra-v2 payer/sign/domain-in-extra-mcp",
-    "any scheme": "payer/sign/scheme-v2 payer/choose/other-schemes-v1",
-    "copies the window": "kit/sign/window-of-years-v2",
-    "windows in milliseconds": "payer/control/buys-window-ends-v1 kit/control/buys-window-as-offered-v1",
-    "a window of an hour": "kit/control/buys-window-as-offered-mcp",
-    "counts nonces": "payer/control/buys-nonce-v2",
-    "overpays": "payer/lost/error-in-200-v1 payer/control/buys-v2",
-    "pays another": "payer/control/buys-v1 payer/control/buys-steps payer/lost/asked-again-v2 payer/sign/whole-tokens-v2",
-    "tips": "payer/control/buys-mcp payer/lost/asked-again-session",
-    "tips and turns the chain back": "payer/control/buys-v2",
-    "leaves one waiting": "payer/control/buys-v1",
-    "sends its key": "payer/control/buys-v2 payer/lost/asked-again-v1",
-    "approves all": "payer/control/buys-v2 payer/sign/asset-steps",
-    "permits all": "payer/control/buys-v1 payer/control/buys-v2",
-    "lets another receive": "payer/control/buys-v1 payer/lost/cut-mcp",
-    "pays twice": "payer/control/buys-v2 payer/control/buys-session",
-    "compares as text": "payer/sign/price-over-cap-v2 payer/choose/first-too-dear-v1",
-    "looks before it asks": "payer/lost/again-over-cap-v1 payer/lost/again-over-cap-v2",
-    "believes the window": "payer/lost/for-good-v2 payer/lost/for-good-mcp",
-    "locks nothing": "kit/budget/started-twice-v2 kit/budget/started-twice-steps kit/budget/started-twice-mcp",
-    "takes any 200": "kit/lost/error-in-200-v1",
-    "accepts another": "payer/control/accepted-v2",
-    "follows anywhere": "payer/send/redirect-to-port-v2 payer/send/redirect-to-name-v1 "
-    "payer/send/redirect-to-user-v2",
-    "keeps headers on redirects": "payer/send/paid-and-redirected-307-v2 "
-    "payer/send/proof-redirected-steps payer/send/proof-redirected-session",
-    "believes prose": "payer/send/asked-in-prose-v2 payer/send/tip-in-prose-v1 payer/send/asked-in-prose-mcp payer/hostile/page-v2",
-    "pays any status": "payer/send/asked-with-403-v1 payer/send/asked-with-500-v2",
-    "only the first offer": "kit/choose/second-network-v1 kit/choose/other-schemes-v2 kit/choose/first-too-dear-v1 "
-    "kit/choose/many-v2",
-    "takes upfront": "payer/choose/flow-v2",
-    "demands its own scheme": "kit/accept/https-behind-proxy-v1",
-    "demands checksums": "kit/accept/small-letters-v2",
-    "knows its extra": "kit/accept/more-in-extra-v2",
-    "drops extensions": "payer/accept/extension-echoed-v2",
-    "signs in anywhere": "payer/extension/sign-in-elsewhere-v2",
-    "one id for all": "payer/extension/identifier-same-v2",
-    "no limits": "kit/hostile/endless-402-v2",
-    "storms": "kit/budget/paid-and-asked-for-ever-v2",
-    "valid from now": "kit/clock/behind-30-v2",
-    "a window of ten seconds": "kit/clock/ahead-30-v1",
-    "drops the payment of tools": "payer/control/buys-mcp",
-    "prints nothing": "payer/control/buys-v1",
-    "gives up": "kit/lost/no-answer-after-settling-v2 kit/lost/error-after-settling-v1 kit/lost/asked-again-mcp "
-    "kit/lost/refused-after-settling-v2 kit/lost/pending-steps kit/lost/cut-v1 kit/lost/conflict-v2 kit/lost/slow-v2 "
-    "kit/lost/goods-no-answer-steps kit/lost/goods-error-session kit/lost/goods-asked-again-steps "
-    "kit/lost/goods-cut-steps kit/lost/goods-slow-session kit/extension/identifier-v2 kit/lost/events-break-off-mcp kit/lost/error-before-settling-v2",
-    "demands a receipt and gives up": "kit/lost/no-receipt-v2 kit/lost/false-receipt-v1 kit/lost/unreadable-receipt-v2",
-    "never stops": "kit/hostile/deep-402-v1 kit/hostile/huge-402-v2",
-    "expects a 402": "kit/accept/free-v2",
-    "refuses long offers": "kit/accept/an-hour-v1",
-    "demands a schema": "kit/accept/null-schema-v1",
-    "demands one version": "kit/accept/both-versions-v2",
-    "refuses extensions": "kit/accept/extension-v2",
-    "opens sessions for ever": "payer/budget/session-spent-session payer/budget/session-short-session "
-    "payer/budget/session-refund-claimed-session payer/budget/session-renamed-session "
-    "payer/budget/session-over-debited-session",
-    "a budget for each call": "payer/budget/calls-v2 payer/budget/calls-unanswered-v1 payer/budget/parallel-steps",
-    "races its budget": "payer/budget/parallel-v2 payer/budget/parallel-v1",
-    "trusts the resource": "payer/send/resource-elsewhere-v2 payer/send/resource-elsewhere-v1",
-    "reads no events": "payer/accept/events-mcp",
+    "signs again": "payer/lost/events-break-off [mcp] payer/budget/instalments [v2] payer/lost/no-answer-before-settling [v2] payer/lost/slow [v1] payer/lost/cut [mcp] "
+    "payer/hostile/endless-goods [v2] payer/lost/error-before-settling [v1] payer/extension/identifier [v2] "
+    "payer/lost/record-missing [steps] payer/lost/record-error [steps] payer/lost/record-oversized [steps] "
+    "payer/lost/no-answer-after-settling [v1] payer/lost/asked-again [v2] payer/lost/pending [mcp] "
+    "payer/lost/refused-after-settling [steps] payer/lost/conflict [session]",
+    "signs again on 5xx": "payer/lost/error-after-settling [v2]",
+    "forgets": "payer/lost/for-good [steps] payer/lost/refused-for-good [v1]",
+    "believes refusals": "payer/lost/refused-for-good [v2] payer/lost/again-dearer [v1] payer/clock/behind-1800 [v2] "
+    "payer/budget/paid-and-asked-for-ever [v1]",
+    "demands a receipt": "payer/lost/no-receipt [v2] payer/lost/false-receipt [v1] payer/lost/unreadable-receipt [v2]",
+    "pays what is asked next": "payer/lost/again-other-payee [v2] payer/lost/asked-again [v1] payer/lost/again-over-cap [v2] payer/lost/again-over-cap [mcp] payer/lost/again-other-asset [v1]",
+    "pays anew for goods": "payer/lost/goods-no-answer [steps] payer/lost/goods-error [steps] "
+    "payer/lost/goods-asked-again [session] payer/lost/goods-empty [steps] payer/lost/goods-cut [session] "
+    "payer/lost/goods-slow [steps]",
+    "no cap": "payer/sign/price-over-cap [v1] payer/sign/price-huge [v2] payer/sign/price-over-cap [steps] "
+    "payer/choose/first-too-dear [v2]",
+    "trusts decimals": "payer/sign/decimals [v2]",
+    "reads tokens": "payer/sign/whole-tokens [v1] payer/sign/fraction [v2]",
+    "signs negatives": "payer/sign/free-money [steps] payer/sign/free-money [v2]",
+    "any asset": "payer/sign/asset [v2] payer/sign/asset [steps] payer/choose/second-network [mcp]",
+    "any network": "payer/sign/network [v2] payer/sign/network [v1] payer/choose/second-network [v2]",
+    "believes extra": "payer/sign/domain-in-extra [v2] payer/sign/domain-in-extra [mcp]",
+    "any scheme": "payer/sign/scheme [v2] payer/choose/other-schemes [v1]",
+    "copies the window": "kit/sign/window-of-years [v2]",
+    "windows in milliseconds": "payer/control/buys-window-ends [v1] kit/control/buys-window-as-offered [v1]",
+    "a window of an hour": "kit/control/buys-window-as-offered [mcp]",
+    "counts nonces": "payer/control/buys-nonce [v2]",
+    "overpays": "payer/lost/error-in-200 [v1] payer/control/buys [v2]",
+    "pays another": "payer/control/buys [v1] payer/control/buys [steps] payer/lost/asked-again [v2] payer/sign/whole-tokens [v2]",
+    "tips": "payer/control/buys [mcp] payer/lost/asked-again [session]",
+    "tips and turns the chain back": "payer/control/buys [v2]",
+    "leaves one waiting": "payer/control/buys [v1]",
+    "sends its key": "payer/control/buys [v2] payer/lost/asked-again [v1]",
+    "approves all": "payer/control/buys [v2] payer/sign/asset [steps]",
+    "permits all": "payer/control/buys [v1] payer/control/buys [v2]",
+    "lets another receive": "payer/control/buys [v1] payer/lost/cut [mcp]",
+    "pays twice": "payer/control/buys [v2] payer/control/buys [session]",
+    "compares as text": "payer/sign/price-over-cap [v2] payer/choose/first-too-dear [v1]",
+    "looks before it asks": "payer/lost/again-over-cap [v1] payer/lost/again-over-cap [v2]",
+    "believes the window": "payer/lost/for-good [v2] payer/lost/for-good [mcp]",
+    "locks nothing": "kit/budget/started-twice [v2] kit/budget/started-twice [steps] kit/budget/started-twice [mcp]",
+    "takes any 200": "kit/lost/error-in-200 [v1]",
+    "accepts another": "payer/control/accepted [v2]",
+    "follows anywhere": "payer/send/redirect-to-port [v2] payer/send/redirect-to-name [v1] "
+    "payer/send/redirect-to-user [v2]",
+    "keeps headers on redirects": "payer/send/paid-and-redirected-307 [v2] "
+    "payer/send/proof-redirected [steps] payer/send/proof-redirected [session]",
+    "believes prose": "payer/send/asked-in-prose [v2] payer/send/tip-in-prose [v1] payer/send/asked-in-prose [mcp] payer/hostile/page [v2]",
+    "pays any status": "payer/send/asked-with-403 [v1] payer/send/asked-with-500 [v2]",
+    "only the first offer": "kit/choose/second-network [v1] kit/choose/other-schemes [v2] kit/choose/first-too-dear [v1] "
+    "kit/choose/many [v2]",
+    "takes upfront": "payer/choose/flow [v2]",
+    "demands its own scheme": "kit/accept/https-behind-proxy [v1]",
+    "demands checksums": "kit/accept/small-letters [v2]",
+    "knows its extra": "kit/accept/more-in-extra [v2]",
+    "drops extensions": "payer/accept/extension-echoed [v2]",
+    "signs in anywhere": "payer/extension/sign-in-elsewhere [v2]",
+    "one id for all": "payer/extension/identifier-same [v2]",
+    "no limits": "kit/hostile/endless-402 [v2]",
+    "storms": "kit/budget/paid-and-asked-for-ever [v2]",
+    "valid from now": "kit/clock/behind-30 [v2]",
+    "a window of ten seconds": "kit/clock/ahead-30 [v1]",
+    "drops the payment of tools": "payer/control/buys [mcp]",
+    "prints nothing": "payer/control/buys [v1]",
+    "gives up": "kit/lost/no-answer-after-settling [v2] kit/lost/error-after-settling [v1] kit/lost/asked-again [mcp] "
+    "kit/lost/refused-after-settling [v2] kit/lost/pending [steps] kit/lost/cut [v1] kit/lost/conflict [v2] kit/lost/slow [v2] "
+    "kit/lost/goods-no-answer [steps] kit/lost/goods-error [session] kit/lost/goods-asked-again [steps] "
+    "kit/lost/goods-cut [steps] kit/lost/goods-slow [session] kit/extension/identifier [v2] kit/lost/events-break-off [mcp] kit/lost/error-before-settling [v2]",
+    "demands a receipt and gives up": "kit/lost/no-receipt [v2] kit/lost/false-receipt [v1] kit/lost/unreadable-receipt [v2]",
+    "never stops": "kit/hostile/deep-402 [v1] kit/hostile/huge-402 [v2]",
+    "expects a 402": "kit/accept/free [v2]",
+    "refuses long offers": "kit/accept/an-hour [v1]",
+    "demands a schema": "kit/accept/null-schema [v1]",
+    "demands one version": "kit/accept/both-versions [v2]",
+    "refuses extensions": "kit/accept/extension [v2]",
+    "opens sessions for ever": "payer/budget/session-spent [session] payer/budget/session-short [session] "
+    "payer/budget/session-refund-claimed [session] payer/budget/session-renamed [session] "
+    "payer/budget/session-over-debited [session]",
+    "a budget for each call": "payer/budget/calls [v2] payer/budget/calls-unanswered [v1] payer/budget/parallel [steps]",
+    "races its budget": "payer/budget/parallel [v2] payer/budget/parallel [v1]",
+    "trusts the resource": "payer/send/resource-elsewhere [v2] payer/send/resource-elsewhere [v1]",
+    "reads no events": "payer/accept/events [mcp]",
 }  # fmt: skip
 """What a payer gets wrong, and the ids that catch it."""
 ALSO = {
@@ -127,8 +128,8 @@ def judged(payer: Payer, cases: Iterable[PayerCase]) -> dict[str, CaseResult]:
         with ThreadPoolExecutor(32) as threads:
             asyncio.get_running_loop().set_default_executor(threads)
             judge = Judge(payer=Function(payer), jobs=4)
-            found = judge.run(list(cases), lambda check_id: None)
-            return {case.id: result async for case, result in found}
+            found = judge.played(list(cases), lambda check_id: None)
+            return {case.name: result async for case, result in found}
 
     return asyncio.run(main())
 
@@ -147,8 +148,8 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
             if len(failed) == len(group):
                 break
         for case, it in failed.items():
-            wrong = Costly(expected=it.expected, actual=it.actual, why=it.why, demand=it.demand)
-            found[case.id] = result(case, wrong, played.report(), "", played.seconds)
+            wrong = replace(it, loss=None)
+            found[case.name] = result(case, wrong, played.report(), "", played.seconds)
 
     async def main() -> None:
         with ThreadPoolExecutor(32) as threads:
@@ -174,8 +175,8 @@ def test_a_defect_is_caught(defect: str) -> None:
     with_it = frozenset(filter(None, (defect, ALSO.get(defect))))
     payer = Payer(with_it, timeout_s=2, deadline_s=2)
     found = failures(payer, wanted, PATIENCE_S.get(defect, 20))
-    assert [case.id for case in wanted if case.id not in found] == [], "missed"
-    told = causes([of_id([case], {case: found[case.id]}, "") for case in wanted])
+    assert [case.name for case in wanted if case.name not in found] == [], "missed"
+    told = causes([of_id([case], {case: found[case.name]}, "") for case in wanted])
     assert all(each.repair for each in told), (
         "conformance/payer/causes.toml says what is wrong, and how to repair it"
     )
@@ -184,18 +185,14 @@ def test_a_defect_is_caught(defect: str) -> None:
 
 def test_every_demand_has_a_defect_that_it_catches() -> None:
     """In some payment flow: a defect is the same in all."""
-    caught = {_row(each) for ids in DEFECTS.values() for each in ids.split()}
-    demanded = {_row(case.id) for case in all_cases() if not case.id.startswith("silent/")}
+    caught = {case.id for ids in DEFECTS.values() for case in cases(ids)}
+    demanded = {case.id for case in all_cases() if not case.id.startswith("silent/")}
     assert demanded - caught == set()
-
-
-def _row(check_id: str) -> str:
-    return check_id.rpartition("-")[0]
 
 
 @pytest.mark.parametrize("flow", [PaymentFlow.V2, PaymentFlow.STEPS])
 def test_an_honest_payer_passes_everything(flow: PaymentFlow) -> None:
-    mine = [case for case in all_cases() if case.flow is flow and not case.waits_s]
+    mine = [case for case in all_cases() if case.dialect is flow and not case.waits_s]
     found = judged(Payer(), mine)
     assert [name for name, result in found.items() if result.outcome is Outcome.FAILED] == []
     assert len(found) > 60
@@ -208,5 +205,5 @@ def test_an_honest_payer_passes_everything(flow: PaymentFlow) -> None:
 def test_no_must_accuses_an_honest_payer(habits: frozenset[str]) -> None:
     found = judged(Payer(habits=habits), all_cases())
     failed = {name for name, result in found.items() if result.outcome is not Outcome.PASSED}
-    musts = {case.id for case in all_cases() if case.level == "MUST"}
+    musts = {case.name for case in all_cases() if case.level == "MUST"}
     assert failed & musts == set()

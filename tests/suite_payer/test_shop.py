@@ -90,7 +90,7 @@ def signing(*signed: tuple[int, Any]) -> Played:
     story = Story(offers=lambda _, right: [right, replace(right, network="eip155:8453")])
     return asyncio.run(
         play(
-            Function(buy), PaymentFlow.V2, story, name="one nonce", network=BASE_SEPOLIA, seed=1,
+            Function(buy).start, PaymentFlow.V2, story, name="one nonce", network=BASE_SEPOLIA, seed=1,
             patience_s=60, limit_starts=1,
         )
     )  # fmt: skip

@@ -75,10 +75,9 @@ def takes(flags: Sequence[Flag]) -> Callable[[Given], Given]:
 
 
 def _parameter(flag: Flag) -> inspect.Parameter:
-    names = [flag.option, flag.also] if flag.also else [flag.option]
     parser = _PARSERS.get(flag.kind)
     option = typer.Option(
-        *names, metavar=flag.metavar, envvar=flag.variable, help=flag.help, parser=parser
+        flag.option, metavar=flag.metavar, envvar=flag.variable, help=flag.help, parser=parser
     )
     kind: Any = list[str] if flag.is_repeatable else flag.kind
     if flag.default is None:

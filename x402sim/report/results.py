@@ -65,7 +65,7 @@ class Evidence(msgspec.Struct, frozen=True):
     about: str = ""
     answer: str = ""
     place: str = ""
-    """The id, without the flow of a payer, if the case itself found the failure."""
+    """The id, if the case itself found the failure."""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):

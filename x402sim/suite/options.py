@@ -40,8 +40,6 @@ class Flag:
     variable: str | None = None
     """The environment variable that gives it, too."""
     is_repeatable: bool = False
-    also: str = ""
-    """Another name of the command's option."""
     pytest: str | None = None
     """The name of pytest's option, if it is another one; empty if pytest has none."""
     is_repeated: bool = True

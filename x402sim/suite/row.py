@@ -44,16 +44,14 @@ class PlayedCase:
     played_as: str
     """The name of the play: cases with one name share a play."""
     control: str
-    """The id of the control: if the control fails, a pass proves nothing."""
+    """The id of the control: if the control fails, a pass in this dialect proves nothing."""
     is_control: bool = False
     waits_s: float = 0
     """Seconds that the play waits idle, at least."""
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
-    place: str = ""
-    """The id, without the flow of a payer."""
     dialect: str = ""
-    """The dialect in which it is played; empty where the id names the flow of a payer."""
+    """The dialect in which it is played."""
 
     @property
     def name(self) -> str:
@@ -132,6 +130,8 @@ class Violation:
     expected: str = ""
     loss: Loss | None = None
     why: str = ""
+    cause: str = ""
+    """The key of `causes.toml` where a `demand` has several causes."""
 
 
 Found = Violation | str | None
@@ -154,7 +154,10 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
             seconds=round(seconds, 3),
             has_begun=True,
         )
-    expected = found.expected or causes.expected(found.demand)
+    expected = found.expected
+    if found.demand and not expected:
+        expected = causes.expected(found.demand)
+    about, answer = found.cause or expected, impersonal(found.actual)
     return CaseResult(
         title=case.title,
         dialect=str(case.dialect),
@@ -164,7 +167,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
         actual=found.actual,
         reason="" if found.loss else found.why,
         loss=found.loss,
-        evidence=Evidence(found.demand, expected, impersonal(found.actual), case.place),
+        evidence=Evidence(found.demand, about, answer, case.id),
         exchange=exchange + (f"\nits last line: {log}" if log else ""),
         seconds=round(seconds, 3),
         has_begun=True,
@@ -279,8 +282,6 @@ class Row(ABC):
     control: ClassVar[str]
     """The slug of the controls."""
     dialects: ClassVar[type[StrEnum]]
-    ids_name_dialects: ClassVar[bool] = False
-    """Whether ids end with the dialect, as those of payers do with the flow."""
 
     section: str
     slug: str
@@ -309,16 +310,13 @@ class Row(ABC):
                     continue
                 kind = demand.ground.kind
                 slug = "-".join(filter(None, (self.slug, demand.suffix)))
-                place = f"{names[kind]}/{self.section}/{slug}"
-                end = f"-{dialect}" if self.ids_name_dialects else ""
                 common = {
-                    "id": f"{place}{end}",
-                    "place": place,
+                    "id": f"{names[kind]}/{self.section}/{slug}",
                     "level": demand.level or LEVELS[kind],
                     "ground": demand.ground,
                     "title": demand.title,
                     "played_as": f"{self.section}/{self.slug}-{dialect}",
-                    "control": f"{self.subject}/control/{self.control}{end}",
+                    "control": f"{self.subject}/control/{self.control}",
                     "is_control": self.is_control and not demand.suffix,
                     "waits_s": self.waits_s,
                 }

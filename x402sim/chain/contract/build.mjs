@@ -13,6 +13,7 @@ import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 
 const NAMES = ['Stablecoin', 'SmartWallet', 'Multicall']
+const HOSTILE = '../../suite/facilitator/contract/Hostile' // several contracts, of which the code is enough
 const SETTINGS = {
   evmVersion: 'cancun',
   metadata: { bytecodeHash: 'none' }, // a comment changes no bytecode
@@ -26,34 +27,30 @@ const require = createRequire(resolve(packages, 'package.json'))
 const solc = require('solc')
 
 function compile(name, source) {
+  const wanted = ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout']
   const input = {
     language: 'Solidity',
     sources: { [`${name}.sol`]: { content: source } },
-    settings: {
-      ...SETTINGS,
-      outputSelection: {
-        [`${name}.sol`]: {
-          [name]: ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout'],
-        },
-      },
-    },
+    settings: { ...SETTINGS, outputSelection: { [`${name}.sol`]: { '*': wanted } } },
   }
   const read = (path) => ({ contents: readFileSync(require.resolve(path), 'utf8') })
   const output = JSON.parse(solc.compile(JSON.stringify(input), { import: read }))
   const problems = (output.errors ?? []).map((error) => error.formattedMessage)
   if (problems.length) throw new Error(problems.join('\n'))
-  return output.contracts[`${name}.sol`][name]
+  return output.contracts[`${name}.sol`]
 }
+
+const hashed = (source) => `sha256:${createHash('sha256').update(source).digest('hex')}`
 
 function artifact(name) {
   const source = readFileSync(here(`${name}.sol`), 'utf8')
-  const compiled = compile(name, source)
+  const compiled = compile(name, source)[name]
   return {
     contract: name,
     compiler: `solc ${solc.version()}`,
     settings: SETTINGS,
     openzeppelin: require('@openzeppelin/contracts/package.json').version,
-    source: `sha256:${createHash('sha256').update(source).digest('hex')}`,
+    source: hashed(source),
     storage: Object.fromEntries(
       compiled.storageLayout.storage.map(({ label, slot }) => [label, Number(slot)]),
     ),
@@ -63,8 +60,22 @@ function artifact(name) {
   }
 }
 
-for (const name of NAMES) {
-  const text = `${JSON.stringify(artifact(name), null, 1)}\n`
+function hostile() {
+  const source = readFileSync(here(`${HOSTILE}.sol`), 'utf8')
+  const codes = Object.entries(compile('Hostile', source))
+    .map(([name, { evm }]) => [name, evm.deployedBytecode.object])
+    .filter(([, code]) => code)
+  return {
+    compiler: `solc ${solc.version()}`,
+    settings: SETTINGS,
+    source: hashed(source),
+    runtime: Object.fromEntries(codes),
+  }
+}
+
+for (const name of [...NAMES, HOSTILE]) {
+  const made = name === HOSTILE ? hostile() : artifact(name)
+  const text = `${JSON.stringify(made, null, 1)}\n`
   if (!options.includes('--check')) {
     writeFileSync(here(`${name}.json`), text)
   } else if (text !== readFileSync(here(`${name}.json`), 'utf8')) {

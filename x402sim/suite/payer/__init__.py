@@ -1,1 +1,2 @@
-"""The judge of payers: a world for each case, a command to start in it, and what its money did."""
+"""The judge of payers: for each case a world, a command to start there, and a count of the
+money."""

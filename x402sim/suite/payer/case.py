@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from x402sim.report import results
@@ -22,16 +23,41 @@ Test = Callable[[Played], Found]
 """Returns what is wrong, or what was observed in words, or None if nothing is."""
 
 
+class Cause(StrEnum):
+    """Why a payer fails a demand: the keys of conformance/payer/causes.toml."""
+
+    ONE_PRICE = "payer/one-price"
+    WITHIN_CAP = "payer/within-cap"
+    AS_OFFERED = "payer/as-offered"
+    HOSTS = "payer/hosts"
+    REDIRECT = "payer/redirect"
+    SERVED = "payer/served"
+    NONCE = "payer/nonce"
+    WINDOW = "payer/window"
+    WINDOW_AS_OFFERED = "payer/window-as-offered"
+    WINDOW_OF_YEARS = "payer/window-of-years"
+    AFTER_SERVING = "payer/after-serving"
+    ACCEPTED = "payer/accepted"
+    EXTENSIONS = "payer/extensions"
+    SIGN_IN = "payer/sign-in"
+    ID = "payer/id"
+    SAME_ID = "payer/same-id"
+    ENDS = "payer/ends"
+    REQUESTS = "payer/requests"
+    SIGNAL = "payer/signal"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PayerCase(PlayedCase):
-    """One id: a demand on what a payer did in a story, in one payment flow."""
+    """A demand on what a payer did in a story, in one payment flow."""
 
-    flow: PaymentFlow
+    dialect: PaymentFlow
     story: Story
     test: Test
     starts: int = STARTS
     gate: str = ""
-    """The play without which it does not apply: it shows that the payer buys several things."""
+    """The play that shows whether the payer buys several things; without, the case does not
+    apply."""
 
 
 REFUSED = 1
@@ -49,7 +75,6 @@ class Row(row.Row):
     subject: ClassVar[str] = "payer"
     control: ClassVar[str] = "buys"
     dialects: ClassVar[type[PaymentFlow]] = PaymentFlow
-    ids_name_dialects: ClassVar[bool] = True
 
     story: Story | Callable[[PaymentFlow], Story]
     starts: int = STARTS
@@ -59,7 +84,7 @@ class Row(row.Row):
         story = self.story if isinstance(self.story, Story) else self.story(dialect)
         gate = f"{SEVERAL}-{dialect}" if story.urls > 1 else ""
         return PayerCase(
-            flow=dialect, story=story, test=demand.test, starts=self.starts, gate=gate, **common
+            dialect=dialect, story=story, test=demand.test, starts=self.starts, gate=gate, **common
         )
 
 
@@ -93,6 +118,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
             takes = "may take" if (to, base) in played.allowed else "gets"
             return Violation(
                 expected=AS_OFFERED,
+                cause=Cause.AS_OFFERED,
                 actual=f"{to} {takes} {played.tokens(base)}; {played.sums()}",
                 loss=played.loss(sum(extra for _, _, extra in strange), "no offer asks for it"),
             )
@@ -101,6 +127,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
         if over > 0:
             return Violation(
                 expected=_LIMITS[most_base],
+                cause=_CAUSES[most_base],
                 actual=played.sums(),
                 loss=played.loss(over, _why(played, allowed)),
                 demand=breaks if is_another else results.Demand.WITHIN_TASK,
@@ -108,6 +135,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
         if played.leaked:
             return Violation(
                 expected="what pays goes to the hosts of the task only, and the key to nobody",
+                cause=Cause.HOSTS,
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
                 why="who has it may be served in its stead, or take everything",
             )
@@ -122,6 +150,7 @@ _LIMITS = {
     PRICE_BASE: "payments of one price leave the wallet, or can",
     CAP_BASE: "payments within the cap leave the wallet, or can",
 }
+_CAUSES = {0: "", PRICE_BASE: Cause.ONE_PRICE, CAP_BASE: Cause.WITHIN_CAP}
 
 
 def _why(played: Played, allowed: int) -> str:
@@ -132,7 +161,7 @@ def _why(played: Played, allowed: int) -> str:
 
 
 def served(played: Played) -> Violation | None:
-    """Tell whether what was bought was printed by a start that says so."""
+    """Tell whether a start that says it has bought has printed the goods."""
     if played.is_served:
         return None
     last = played.starts[-1] if played.starts else None
@@ -142,6 +171,7 @@ def served(played: Played) -> Violation | None:
         actual = f"{counted(len(played.starts), 'start')}, the last: {last.how if last else 'none'}"
     return Violation(
         expected="a start that is served, and shows what was bought",
+        cause=Cause.SERVED,
         actual="; ".join([actual, *played.known(), played.sums()]),
         loss=played.loss(played.committed_base, "paid, and not served"),
     )
@@ -159,7 +189,7 @@ def one_price(
     suffix: str = "",
     breaks: results.Demand = results.Demand.OTHER,
 ) -> Demand:
-    """Return the demand that one purchase costs one price; `breaks` as of `committed_at_most`."""
+    """Return the demand that a purchase costs one price; `breaks` as of `committed_at_most`."""
     ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)
     test = committed_at_most(PRICE_BASE, breaks)
     return Demand(title=title, ground=ground, test=test, suffix=suffix)

@@ -59,9 +59,9 @@ MOST_OUTPUT = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a payer is to buy, with what, and within which bounds: the contract, as fields.
+    """What a payer is to buy, with which wallet, and within which bounds: the contract, as fields.
 
-    Amounts are whole tokens as a decimal string, and base units beside them.
+    Amounts are whole tokens as a decimal string, with base units beside them.
     """
 
     url: str
@@ -143,7 +143,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How one start ended: whether it says that it has bought, and what it wrote."""
+    """How a start ended: whether the payer reports a purchase, and the output."""
 
     ok: bool
     how: str
@@ -170,7 +170,7 @@ class Payer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A payer that is a command; its exit code 0 says that it has bought."""
+    """A payer that is a command; exit code 0 reports a purchase."""
 
     words: tuple[str, ...]
     also: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class HttpPayer:
-    """A payer behind HTTP: each task is posted to it; 2xx says that it has bought."""
+    """A payer behind HTTP: each task is posted; 2xx reports a purchase."""
 
     url: str
 
@@ -229,7 +229,7 @@ Buy = Callable[[Task], Any] | Callable[[Task], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A payer that is a function of a `Task`, sync or async; what it returns was bought."""
+    """A payer that is a function of a `Task`, sync or async; the returned value was bought."""
 
     buy: Buy
 
@@ -239,7 +239,7 @@ class Function:
         return getattr(self.buy, "__qualname__", repr(self.buy))
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Call it, in a thread unless it is async; an exception says that it failed."""
+        """Call the function, in a thread unless async; an exception reports a failure."""
         try:
             async with asyncio.timeout(patience_s):
                 value = await asyncio.to_thread(self.buy, task)
@@ -278,7 +278,7 @@ PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
 
 @dataclass(slots=True, kw_only=True)
 class Played:
-    """What happened in a case: how each start ended, what was signed, and what left the wallet."""
+    """The record of a case: how each start ended, what was signed, and what left the wallet."""
 
     flow: PaymentFlow
     shop: Shop
@@ -286,11 +286,11 @@ class Played:
     payer: str
     starts: list[Ended] = field(default_factory=list)
     signed: dict[tuple[Authorization, Domain | None], Signed] = field(default_factory=dict)
-    """Every authorization that was sent anywhere, for each domain that it was signed for."""
+    """Every authorization sent anywhere, by authorization and signed domain."""
     sent: list[tuple[str, bytes]] = field(default_factory=list)
     """Where each of them was sent, and again: host and nonce."""
     leaked: list[str] = field(default_factory=list)
-    """What proves a payment and was sent to a host that may not have it."""
+    """Proofs of payment that were sent to a forbidden host."""
     headers: list[tuple[str, str]] = field(default_factory=list)
     """The headers of payments and sign-ins, as they came: name, text."""
     lines: list[str] = field(default_factory=list)
@@ -312,8 +312,14 @@ class Played:
     began_s: int = 0
     seconds: float = 0
     late_s: float = 0
-    """How long the judge took for an answer, at most, beside what its story waits: where a machine
-    is busy, a payer may have given up an answer that nothing was wrong with."""
+    """How long the judge took for an answer, at most, beside the story's waits: on a busy machine a
+    payer may have given up a right answer."""
+
+    @property
+    def payments_said(self) -> list[dict[str, Any]]:
+        """What the headers of payments of version 2 say, where they can be read."""
+        texts = [text for name, text in self.headers if name == "payment-signature"]
+        return [said for said in map(x402.json_in, texts) if isinstance(said, dict)]
 
     @property
     def moved_base(self) -> int:
@@ -410,8 +416,12 @@ class Played:
         return "; ".join(parts)
 
 
+Start = Callable[[Task, Path, float], Awaitable[Ended]]
+"""Starts a payer once, as `Payer.start` does."""
+
+
 async def play(
-    payer: Payer,
+    start: Start,
     flow: PaymentFlow,
     story: Story,
     *,
@@ -422,10 +432,10 @@ async def play(
     limit_starts: int = STARTS,
     turn: AbstractAsyncContextManager[object] | None = None,
 ) -> Played:
-    """Play one case of a story, and return what happened; raises `OSError`.
+    """Play a case of a story, and return the record; raises `OSError`.
 
-    The payer waits for its `turn`, and holds it no longer than it is started: a world takes a while
-    to begin and to end, in which another payer can work.
+    The payer waits for a `turn`, and holds the turn during starts only: a world takes a while to
+    begin and to end, in which another payer can work.
     """
     elapsed, rng = stopwatch(), Rng(seed)
     wallet, owner, sender = (
@@ -474,7 +484,7 @@ async def play(
             async with turn or nullcontext():
                 beats = asyncio.create_task(case.beat())
                 try:
-                    await case.run(payer, Path(folder), patience_s, limit_starts)
+                    await case.run(start, Path(folder), patience_s, limit_starts)
                 finally:
                     beats.cancel()
         await case.count()
@@ -528,8 +538,8 @@ class _Case:
         self.played = Played(flow=flow, shop=self.shop, network=network, payer=self.wallet.address)
         self.played.began_s = CLOCK.now_s()
 
-    async def run(self, payer: Payer, folder: Path, patience_s: float, most: int) -> None:
-        """Start the payer until it says that it has bought, at most so often."""
+    async def run(self, begin: Start, folder: Path, patience_s: float, most: int) -> None:
+        """Start the payer until a start reports a purchase, `most` times at most."""
         state, starts = folder / "state", self.played.starts
         state.mkdir()
         task = self.task(state)
@@ -538,7 +548,7 @@ class _Case:
             own, elapsed = folder / str(number), stopwatch()
             own.mkdir()
             self.played.lines.append(f"start {number}")
-            ended = replace(await payer.start(task, own, patience_s), seconds=elapsed())
+            ended = replace(await begin(task, own, patience_s), seconds=elapsed())
             self.played.lines.append(f"start {number}: {ended.how}")
             return ended
 
@@ -753,7 +763,6 @@ class _Case:
         return int.from_bytes(await self.chain.call(Call(self.me, self.chain.token, data)))
 
     async def _events(self, event: bytes) -> list[tuple[str, bytes]]:
-        """Return the events of the wallet: the other account, and the data."""
         topics = ((event,), (self.me.rjust(32, b"\0"),))
         wanted = LogFilter(0, await self.chain.height(), (self.chain.token,), topics)
         logs = await self.chain.logs(wanted)

@@ -241,7 +241,7 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One way to pay that a 402 offers; the amount as it is written."""
+    """A way to pay that a 402 offers; the amount as written."""
 
     amount: str
     pay_to: str
@@ -261,7 +261,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """What became of an authorization at the shop: its transaction, or why there is none."""
+    """The end of an authorization at the shop: a transaction, or why there is none."""
 
     transaction: str
     reason: str = ""
@@ -275,10 +275,10 @@ Settle = Callable[[Signed], Awaitable[Paid]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """How one paying request is answered. `settles` says whether its payment is settled before.
+    """How a paying request is answered. `settles` says whether the payment is settled first.
 
-    `reply` gets the shop and the answer that would be right. `at_goods` strikes where the goods are
-    asked for, in flows that pay before: two steps and sessions.
+    `reply` gets the shop and the right answer. `at_goods` strikes where the goods are asked for, in
+    flows that pay before: two steps and sessions.
     """
 
     settles: bool
@@ -367,7 +367,7 @@ OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an ad
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shop:
-    """A shop that runs: its requests, and what it was paid."""
+    """A running shop: requests, and payments."""
 
     flow: PaymentFlow
     story: Story
@@ -394,7 +394,7 @@ class Shop:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held during a settlement: the same payment may come twice at once."""
     paid: dict[bytes, Paid] = field(default_factory=dict)
-    """What became of each nonce that it settled."""
+    """The end of each settled nonce."""
     by_id: dict[str, Paid] = field(default_factory=dict)
     """The same by payment id, in two steps."""
     struck: int = 0
@@ -431,7 +431,6 @@ class Shop:
         return tuple(f"{self.goods}.{number}" for number in range(1, self.story.urls + 1))
 
     def _at(self, path: str) -> str:
-        """Return the word that is sold at a path."""
         if self.story.urls == 1:
             return self.goods
         return f"{self.goods}.{path.rpartition('/')[2]}"
@@ -463,7 +462,8 @@ class Shop:
         return await self._pay(found[0], lambda paid: self.serve(paid, request.path))
 
     def _is_for(self, payment: bytes | str, path: str) -> bool:
-        """Tell whether a payment buys what is at a path: the first that it was shown for."""
+        """Tell whether a payment buys the goods at a path: the first path that the payment was
+        shown for."""
         return self.story.urls == 1 or self.buys.setdefault(payment, path) == path
 
     async def _gather(self, request: Request) -> None:
@@ -539,7 +539,7 @@ class Shop:
     # --- the 402 -------------------------------------------------------------------------
 
     def offers(self, url: str = "") -> list[dict[str, Any]]:
-        """Return what it offers at a URL, by default its first, as the payment flow writes it."""
+        """Return the offers at a URL, by default the first, as the payment flow writes offers."""
         return [self._written(each, url=url) for each in self.story.offers(self, self.right)]
 
     def _written(
@@ -588,7 +588,7 @@ class Shop:
         return body
 
     def ask(self, error: str = "", failed: Paid | None = None, path: str = "") -> Reply:
-        """Return the 402 at a path; of a payment that failed, with what became of it."""
+        """Return the 402 at a path, with the end of a `failed` payment."""
         self.demanded += 1
         if self.flow.is_ours:
             return self._ask_in_two_steps(path or GOODS_PATH, self.offers()[0])

@@ -21,8 +21,8 @@ import httpx
 import msgspec
 
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, Network, network_named
-from x402sim.report.results import CaseResult, Outcome, Result
-from x402sim.suite.case import doubted
+from x402sim.report.results import CaseResult, Outcome
+from x402sim.suite.case import HOLDS
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
@@ -95,26 +95,6 @@ class OtherWallet(Exception):
     """Another wallet than the case's has signed: no run goes on after that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """The payer of a case; the user is told when a start does not end."""
-
-    payer: Payer
-    tell: Tell
-    case: PayerCase
-
-    @property
-    def shown(self) -> str:
-        """What reports call it."""
-        return self.payer.shown
-
-    async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Start the payer once, for at most `patience_s` seconds."""
-        text = f"{self.case.id}: a start does not end, and has {patience_s:g} s"
-        with patiently(self.tell, text, self.case.waits_s):
-            return await self.payer.start(task, folder, patience_s)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
     """A control without a purchase, as far as the payer tells."""
@@ -154,10 +134,16 @@ class Judge:
 
     async def play(self, case: PayerCase, again: str = "") -> Played:
         """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
+
+        async def start(task: Task, folder: Path, patience_s: float) -> Ended:
+            text = f"{case.name}: a start does not end, and has {patience_s:g} s"
+            with patiently(self.tell, text, case.waits_s):
+                return await self.payer.start(task, folder, patience_s)
+
         async with self._worlds:
             played = await play(
-                Patient(self.payer, self.tell, case),
-                case.flow,
+                start,
+                case.dialect,
                 case.story,
                 name=f"{case.played_as}{again}",
                 network=self.network,
@@ -169,7 +155,7 @@ class Judge:
         self.starts += len(played.starts)
         if played.foreign:
             raise OtherWallet(
-                f"{case.id}: {played.foreign} signed, which is not the wallet of this case "
+                f"{case.name}: {played.foreign} signed, which is not the wallet of this case "
                 f"({played.payer}). Nothing else is started: give the payer no other key"
             )
         return played
@@ -178,7 +164,7 @@ class Judge:
         self, cases: Sequence[PayerCase], again: str = ""
     ) -> dict[PaymentFlow, Broken]:
         """Play the control of each flow; return the controls without a purchase."""
-        controls = {case.flow: case for case in cases if case.is_control}
+        controls = {case.dialect: case for case in cases if case.is_control}
         played = dict(
             zip(
                 controls,
@@ -212,10 +198,31 @@ class Judge:
         played = await asyncio.gather(*(self.play(gate) for gate in gates))
         return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
 
-    def run(
+    async def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:
-        """Play the cases, and yield each with its result as soon as it is certain."""
+        """Play the cases, and yield each failure at once, and others when the controls work again.
+
+        A case that holds in a flow whose control fails now is inconclusive.
+        """
+        waiting: list[tuple[PayerCase, CaseResult]] = []
+        async for case, found in self.played(cases, on_begin):
+            if found.outcome is Outcome.FAILED:
+                yield case, found
+            else:
+                waiting.append((case, found))
+        broken = await self.controls(_controls({case.dialect for case in cases}), " after")
+        for case, found in waiting:
+            its = broken.get(case.dialect)
+            if its is not None and found.outcome in HOLDS and not case.is_control:
+                why = f"its control, played again at the end, failed ({case.control}: {its.why})"
+                found = unclear(case, why)
+            yield case, found
+
+    def played(
+        self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:
+        """Play the cases, and yield each with its result, whatever becomes of the controls."""
         longest_first = sorted(by_play(cases), key=lambda group: -group[0].waits_s)
         return side_by_side(self._judged(group, on_begin) for group in longest_first)
 
@@ -261,10 +268,6 @@ SECTIONS = {
     "hostile": "Endless and hostile answers",
     "extension": "Extensions of version 2",
 }
-NOT_ITS_FLOW = (
-    "it is in a payment flow that this payer does not know, as its control shows, or that --flows "
-    "leaves out"
-)
 ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
@@ -278,7 +281,7 @@ _OWN_S = 0.03
 """What a play costs the judge, in seconds of one core."""
 
 
-flows_in = one_of(PaymentFlow, "flows")
+dialects_in = one_of(PaymentFlow, "dialects")
 """Reads payment flows, separated by commas; raises `ValueError`."""
 
 
@@ -297,10 +300,10 @@ class PayerOptions:
     require: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     url: str | None = flag("URL that each task is posted to: a payer behind HTTP.", metavar="URL")
-    flows: tuple[PaymentFlow, ...] | None = flag(
-        f"Payment flows to judge: {', '.join(PaymentFlow)} (default: those whose control passes).",
-        metavar="FLOWS",
-        read=flows_in,
+    dialects: tuple[PaymentFlow, ...] | None = flag(
+        f"Dialects to judge: {', '.join(PaymentFlow)}; by default those whose control passes.",
+        metavar="DIALECTS",
+        read=dialects_in,
     )
     network: str = network_flag("Network it pays on.")
     seed: int = seed_flag("keys and goods")
@@ -345,54 +348,23 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
     )
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class PayerJudging(PlayedJudging[PayerCase]):
-    """A payer that can be judged, in the flows whose control it has passed."""
-
-    judge: Judge
-
-    async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
-        """Play the cases; yield each result, those that held when the controls worked again."""
-        for case, unplayed in self.unplayed().items():
-            yield self.of(case, unplayed)
-        waiting: list[tuple[PayerCase, Result]] = []
-        async for case, found in self.judge.run(self.plan.cases, on_begin):
-            result = self.of(case, found)
-            if found.outcome is Outcome.FAILED:
-                yield result
-            else:
-                waiting.append((case, result))
-        after = await self.judge.controls(
-            _controls([case.flow for case in self.plan.cases]), " after"
-        )
-        outcomes = {
-            case.id: broken.why
-            for case in _controls(list(PaymentFlow))
-            if (broken := after.get(case.flow))
-        }
-        for case, result in waiting:
-            yield doubted(
-                result, case.controls, outcomes, "its control, played again at the end, failed"
-            )
-
-
 def left_out(
     case: PayerCase,
     options: PayerOptions,
     broken: Mapping[PaymentFlow, Broken],
     *,
     is_invalid: bool,
-) -> CaseResult:
-    """Return the result of a case that is not in the plan."""
-    flows, found = options.flows, broken.get(case.flow)
-    if case.gate and found is None and (not flows or case.flow in flows):
+) -> CaseResult | None:
+    """Return the result of a case that is not in the plan; None in a flow that is not judged."""
+    dialects, found = options.dialects, broken.get(case.dialect)
+    if case.gate and found is None and (not dialects or case.dialect in dialects):
         return skipped(case, ONE_THING, lacks=False)
     if found is not None and found.pays:
         return skipped(case, f"its control has failed: {found.why}", lacks=False)
-    if found is not None and (flows is not None or (is_invalid and case.is_control)):
+    if found is not None and (dialects is not None or (is_invalid and case.is_control)):
         result = unclear(case, f"it buys nothing at an honest shop: {found.why}")
         return msgspec.structs.replace(result, exchange=found.exchange if case.is_control else "")
-    return skipped(case, NOT_ITS_FLOW, lacks=False)
+    return None
 
 
 def is_open(case: PayerCase, passed: Collection[str]) -> bool:
@@ -400,14 +372,14 @@ def is_open(case: PayerCase, passed: Collection[str]) -> bool:
     return not case.gate or case.gate in passed or case.played_as == case.gate
 
 
-def _controls(flows: Sequence[PaymentFlow]) -> list[PayerCase]:
-    return [case for case in all_cases() if case.is_control and case.flow in flows]
+def _controls(flows: Collection[PaymentFlow]) -> list[PayerCase]:
+    return [case for case in all_cases() if case.is_control and case.dialect in flows]
 
 
 @asynccontextmanager
 async def begin(
     options: PayerOptions, cases: Sequence[PayerCase], tell: Tell
-) -> AsyncIterator[PayerJudging]:
+) -> AsyncIterator[PlayedJudging[PayerCase]]:
     """Try the controls, and plan; raises `NotReady` if the payer cannot be started."""
     if options.url and options.wait:
         async with httpx.AsyncClient(trust_env=False) as http:
@@ -422,31 +394,37 @@ async def begin(
     )
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)
-    wanted = {case.flow for case in cases} & set(options.flows or PaymentFlow)
+    wanted = {case.dialect for case in cases} & set(options.dialects or PaymentFlow)
     with ThreadPoolExecutor(64) as threads:  # a function that pays may hold one for long
         asyncio.get_running_loop().set_default_executor(threads)
         try:
-            broken = await judge.controls(
-                _controls([flow for flow in PaymentFlow if flow in wanted])
-            )
+            broken = await judge.controls(_controls(wanted))
             is_invalid = broken.keys() == wanted
-            means = options.flows is not None or is_invalid  # else the flow may just be missing
+            means = options.dialects is not None or is_invalid  # else the flow may just be missing
             failed = {flow for flow, each in broken.items() if each.pays or (each.tries and means)}
+            spoken = wanted - broken.keys()
             mine = [
                 case
                 for case in cases
-                if case.flow in wanted - broken.keys() or (case.is_control and case.flow in failed)
+                if case.dialect in (spoken | failed if case.is_control else spoken)
             ]
             needed = {case.gate for case in mine if case.gate}
             gates = {each.gate: each for each in all_cases() if each.played_as in needed}
             passed = await judge.passed([*gates.values()])
-            yield PayerJudging(
+            planned = [each for each in mine if is_open(each, passed)]
+            left = {
+                case: result
+                for case in cases
+                if case not in planned
+                and (result := left_out(case, options, broken, is_invalid=is_invalid))
+            }
+            yield PlayedJudging(
                 judge=judge,
-                cases=cases,
+                cases=[case for case in cases if case in planned or case in left],
                 rerun=options.rerun,
-                left_out=lambda case: left_out(case, options, broken, is_invalid=is_invalid),
+                left_out=left.__getitem__,
                 count=lambda: counted(judge.starts, "start"),
-                plan=_plan(judge, [each for each in mine if is_open(each, passed)], broken),
+                plan=_plan(judge, planned, broken, {case.dialect for case in left}),
             )
         except OtherWallet as other:
             raise NotReady(str(other)) from None
@@ -457,8 +435,8 @@ async def begin(
 def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
     """Return how long the plays of these cases take, one each.
 
-    It is bounded by the cores, by how many are played at once, and by the longest wait. The time
-    that a payer waits for time-outs of its own is not known, and is not counted.
+    The bounds are the cores, the number of plays at once, and the longest wait. A payer's own
+    time-outs are unknown, and do not count.
     """
     starts = sum(min(each.starts, _STARTS) for each in cases)
     busy_s = (starts * judge.start_cpu_s + len(cases) * _OWN_S) / (os.cpu_count() or 1)
@@ -472,7 +450,13 @@ def _ends_by_payer(judge: Judge, case: PayerCase) -> bool:
     return case.waits_s >= judge.patience_s
 
 
-def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, Broken]) -> Plan:
+def _plan(
+    judge: Judge,
+    mine: Sequence[PayerCase],
+    broken: Mapping[PaymentFlow, Broken],
+    told: Collection[PaymentFlow],
+) -> Plan:
+    """Return the plan; the flows of which a result is `told` are spoken, though not judged."""
     why = {flow: each.why for flow, each in broken.items()}
     if broken and not mine:
         return Plan(lines=(INVALID.format(why_each(why)),))
@@ -482,14 +466,16 @@ def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, 
     cores = os.cpu_count() or 1
     cpu = f" and {judge.start_cpu_s:.2g} s of CPU" if judge.start_cpu_s else ""
     alone = f": they alone end {counted(endless, 'play')}, side by side" if endless else ""
+    ids = len({case.id for case in mine})
     lines = [
-        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')}, each in a world of "
+        f"Plan: {counted(ids, 'id')} in {counted(len(plays), 'play')}, each in a world of "
         f"its own, {judge.jobs} at once on {cores} cores: about {seconds:.0f} s, as a start takes "
         f"{judge.start_s:.2g} s{cpu}. What fails is played again. Time-outs of the payer come on "
         f"top{alone}; a start is ended after {judge.patience_s:g} s"
     ]
     lines += [f"Not judged: {flow.about} ({flow}): {text}" for flow, text in why.items()]
-    return Plan(cases=mine, lines=tuple(lines), seconds=seconds)
+    unspoken = {str(flow): text for flow, text in why.items() if flow not in told}
+    return Plan(cases=mine, lines=tuple(lines), seconds=seconds, unspoken=unspoken)
 
 
 PAYER: Subject[PayerOptions] = Subject(
@@ -503,7 +489,6 @@ PAYER: Subject[PayerOptions] = Subject(
     documents=beginnings("payer"),
     sections=SECTIONS,
     begin=begin,
-    uncounted=NOT_ITS_FLOW,
 )
 
 
@@ -513,15 +498,15 @@ async def _judged(buy: Buy, cases: Sequence[PayerCase]) -> list[tuple[PayerCase,
         gate = next(case for case in all_cases() if case.played_as == first.gate)
         if not is_open(first, await judge.passed([gate])):
             return [(case, skipped(case, ONE_THING, lacks=False)) for case in cases]
-    return [each async for each in judge.run(cases, lambda check_id: None)]
+    return [each async for each in judge.played(cases, lambda check_id: None)]
 
 
 def plays(
-    flows: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False
+    dialects: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False
 ) -> list[CaseOfTest]:
     """Return the plays in these payment flows, separated by commas; `only` as on the command line.
 
-    Raises `ValueError` for an unknown flow or id.
+    Raises `ValueError` for an unknown dialect or id.
     """
-    wanted, found = flows_in(flows), chosen(all_cases(), only, PAYER.documents)
-    return [CaseOfTest(cases, _judged, strict) for cases in found if cases[0].flow in wanted]
+    wanted, found = dialects_in(dialects), chosen(all_cases(), only, PAYER.documents)
+    return [CaseOfTest(cases, _judged, strict) for cases in found if cases[0].dialect in wanted]

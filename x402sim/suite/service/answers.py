@@ -49,7 +49,7 @@ def walk(body: Any) -> Iterator[tuple[str, Any]]:
 
 
 def shown(body: Any, *names: str) -> dict[str, Any] | None:
-    """Return the first object that has these fields, with names in snake_case; None without one."""
+    """Return the first object with these fields, names in snake_case; None without a match."""
     for _, value in walk(body):
         named = {snake(name): each for name, each in value.items()} if type(value) is dict else {}
         if named.keys() >= {*names}:
@@ -150,10 +150,10 @@ class TargetAnswer:
 
     @property
     def is_receipt(self) -> bool:
-        """Whether it says that a payment is settled, which section 4.1 calls success.
+        """Whether the answer says that a payment is settled (4.1: success).
 
-        A 2xx whose flag is true; without a flag, one that has what only a success has. Whatever
-        else is answered, with any status, is a refusal: section 7 shows no status.
+        A 2xx with a true flag; without a flag, a 2xx with a hash or a session id, as only a success
+        has. Any other answer, with any status, is a refusal: section 7 shows no status.
         """
         places = self.target.receipt
         has_hash = isinstance(self.at(places.tx_hash), str)
@@ -199,7 +199,8 @@ class Challenge:
         return int(self.requirements["maxAmountRequired"])
 
     def settlement(self, header: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the body that settles it; `changes` replace requirements, None leaves one out."""
+        """Return the body of a settlement; `changes` replace fields of the requirements, None drops
+        a field."""
         return settlement(self.payment_id, header, self.requirements, changes)
 
 
@@ -240,7 +241,7 @@ def read_402(answer: TargetAnswer) -> Challenge:
 
 
 def _unreadable(answer: TargetAnswer) -> str:
-    """Say that a 402 cannot be paid, and which key of the target file would cure it."""
+    """Say that a 402 cannot be paid, and which key of the target file helps."""
     problem = f"the 402 has no readable payment id and requirements: {answer.summary}"
     there = {
         "payment_id": find(answer.body, lambda _, value: begins(value, "pay_")),
@@ -267,10 +268,10 @@ def _choose(several: list[Any], target: Target, networks: Collection[str]) -> An
 
 
 def find_session_id(body: Any) -> str | None:
-    """Return the session's id anywhere in an answer; None if there is none.
+    """Return the session's id anywhere in an answer; None without an id.
 
-    One in a field that names a session, or in its list, goes before others, in which a word such as
-    session_opened is none; outer fields go before inner ones.
+    An id in a field that names a session, or in a list there, goes before other texts, of which a
+    word such as session_opened is none; outer fields go before inner fields.
     """
     others = []
     for place, value in walk(body):
@@ -283,5 +284,4 @@ def find_session_id(body: Any) -> str | None:
 
 
 def _last(url: str) -> str:
-    """Return the last segment of a URL's path."""
     return url.partition("?")[0].rstrip("/").rpartition("/")[2]

@@ -1,13 +1,12 @@
-"""What a target does in the background: refunds of sessions that have ended, and its indexer.
+"""The background of a target: refunds of ended sessions, and the indexer.
 
-Where a clock turns, it is advanced beyond a session's end; otherwise the time is waited for. The
-specification shows no field for the end: a time that stands beside the session's id, under a name
-such as expiresAt, is taken for it. The indexer is watched by the log of the world's explorer. It
-takes at most a hundred of the newest payments in a run: a payment that is to be seen in its next
-run is made when the checks are over that do not wait, and the target has nothing else to do.
+A clock that turns is advanced beyond a session's end; otherwise the judge waits. The specification
+shows no field for the end: a time beside the session's id, under a name such as expiresAt, counts.
+The log of the world's explorer shows the indexer, which takes at most a hundred of the newest
+payments in a run: a case that watches the next run pays when all cases without a wait are over.
 
-After a case has disturbed the background, `recover` waits until it was seen to run again, by what
-has shown it in this run before. A target that has shown neither is not waited for.
+After a case has disturbed the background, `recover` waits for a refund or a query of the indexer,
+if the run has seen such a sign of life before.
 """
 
 import math
@@ -35,7 +34,7 @@ SOON_S, LONG_S = 15, 300
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A session that ends soon: what was spent of it, and when it was opened (Unix seconds)."""
+    """A session that ends soon: the base units spent, and when the session began (Unix seconds)."""
 
     session: OpenSession
     spent_base: int
@@ -101,7 +100,7 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
 async def until_over(probe: Probe, ending: Ending) -> None:
     """Wait for the end of a session; raises as `answered_at_its_end`.
 
-    Raises `Inconclusive` if the session is still served: so this look at it has cost something.
+    Raises `Inconclusive` if the session is still served, since the look has cost a request.
     """
     if (await answered_at_its_end(probe, ending)).has_content:
         raise Inconclusive(f"a session of duration {ending.duration} is served after its end")
@@ -194,7 +193,7 @@ def ends_s(body: Any, session_id: str) -> float | None:
 
 
 def _end_of(fields: dict[str, Any]) -> float | None:
-    """Return the time in the field that is named so; None if there is none."""
+    """Return the time in a field with such a name; None without a time."""
     for name, value in fields.items():
         if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
             return time_s
@@ -270,10 +269,10 @@ UNKNOWN_TO_THE_NODE = Fault(
 
 
 async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
-    """Pay, and let the explorer answer so about the transaction; return its hash.
+    """Pay, and inject the explorer's answer about the transaction; return the hash.
 
-    The node does not know the transaction: a target that asks it, too, learns no block there. The
-    query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
+    The node does not know the transaction, so a target that also asks the node learns no block. The
+    log has the query. Raises `Skipped` if the indexer always comes first.
     """
     for _ in range(TRIES):
         begun_s = probe.clock.now()
@@ -312,7 +311,7 @@ async def until_quiet(probe: Probe) -> None:
 
 
 RECOVERY_S = 120.0
-"""How long it may take: a call of the facilitator hangs for a minute, and others after it."""
+"""How long a recovery may take: a call of the facilitator hangs for a minute, and others follow."""
 LOOK_S = 0.5
 
 
@@ -375,7 +374,7 @@ def _lasts_s(setting: Setting) -> float:
 
 
 async def _refunds(probe: Probe) -> list[Look]:
-    """Open a session that ends soon, and return what tells whether it was refunded."""
+    """Open a session that ends soon, and return a function that tells whether the refund came."""
     if not probe.setting.has_refunded or _lasts_s(probe.setting) > PATIENCE_S:
         return []
     payer = (await open_ending(probe, await probe.budget_for(1))).session.paid.payer

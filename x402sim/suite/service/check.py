@@ -10,8 +10,10 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundType
+from x402sim.spec.ground import BINDING, Ground
 from x402sim.spec.needs import Need, parse_needs
+from x402sim.suite.case import near
+from x402sim.suite.row import beginnings, documents
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.text.words import unknown
@@ -19,14 +21,8 @@ from x402sim.text.words import unknown
 DOCUMENT = "spec"
 """The document whose clauses most checks are about."""
 
-DOCUMENTS = {
-    **dict.fromkeys(BINDING, DOCUMENT),
-    GroundType.OURS: "kit",
-    GroundType.SILENT: "silent",
-}
-"""The document that an id begins with, for each kind of ground."""
-IDS_BEGIN = tuple(dict.fromkeys(DOCUMENTS.values()))
-"""The documents, once each; the first may be left out of an id."""
+IDS_BEGIN = beginnings(DOCUMENT)
+"""The documents that ids begin with; the first may be left out of an id."""
 
 HOW_TO_PROVIDE = {
     Need.FUNDS: "a funded payer: give --payer-key or --world",
@@ -58,8 +54,8 @@ Waits = Callable[[Setting], float]
 Baseline = Literal["unpaid", "payment", "session"]
 """What the target must accept before and after a check, so that a refusal proves something.
 
-A request without payment gets a 402 that can be paid; a payment is settled and opens the resource;
-a deposit opens a session, which is served.
+unpaid: a request without payment gets a 402 that can be paid; payment: a payment is settled and
+opens the resource; session: a deposit opens a session, and a request is served.
 """
 
 
@@ -109,11 +105,6 @@ class Check:
         """No case is one: the baselines are tried by themselves."""
         return False
 
-    @property
-    def clause(self) -> str:
-        """The id, without the document if that is the specification."""
-        return self.id.removeprefix(f"{DOCUMENT}/")
-
 
 _CLAUSES = {clause.id: clause for clause in CLAUSES}
 _ORDER: tuple[Level, ...] = ("MAY", "SHOULD", "MUST")
@@ -138,7 +129,8 @@ def check(
 
     `clause` is an id of spec/clauses.md; of a demand that is not the specification's, it may be
     any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
-    payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
+    payments of the quote's price, and `deposits` tokens in session deposits; where the world mints
+    the money, both are 0. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
     others are over. A case that injects faults of the facilitator or of the chain, forces reverts
@@ -161,59 +153,50 @@ def check(
     """
 
     def make(case: Case) -> Check:
-        demand = _ground(clause, ground)
-        check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
+        known = _CLAUSES.get(clause)
+        demand = ground or (known.ground if known else None)
+        if demand is None or (known is None and demand.kind in BINDING):
+            problem = unknown("clause", clause, near(_CLAUSES, clause, IDS_BEGIN))
+            raise ValueError(f"{problem}; a demand of our own gives ground=ours(because=...)")
+        check_id = f"{documents(DOCUMENT)[demand.kind]}/{clause}"
         where, highest = f"check {check_id}", LEVELS[demand.kind]
+        name = getattr(case, "__name__", "")
         if level is not None and _ORDER.index(level) > _ORDER.index(highest):
             raise ValueError(f"{where}: its ground is {demand.kind}, so it is no {level}")
         wanted = parse_needs(needs, where)
         for need in wanted:
             if need not in HOW_TO_PROVIDE:
                 raise ValueError(f"{where}: {unknown('need of a check', need, HOW_TO_PROVIDE)}")
+        is_minted = Need.WORLD in wanted
+        questions = decisive.split(",") if isinstance(decisive, str) else [name] * decisive
         return Check(
             id=check_id,
             level=level or highest,
             ground=demand,
             title=title,
             needs=wanted,
-            pays=pays,
-            deposits=deposits,
+            pays=0 if is_minted else pays,
+            deposits="0" if is_minted else deposits,
             run=case,
             baseline=baseline,
             waits=waits,
             late=late,
             disturbs=disturbs,
-            decides=_questions(decisive, getattr(case, "__name__", "")),
+            decides=tuple(each.strip() for each in questions),
         )
 
     return make
 
 
+paid_check = partial(check, needs="funds", pays=1)
+"""Make a check that pays once."""
+unpaid_check = partial(check, baseline="unpaid")
+"""Make a check that demands a refusal, and pays nothing."""
+refusal_check = partial(check, baseline="payment", needs="funds", pays=1)
+"""Make a check that demands that a payment is refused, or proves nothing."""
 session_check = partial(check, baseline="session", needs="funds, sessions")
-"""Make a check of a session, which a deposit opens; other `needs` replace these."""
-
-
-def _questions(decisive: bool | str, name: str) -> tuple[str, ...]:
-    """Return what a case decides: a question of its own, or those that it shares with others."""
-    if isinstance(decisive, str):
-        return tuple(each.strip() for each in decisive.split(","))
-    return (name,) if decisive else ()
-
-
-def _ground(clause: str, own: Ground | None) -> Ground:
-    """Return the ground of a demand: its own, or else its clause's."""
-    known = _CLAUSES.get(clause)
-    ground = own or (known.ground if known else None)
-    if ground is None or (known is None and ground.kind in BINDING):
-        problem = unknown("clause", clause, _near(clause))
-        raise ValueError(f"{problem}; a demand of our own gives ground=ours(because=...)")
-    return ground
-
-
-def _near(clause: str) -> list[str]:
-    """Return the clauses of the same section; all, if there is no such section."""
-    section = clause.split("/")[0] + "/"
-    return [known for known in _CLAUSES if known.startswith(section)] or list(_CLAUSES)
+"""Make a check of a session, which a deposit opens. Arguments replace the preset ones of all
+four."""
 
 
 def clause_text(check_id: str) -> str:

@@ -1,7 +1,7 @@
-"""A check's access to the world around the target: the control API `/_sim`, its chain, its payers.
+"""A check's access to the world around the target: the control API `/_sim`, the chain, payers.
 
-It injects faults, and reads the ledger and the journal; the chain is read through a node's
-JSON-RPC. Its payers sign payments, also wrong ones.
+The control API injects faults, and reads ledger and journal; a node's JSON-RPC reads the chain. The
+payers sign payments, also wrong ones.
 """
 
 import re
@@ -66,10 +66,10 @@ def paid_to(payee: str, base: int) -> str:
 
 
 class ControlApi:
-    """One check's access to the world; `changed_world` is set if it changes more than balances.
+    """One check's access to the world; `changed_world` is set by a change of more than balances.
 
-    Only a check that `may_disturb` injects faults of the facilitator or the chain: beside another,
-    they would strike what the target does in the background, which that one counts on.
+    Only a check that `may_disturb` injects faults of the facilitator or the chain: beside another
+    check, such faults would strike the background on which the other check counts.
     """
 
     def __init__(self, setting: Setting, *, may_disturb: bool = True) -> None:
@@ -110,9 +110,9 @@ class ControlApi:
     async def fault(self, fault: Fault, *, of: Wallet | None = None) -> None:
         """Inject a fault, which the engine clears after the check.
 
-        `of` is the payer whose payments it strikes. One of the facilitator or the chain needs
-        `disturbs=True` of the check; it raises `ValueError` without. What the chain's node says of
-        one transaction, in `contains`, disturbs nobody else.
+        `of` is the payer whose payments the fault strikes. A fault of facilitator or chain needs
+        `disturbs=True` of the check, or raises `ValueError`; a fault of the node for a transaction
+        in `contains` disturbs nobody else.
         """
         is_of_one = fault.victim == "rpc" and bool(fault.contains)
         self._require_may_disturb(fault.victim != "explorer" and not is_of_one)
@@ -132,7 +132,7 @@ class ControlApi:
     async def hold(self, payer: Wallet, seconds: float = HOLD_S) -> None:
         """Hold back the facilitator's answers about a payer; without a world, nothing.
 
-        That is so short that it disturbs nobody else.
+        The pause is too short to disturb another check.
         """
         if self.exists:
             late = Fault(victim="facilitator", does="delay answer", seconds=seconds, times=None)
@@ -170,7 +170,8 @@ class ControlApi:
         await self.post("faults/clear", {"keep": sorted(self._lasting)})
 
     def fault_lines(self) -> str:
-        """Say what the world did instead of its work; empty if there was no fault, or too many."""
+        """Say what the world did instead of the right work; empty without a fault, or with too
+        many."""
         return "\n".join(map(_fault_line, self._faults)) if len(self._faults) <= SHOWN else ""
 
     async def transfers(self, payer: Wallet) -> list[Transfer]:
@@ -246,7 +247,6 @@ class ControlApi:
 
 
 def _fault_line(fault: Fault) -> str:
-    """Return a fault in one line."""
     place = f"the world's {fault.victim}{fault.path}"
     if fault.does != "answer":
         return f"{place}: {fault.does}"
@@ -320,9 +320,9 @@ class Wallets:
     async def payer(
         self, amount: str = "1000.00", *, of: Callable[[Wallet], bool] = lambda wallet: True
     ) -> Wallet:
-        """Return a payer with funds: a new one that the world mints for, or the user's own.
+        """Return a payer with funds: a new wallet that the world mints for, or the user's own.
 
-        `of` says which new one is wanted.
+        `of` chooses among new wallets.
         """
         if self._world.exists:
             while not of(wallet := self.stranger()):
@@ -464,10 +464,9 @@ class Wallets:
 
 
 def _to_pay(requirements: dict[str, Any]) -> PaymentRequirements:
-    """Return what a payer must know of requirements; raises `ValueError` if they do not say it.
+    """Return what a payer must know of requirements; raises `ValueError` if a part is missing.
 
-    Nothing else keeps a check from paying: that it is missing, or has another type, is for the
-    checks of section 2.1 to say.
+    Other missing or odd fields keep no check from paying: the checks of section 2.1 report them.
     """
     seconds = whole(requirements.get("maxTimeoutSeconds"))
     needed = {name: requirements.get(name) for name in ("payTo", "asset", "maxAmountRequired")}

@@ -43,13 +43,12 @@ def all_checks() -> list[Check]:
 async def run(
     setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
 ) -> AsyncIterator[Result]:
-    """Run checks and yield the result of each id as soon as it is certain.
+    """Run checks and yield the result of each id as soon as the result is certain.
 
-    `on_begin` is called with each id before its checks run. If the target's clock cannot be
-    advanced, cases run in the groups of `Order`, and a case that fails beside others is repeated
-    alone. Results that depend on a baseline come last. Before them each baseline is repeated,
-    because a target that has begun to refuse everything would pass every check that expects a
-    refusal.
+    `on_begin` is called with each id before the first case. Without a clock that turns, cases run
+    in the groups of `Order`, and a case that fails beside others is repeated alone. Results that
+    depend on a baseline come last, after each baseline was tried again: a target that has begun to
+    refuse everything would pass every check that expects a refusal.
     """
     waiting: list[tuple[Result, set[Baseline]]] = []
     async for result, baselines in _run_cases(setting, checks, on_begin):
@@ -76,9 +75,9 @@ async def run(
 async def _run_cases(
     setting: Setting, checks: list[Check], on_begin: Callable[[str], None]
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
-    """Run all cases; yield each id's result and the baselines that it depends on.
+    """Run all cases; yield the result of each id, and the baselines behind the result.
 
-    A case that has failed beside others is doubtful: at the end it is repeated alone.
+    A case that has failed beside others is doubtful, and is repeated alone at the end.
     """
     ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
     done: dict[Check, CaseResult] = {}
@@ -153,7 +152,8 @@ async def _run_cases(
 async def _tasks(
     play: Callable[[Check], Coroutine[Any, Any, None]],
 ) -> AsyncIterator[Callable[[Iterable[Check]], list[asyncio.Task[None]]]]:
-    """Yield what starts cases that run beside others; at the end, stop those that still run."""
+    """Yield a function that starts cases beside others; at the end, stop the cases still
+    running."""
     tasks: list[asyncio.Task[None]] = []
 
     def start(cases: Iterable[Check]) -> list[asyncio.Task[None]]:
@@ -198,9 +198,9 @@ def _failed_beside_refunds(
 
 
 async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
-    """Repeat the doubtful cases of an id alone, until one fails again: then the id has failed.
+    """Repeat the doubtful cases of an id alone, until a case fails again: then the id has failed.
 
-    A case that holds alone is inconclusive, and names the cases that ran beside it.
+    A case that holds alone is inconclusive, and names the cases beside the first run.
     """
     for case in sorted(cases, key=lambda case: place(case, done)):
         if not is_doubtful(setting, case, done):
@@ -231,7 +231,6 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
 
 
 def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[Check]) -> None:
-    """Say which ids are waited for, and for how long at most."""
     if left := [case for case in cases if case not in done]:
         longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
         ids = ", ".join(dict.fromkeys(case.id for case in left))
@@ -241,7 +240,6 @@ def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[
 def _of_id(
     setting: Setting, cases: list[Check], done: dict[Check, CaseResult]
 ) -> tuple[Result, set[Baseline]]:
-    """Return the result of an id and the baselines that it depends on."""
     passed = [case for case in cases if done[case].outcome in HOLDS]
     result = of_id(cases, done, setting.options.rerun)
     return result, {case.baseline for case in passed if case.baseline}
@@ -341,7 +339,7 @@ async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
 
 
 async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:
-    """Try a baseline, with this payer if given; return why it was not accepted, None if it was."""
+    """Try a baseline, with a given payer; return why the target refused, None if accepted."""
     try:
         match baseline:
             case "unpaid":
@@ -362,7 +360,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
 
 
 async def _clear_faults(probe: Probe) -> str:
-    """Remove the faults that a check has left; return what kept us from it."""
+    """Remove the faults that a check has left; return why that failed."""
     try:
         if probe.world.exists and probe.world.changed_world:
             await probe.world.clear_faults()

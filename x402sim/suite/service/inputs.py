@@ -1,7 +1,7 @@
-"""What a check can send: bad requests and what came of them, random inputs, other orders.
+"""What a check can send: bad requests with their answers, random inputs, other orders.
 
-What is bad and goes to the protected endpoint is sent once in a run: one check asks whether the
-content was given away, another whether the service has kept standing.
+A bad request to the protected endpoint is sent once in a run: one check asks whether the content
+was given away, another whether the service has kept standing.
 """
 
 import json
@@ -76,7 +76,7 @@ class SentInput:
     size: int
     answer: TargetAnswer
     lives: bool = True
-    """Whether the service answers the request after one that it did not answer."""
+    """Whether the service answers a request after the bad request."""
 
     @property
     def is_answered(self) -> bool:
@@ -128,7 +128,6 @@ Bad = tuple[str, bytes, Mapping[str, str | bytes]]
 
 
 def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
-    """Yield the requests of one group; `usual` is the body of a good one."""
     match name:
         case "unreadable":
             yield from ((label, content, JSON) for label, content in BODIES.items())
@@ -200,9 +199,8 @@ _GENERATED: dict[tuple[int, CodeType], list[Any]] = {}
 def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
     """Return at most `count` random inputs; raises `Skipped` without Hypothesis.
 
-    `strategy` is called with the module `hypothesis.strategies`; it must not use a closure. No
-    files are left on disk, unless Hypothesis has its folder there already, with what it would
-    take a second to find out again.
+    `strategy` is called with the module `hypothesis.strategies`, and must not use a closure. No
+    files are left on disk, unless Hypothesis has a folder there already.
     """
     key: tuple[int, CodeType] = count, strategy.__code__
     if key in _GENERATED:
@@ -240,9 +238,9 @@ OTHER_SIDE = {"long": "short", "short": "long", "buy": "sell", "sell": "buy"}
 
 
 def other_orders(probe: Probe) -> list[dict[str, Any]]:
-    """Return orders of another size, leverage, side and pair; a target need not take them.
+    """Return orders of another size, leverage, side and pair; a target may refuse them.
 
-    They show what a service decides by the first one.
+    The orders show what a service decides by the first order.
     """
     endpoint = probe.target.protected
     order = probe.usual_body

@@ -1,6 +1,6 @@
-"""Examines a service without paying it; `target init` makes a target file of the findings.
+"""Examines a service without a payment; `target init` makes a target file of the findings.
 
-Each finding says how it was made; what only a payment would show is left as a comment.
+Each finding says how it was made; a key that only a payment would show is left as a comment.
 """
 
 import re
@@ -39,7 +39,7 @@ ABSENT = (404, 405, 410, 501)
 
 @dataclass(frozen=True, slots=True)
 class _Examined:
-    """A 402: the request that got it, and its body."""
+    """A 402, and the request before it."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class _Examined:
     kind: str
     """Its Content-Type."""
     offers: list[Any]
-    """The ways to pay in its header, if that is one of version 2 of the x402 standard."""
+    """The ways to pay in the header of version 2 of the x402 standard."""
 
 
 async def look(options: Options) -> Looked:
@@ -122,7 +122,6 @@ async def _find_402(probe: Probe) -> tuple[str, _Examined]:
 
 
 async def _is_mcp(probe: Probe, url: str) -> bool:
-    """Tell whether a URL is that of an MCP server (streamable HTTP)."""
     hello = mcp.message(1, "initialize", mcp.hello("x402sim", VERSION))
     headers = {"Accept": mcp.ACCEPTED, "Content-Type": "application/json"}
     answer = await probe.send("POST", url, content=hello, headers=headers, may_break=True)
@@ -130,7 +129,6 @@ async def _is_mcp(probe: Probe, url: str) -> bool:
 
 
 def _instead(answer: TargetAnswer, options: Options) -> str:
-    """Return what to do about an answer that is no 402."""
     there = printable(answer.headers.get("location", ""))
     if answer.status in (401, 403, 407):
         if options.headers:
@@ -201,7 +199,6 @@ def _required(examined: _Examined) -> Iterator[FoundKey]:
 
 
 def _payment_id(body: Any) -> str:
-    """Return where the payment id is in a 402; empty if nowhere."""
     return find(body, lambda _, value: begins(value, "pay_"))
 
 
@@ -210,7 +207,6 @@ def _said(place: str, what: str) -> str:
 
 
 def _requirements(body: Any) -> tuple[str, dict[str, Any] | None]:
-    """Return the first object with payTo and maxAmountRequired, and where it is."""
     for place, value in walk(body):
         if is_requirements(value):
             return place, value
@@ -218,7 +214,7 @@ def _requirements(body: Any) -> tuple[str, dict[str, Any] | None]:
 
 
 def _several(body: Any, place: str) -> str:
-    """Return the list that requirements are in, if it has others; empty if not."""
+    """Return the place of a list with several requirements; empty without a list."""
     parent, _, number = place.rpartition("/")
     if number != "0":
         return ""
@@ -227,7 +223,6 @@ def _several(body: Any, place: str) -> str:
 
 
 def _without(body: Any, place: str) -> Any:
-    """Return a body without the part of it that the requirements are in."""
     top = place.split("/")[1] if place else ""
     if not isinstance(body, dict):
         return body
@@ -311,7 +306,6 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
 
 
 async def _session_header(ask: Callable[..., Any]) -> list[FoundKey]:
-    """Return the header of a paid request's session, if the service's documents name one."""
     for path in (SPEC.llms.path, *DOCUMENTS):
         named = {each.lower(): each for each in _SESSION.findall((await ask("GET", path)).text)}
         if len(named) == 1:
@@ -320,8 +314,6 @@ async def _session_header(ask: Callable[..., Any]) -> list[FoundKey]:
 
 
 async def _second(ask: Callable[..., Any], examined: _Examined) -> list[FoundKey]:
-    """Return the second path that is sold, if the service's documents name one."""
-
     found = await _second_path(ask, examined)
     if found is None:
         return [FoundKey("path", "", NO_SECOND, False)]

@@ -37,6 +37,8 @@ REQUIRABLE = {
 known at the end only."""
 _PUBLIC = ("accept", "accept-language", "content-type", "user-agent", "host")
 """Headers whose values are no secrets."""
+MOST_BYTES = 1 << 20
+"""The largest body of one answer, after decoding."""
 _SHORT = 4
 """A shorter value is no secret: hiding it would hide half of every report."""
 
@@ -104,7 +106,7 @@ def _required(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _shown_key(text: str) -> str | None:
-    """Return how a command names a key; None if it takes it from its variable by itself."""
+    """Return how a command names a key; None if the command reads the variable by itself."""
     return None if os.environ.get(KEY_VARIABLE) == text else f"${KEY_VARIABLE}"
 
 
@@ -272,7 +274,6 @@ class Options:
         kind=float,
         metavar="SECONDS",
         default=90.0,
-        also="--deadline",
         pytest="--answer-timeout",
         read=above_zero("seconds", "--timeout"),
         unset=90.0,
@@ -284,14 +285,6 @@ class Options:
         read=above_zero("requests in a second", "--rate"),
     )
     """The most requests in a second."""
-    max_answer_bytes: int = flag(
-        "Largest body of one answer, after decoding.",
-        kind=int,
-        metavar="BYTES",
-        default=1_048_576,
-        read=above_zero("bytes", "--max-answer-bytes"),
-        unset=1_048_576,
-    )
     secrets: tuple[str, ...] = ()
     """Texts that no report shows, such as the values of the user's own headers."""
     rerun: str = ""
@@ -305,4 +298,4 @@ class Options:
     @property
     def limits(self) -> Limits:
         """The limits of the target's answers; a settlement waits for a block."""
-        return Limits(max_answer_bytes=self.max_answer_bytes, deadline_s=self.timeout_s)
+        return Limits(max_answer_bytes=MOST_BYTES, deadline_s=self.timeout_s)

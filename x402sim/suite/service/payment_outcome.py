@@ -1,8 +1,7 @@
 """Expectations of a payment: it came to nothing, or was settled exactly on the terms issued.
 
-A payer may send anything to the settlement endpoint. How a service refuses it, and whether it
-reads the requirements that are sent back at all, is its own choice: what counts is what moved on
-the ledger, and what was granted.
+A payer may send anything to the settlement endpoint. A service chooses how to refuse, and whether
+to read the returned requirements: what counts is what moved on the ledger and what was granted.
 """
 
 from typing import Any
@@ -29,9 +28,9 @@ async def expect_nothing(
     *texts: str,
     is_402: bool = False,
 ) -> None:
-    """Fail unless a payment was refused (with one of these texts) and moved and grants nothing.
+    """Fail unless a payment was refused (with one of these texts), and moved and grants nothing.
 
-    With `is_402`, the request with its id must be answered 402.
+    With `is_402`, a request with the payment id must be answered 402.
     """
     expect_refused(answer, *texts)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=is_402)
@@ -82,7 +81,7 @@ async def record_of(probe: Probe, paid: Paid) -> dict[str, Any]:
 
 
 async def drain(probe: Probe, session_id: str, at_most: int) -> int:
-    """Send requests one by one until one is not served; return how many were served."""
+    """Send requests one by one until a request is refused; return how many were served."""
     served = 0
     while served < at_most and (await probe.ask(session_id=session_id)).has_content:
         served += 1
@@ -90,6 +89,6 @@ async def drain(probe: Probe, session_id: str, at_most: int) -> int:
 
 
 async def expect_no_session(probe: Probe, *answers: TargetAnswer) -> None:
-    """Fail if the session in one of these answers, if there is any, can be spent."""
+    """Fail if a session of these answers can be spent."""
     for session_id in dict.fromkeys(each.session_id for each in answers if each.session_id):
         expect_withheld(await probe.ask(session_id=session_id))

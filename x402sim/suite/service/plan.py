@@ -57,12 +57,11 @@ def in_groups(setting: Setting, checks: Iterable[Check]) -> Order:
 
 
 def is_beside(setting: Setting, case: Check) -> bool:
-    """Tell whether others act during a case: while it waits, or until it is restarted."""
+    """Tell whether others act during a case: while the case waits, or until a restart."""
     return setting.advance is None and (case.waits is not None or Need.RESTART in case.needs)
 
 
 def _group(case: Check) -> str:
-    """Return the group of a case where no clock turns."""
     if Need.RESTART in case.needs:
         return "restarting_with_faults" if case.disturbs else "restarting"
     if case.waits is not None:
@@ -79,17 +78,17 @@ BASELINE_REQUESTS = 2
 BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
 WORK = 1.8
-"""How much longer a request of a case takes than one that is not paid, as measured: a settlement,
-the signature before it, and what the world is asked besides."""
+"""How much longer a request of a case takes than an unpaid request, as measured: settlement,
+signature, and questions to the world come on top."""
 USUAL_REQUESTS = 8
 """The requests of a case that was not counted."""
 OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
-"""What a target file says that there is not: a service need not have it, so it does not apply."""
+"""Needs that a target file can deny: a service may lack them, so a case does not apply."""
 _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
 
 
 class Cost(msgspec.Struct, frozen=True, array_like=True):
-    """What one case costs our own service: requests, and seconds in which it only waits."""
+    """What a case costs our own service: requests, and seconds of waiting."""
 
     requests: int
     waits_s: float = 0
@@ -233,18 +232,15 @@ def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
 
 
 def _signs_base(setting: Setting, cases: list[Check], price_base: int) -> int:
-    """Return the most that cases and their baselines sign for."""
     return _payments(cases) * price_base + _deposits_base(setting, cases, price_base)
 
 
 def _payments(cases: list[Check]) -> int:
-    """Return the payments of cases; the baseline is tried before the checks and after them."""
     has_baseline = any(_spends(case) for case in cases)
     return sum(case.pays for case in cases) + BASELINE_TIMES * has_baseline
 
 
 def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int:
-    """Return the deposits of cases, and of the baseline's sessions."""
     wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
     times = BASELINE_TIMES * any(case.baseline == "session" for case in cases)
@@ -257,9 +253,9 @@ def _spends(case: Check) -> bool:
 
 
 def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Check], list[Check]]:
-    """Return the cases that fit the budget and those that do not: MUST first, then the cheap.
+    """Return the cases within the budget, and the others: MUST first, then the cheap.
 
-    What is kept fits with its baselines, so that the repetition at the end can be paid, too.
+    The baselines of the cases fit, too, so that the repetition at the end can be paid.
     """
     dear = sorted(
         (case for case in cases if _spends(case)),
@@ -282,8 +278,6 @@ def why_left(setting: Setting, case: Check) -> Skipped | None:
         ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
         kind = Lacking if set(missing).isdisjoint(OF_TARGET) else NotApplicable
         return kind(f"it needs {'; '.join(ways)}")
-    if (reason := setting.target.not_kept.get(case.clause)) is not None:
-        return Lacking(f"the target file says that this clause is not kept: {reason}")
     return None
 
 

@@ -1,11 +1,11 @@
 """The preflight: examines whether a run can judge the target, before the first check.
 
-Is it reachable, does it speak this dialect, is it in this world, is there money for the plan, do
-the clocks agree, is real money protected? If not, `NotReady` says in one line what was seen, what
-is wanted and what to do, instead of many checks that are inconclusive.
+Is the target reachable, of this dialect, in this world; is there money for the plan; do the clocks
+agree; is real money protected? If not, `NotReady` says in one line what was seen, what is wanted
+and what to do, instead of many inconclusive checks.
 
-The first payment is its last part, and the checks' baseline: does it reach the facilitator, and
-open anything?
+The first payment comes last, and is the checks' baseline: does it reach the facilitator, and open
+anything?
 """
 
 import os
@@ -153,7 +153,6 @@ def not_ready(setting: Setting, problem: Exception) -> NotReady:
 
 
 def _todo(error: httpx.TransportError, setting: Setting) -> str:
-    """Return why there is no answer, and what to do about it."""
     text = why(error)
     if isinstance(error, AnswerTooSlow):
         return f"{text}: give more seconds"
@@ -170,7 +169,7 @@ def _todo(error: httpx.TransportError, setting: Setting) -> str:
 
 
 async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
-    """Return why this is no service to judge, and what to do; None if it is one."""
+    """Return why the target is no service to judge, and what to do; None for a service."""
     if await _is_site(probe, answer):
         return _no_service(probe, answer)
     endpoint, got = probe.target.protected, answer.summary
@@ -206,7 +205,7 @@ async def _is_site(probe: Probe, answer: TargetAnswer) -> bool:
 
 
 async def _of_facilitator(probe: Probe) -> str | None:
-    """Return what to do if this is a facilitator, which says what it supports; None if not."""
+    """Return what to do with a facilitator, which lists what it supports; None for others."""
     supported = await probe.send("GET", "/supported", may_break=True)
     if supported.status != 200 or not isinstance(supported.at("/kinds"), list):
         return None
@@ -247,19 +246,18 @@ def _is_of_x402(answer: TargetAnswer) -> bool:
 
 
 def _of_server(answer: TargetAnswer, sold: tuple[str, str, Any]) -> str:
-    """Return how to judge what asks for a payment in one step, without an id; "" for others."""
+    """Return how to judge a server that is paid in one step, without an id; "" for others."""
     if not _is_of_x402(answer) or find(answer.body, lambda _, value: begins(value, "pay_")):
         return ""
     return f"its 402 names no payment id, as servers of the x402 standard do: {as_server(sold)}"
 
 
 async def _is_closed(probe: Probe) -> bool:
-    """Tell whether the settlement endpoint is as closed as the resource."""
     return (await probe.send("POST", probe.target.pay.path, json={})).status in (401, 403, 407)
 
 
 async def _elsewhere(probe: Probe, answer: TargetAnswer, request: str) -> str:
-    """Say that there is no such endpoint; the base URL itself may be one."""
+    """Say that the endpoint is missing; the base URL itself may be an endpoint."""
     hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
     for method in ("GET", "POST"):
         body: dict[str, str] | None = {} if method == "POST" else None
@@ -276,7 +274,6 @@ async def _elsewhere(probe: Probe, answer: TargetAnswer, request: str) -> str:
 
 
 def _redirected(setting: Setting, answer: TargetAnswer, request: str) -> str | None:
-    """Return a note about a redirect to another host, port or scheme; None for others."""
     base = setting.http.base_url
     there = base.join(answer.headers.get("location", ""))
     if (there.scheme, there.host, there.port) == (base.scheme, base.host, base.port):
@@ -348,7 +345,7 @@ _CUT_OFF = re.compile(
     r"|connect(ion)? (error|refused|failed|attempt)|unreachable|no route",
     re.IGNORECASE,
 )
-"""What a service says that cannot reach its facilitator, in an answer 5xx."""
+"""Words in the 5xx of a service without access to its facilitator."""
 
 
 async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
@@ -386,7 +383,6 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
 
 
 def _is_cut_off(answer: TargetAnswer) -> bool:
-    """Tell whether a service that cannot reach its facilitator answers so."""
     is_broken = answer.broken != "" or answer.status in BAD_GATEWAY
     return is_broken or (answer.status >= 500 and _CUT_OFF.search(answer.text) is not None)
 

@@ -1,7 +1,7 @@
-"""The object through which a check acts: it requests the resource, pays for it, and opens sessions.
+"""The object through which a check acts: requests for the resource, payments, sessions.
 
-An unreadable answer makes a check inconclusive; a wrong one fails it (`expect`). Payers and
-signatures are in `probe.wallets`, the world around the target in `probe.world`, its chain in
+An unreadable answer makes a check inconclusive; a wrong answer fails the check (`expect`). Payers
+and signatures are in `probe.wallets`, the world around the target in `probe.world`, the chain in
 `probe.chain`.
 """
 
@@ -85,9 +85,9 @@ class Probe:
         within_s: float,
         holds: Callable[[Seen], bool] = bool,
     ) -> Seen:
-        """Return what is observed as soon as it `holds`, or at the end; meanwhile, others act.
+        """Return an observation as soon as it `holds`, or at the end; meanwhile, other checks act.
 
-        Where the clock is advanced, what is due then still takes the target a moment.
+        After an advance of the clock, due work still takes the target a moment.
         """
         end_s = self.clock.now() + within_s
         while not holds(seen := await look()):
@@ -121,7 +121,7 @@ class Probe:
     def by_target(self, *keys: str) -> None:
         """Say by which keys of the target file an answer is judged ("pay.spelling").
 
-        If one departs from the specification, a case that passes is observed.
+        If a key departs from the specification, a passed case is observed.
         """
         found = deviations(self.target)
         self.deviations += [found[key] for key in keys if key in found]
@@ -137,9 +137,9 @@ class Probe:
         may_break: bool = False,
         as_is: bool = False,
     ) -> TargetAnswer:
-        """Send one request; raises `Inconclusive` if the exchange breaks, unless it `may_break`.
+        """Send a request; raises `Inconclusive` if the exchange breaks, unless it `may_break`.
 
-        With `as_is` the path is sent unchanged, with its dots and double slashes.
+        With `as_is` the path is sent unchanged, with dots and double slashes.
         """
         if json is not None:
             content = msgspec.json.encode(json)
@@ -211,8 +211,8 @@ class Probe:
     ) -> TargetAnswer:
         """Request the protected resource, with or without a proof of payment.
 
-        Without a `body`, send one that the target accepts. A target that validates bodies after
-        the payment shows only to a paid request which one it accepts.
+        Without a `body`, send an accepted body. A target that validates bodies after the payment
+        shows only to a paid request which body is accepted.
         """
         headers = core.proofs(payment_id)
         if session_id is not None:
@@ -268,9 +268,9 @@ class Probe:
         return await self.ask()
 
     async def challenge(self, *, fresh: bool = False) -> Challenge:
-        """Return a 402 that nobody has used; raises `Inconclusive` if it cannot be paid.
+        """Return an unused 402; raises `Inconclusive` if the 402 cannot be paid.
 
-        A refusal of the last seconds has brought one along, which saves a request; a `fresh` one
+        A refusal of the last seconds has brought a 402 along, which saves a request; a `fresh` 402
         is requested without proof.
         """
         offers = self.setting.offers
@@ -311,6 +311,13 @@ class Probe:
         if payment_id is not None:
             body["paymentId"] = payment_id
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
+
+    async def settles(
+        self, challenge: Challenge, header: str, *, requirements: dict[str, Any] | None = None
+    ) -> None:
+        """Fail unless a valid payment is settled; raises as `Wallets.expect_settled`."""
+        answer = await self.settle(challenge, header, requirements=requirements)
+        self.wallets.expect_settled(answer)
 
     async def opened(self, challenge: Challenge) -> TargetAnswer:
         """Return what a settled payment opens."""
@@ -353,7 +360,7 @@ class Probe:
     async def ask_session(
         self, max_spend: Any, duration: Any = None, *, payment_id: str | None = None
     ) -> TargetAnswer:
-        """Request a session, or claim it: the payment id proves that its deposit is paid."""
+        """Request a session, or claim a session whose deposit the payment id proves."""
         sessions = self.target.sessions
         proof = core.proofs(payment_id)
         if payment_id is not None and sessions.claim == "get":

@@ -1,8 +1,8 @@
-"""A second path that the target sells: what is paid for one path must not open the other.
+"""A second path that the target sells: a payment for one path must not open the other.
 
-The target file names it (`second.path`). Without the key, it is looked for in what the service says
-of itself: its index, its OpenAPI document, its list of x402 resources. A path is one that answers a
-request without payment with an offer for itself.
+The target file names the path (`second.path`). Without the key, the judge looks in the service's
+index, OpenAPI document and list of x402 resources for a path that answers an unpaid request with an
+offer for the path.
 """
 
 import re
@@ -22,7 +22,7 @@ DOCUMENTS = ("/openapi.json", "/.well-known/x402", "/")
 MOST = 20
 """How many paths are asked, at most: each costs a request."""
 _PATH = re.compile(r"(?:\b(GET|POST)\s+)?(?:https?://[^\s/`\"')]+)?(/[\w./~-]*[\w~-])")
-"""A path in a text, with the method before it if there is one."""
+"""A path in a text, perhaps with a method before it."""
 
 Ask = Callable[[str, str, Any], Awaitable[TargetAnswer]]
 
@@ -48,7 +48,7 @@ class SecondPath:
 async def second_path(probe: Probe) -> SecondPath:
     """Return the second path that is sold.
 
-    Raises `NotApplicable` if there is none, and `Skipped` if that is not known.
+    Raises `NotApplicable` without a second path, and `Skipped` if unknown.
     """
     second = probe.target.second
     if second.path == "":
@@ -90,10 +90,10 @@ async def find_second(
     index: str,
     usual_body: Any,
 ) -> SecondPath | None:
-    """Return the first path that asks to be paid for itself; None if the documents name none.
+    """Return the first path that asks for a payment of its own; None if the documents name none.
 
-    `known` are the path that is known to be sold, and others that are no second one. `ask` gets a
-    method, a path and a body, and requests it without payment; `asks_for` returns the path that an
+    `known` are the path that is known to be sold, and others that do not count. `ask` gets a
+    method, a path and a body, and requests without payment; `asks_for` returns the path that an
     answer asks to pay for.
     """
     tried: set[tuple[str, str]] = set()

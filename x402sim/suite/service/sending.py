@@ -18,14 +18,14 @@ from datetime import UTC, datetime
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport
+from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport, Limits
 from x402sim.http.exchange import retry_after_s
 from x402sim.protocol.networks import Network
 from x402sim.report.results import Demand
 from x402sim.rng import Rng
 from x402sim.suite import redact
 from x402sim.suite.redact import cut
-from x402sim.suite.service.options import Options
+from x402sim.suite.service.options import MOST_BYTES, Options
 from x402sim.suite.service.setting import RestartFailed, Setting, restarting
 from x402sim.suite.subject import Tell, in_vain, until_url_answers
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady
@@ -50,10 +50,10 @@ MOST_MOVES = 3
 
 
 class _OneShotAfterErrors(httpx.AsyncBaseTransport):
-    """Sends what follows an error over connections of its own, for a moment; nothing twice.
+    """Sends requests after an error over fresh connections, for a moment; nothing twice.
 
-    uvicorn closes a connection as soon as it has answered 500 for an application that raises; a
-    request that is sent on it at that moment is not read, or it is: nobody knows whether it paid.
+    uvicorn closes a connection as soon as it has answered 500 for an application that raises;
+    whether a request on that connection was read at that moment, and paid, nobody knows.
     """
 
     def __init__(self, kept: httpx.AsyncBaseTransport, fresh: httpx.AsyncBaseTransport) -> None:
@@ -72,13 +72,20 @@ class _OneShotAfterErrors(httpx.AsyncBaseTransport):
 
 
 def client(
-    url: str, options: Options, headers: Mapping[str, str] | None = None
+    url: str,
+    options: Options,
+    headers: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
 ) -> httpx.AsyncClient:
-    """Return a client for a URL; raises `ValueError` for a CA file that cannot be read."""
+    """Return a client for a URL, with the limits of the options unless others are given.
+
+    Raises `ValueError` for a CA file that cannot be read.
+    """
+    limits = limits or options.limits
     verify = tls(options) if url.startswith("https") else False
     kept, fresh = (
-        httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
-        for limits in (
+        httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=connections)
+        for connections in (
             httpx.Limits(keepalive_expiry=KEPT_S),
             httpx.Limits(max_keepalive_connections=0),
         )
@@ -86,8 +93,8 @@ def client(
     return httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), options.limits),
-        timeout=options.limits.deadline_s,
+        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), limits),
+        timeout=limits.deadline_s,
     )
 
 
@@ -112,14 +119,14 @@ def why(error: httpx.TransportError) -> str:
         case AnswerTooSlow():
             return "its answer took longer than --timeout allows"
         case AnswerTooLarge():
-            return "its answer is larger than --max-answer-bytes allows"
+            return f"its answer is larger than {MOST_BYTES} bytes"
         case _:
             return f"{type(error).__name__} {error}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last request that reached the target: of which id, and what came of it."""
+    """The last request that reached the target: the id behind it, and the outcome."""
 
     request: httpx.Request
     check_id: str
@@ -198,11 +205,10 @@ async def followed(
 
 
 async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
-    """Return if the target still takes connections; else raise what is known of its end.
+    """Return if the target still takes connections; else raise what is known of the stop.
 
-    Raises `CheckFailed` if the last request that reached it ends it again, alone after a restart,
-    or was the last before an earlier stop, too; and `Inconclusive` if it was not, or if that
-    cannot be tried.
+    Raises `CheckFailed` if the last request stops the target again, alone after a restart, or came
+    last before an earlier stop, too; else, and without a restart, `Inconclusive`.
     """
     last = setting.last
     if not await _has_stopped(setting):
@@ -236,7 +242,7 @@ async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
 
 
 async def _stops_again(setting: Setting, request: httpx.Request) -> bool:
-    """Restart the target, send one request, and tell whether it has stopped; it runs afterwards."""
+    """Restart the target, send a request, and tell whether the target has stopped; then restart."""
     assert setting.restart is not None
     await setting.restart()
     setting.offers.clear()
@@ -292,9 +298,8 @@ async def reach(options: Options, tell: Tell = lambda text: None) -> AsyncIterat
         networks, rpc_url = options.networks, options.rpc_url
         if options.world_url is not None:
             control_url = options.world_url.rstrip("/").removesuffix("/_sim") + "/_sim"
-            most = max(WORLD_ANSWER_BYTES, limits.max_answer_bytes)
-            large = replace(options, max_answer_bytes=most)
-            control = ControlClient(await enter(client(control_url, large)))
+            of_world = replace(limits, max_answer_bytes=WORLD_ANSWER_BYTES)
+            control = ControlClient(await enter(client(control_url, options, limits=of_world)))
             runs_target, theirs = await _meet(control, clock, options)
             stack.callback(tell_if_ahead, clock.skew_s)
             networks = {theirs.name: theirs, **networks}

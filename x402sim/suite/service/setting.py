@@ -1,10 +1,10 @@
-"""The setting of a run: its options, the connections to the target and its world, and who acts.
+"""The setting of a run: options, connections to the target and the world, and the turn to act.
 
 One check acts at a time, and while it waits, others act.
 
-Checks that need a restart share one: it comes when all others are over, and each of them is ready
-for it. Its owner's command ends the target and starts it again, and returns while the target runs
-on. `Overlaps` knows which checks were beside a check, and may have disturbed what it saw.
+Checks that need a restart share a restart, when all others are over and each is ready. The owner's
+command ends the target, starts the target again, and returns while the target runs on. `Overlaps`
+knows which checks were beside a check, and may have disturbed the check.
 """
 
 import asyncio
@@ -51,10 +51,10 @@ class Pace:
 
 @dataclass(slots=True)
 class Overlaps:
-    """Which other ids may have disturbed a case: they acted while it waited, or before it.
+    """Which other ids may have disturbed a case, while the case waited, or before.
 
-    What a case leaves behind in the target's background (payments to resolve, refunds to repeat)
-    lasts beyond its end, until the target was observed to have `recovered`.
+    Traces of a case in the target's background (payments to resolve, refunds to repeat) last beyond
+    the case, until the target was seen to have `recovered`.
     """
 
     of: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class Overlaps:
     faults: dict[str, set[str]] = field(default_factory=dict)
     """The names of the other cases whose faults were near a case, by the name of the case."""
     _waiting: dict[str, str] = field(default_factory=dict)
-    """The ids of the cases that have begun, and let others act while they wait, by their names."""
+    """The ids of waiting cases, beside which others act, by the names of the cases."""
     _waiting_with_faults: dict[str, str] = field(default_factory=dict)
-    """Those of them that disturb the target while they wait."""
+    """The waiting cases that disturb the target."""
     _left: set[str] = field(default_factory=set)
     """The names of the cases that have disturbed the target since it was last seen to recover."""
 
@@ -98,7 +98,7 @@ class Overlaps:
             self._waiting_with_faults.pop(name, None)
 
     def recovered(self) -> None:
-        """Note that the target does in the background what it should, but for what goes on."""
+        """Note that the target's background runs as it should, apart from faults that go on."""
         self.unrecovered = dict.fromkeys(self._waiting_with_faults.values())
         self._left = {*self._waiting_with_faults}
 
@@ -107,7 +107,7 @@ class Overlaps:
         return bool(self.faults[name]) and self.faults[name].issubset(these)
 
     def ran_beside(self, name: str) -> list[str]:
-        """Return the ids that were beside a case, those that disturb first."""
+        """Return the ids beside a case, disturbing ids first."""
         return sorted(self.of[name], key=lambda check_id: check_id not in self.disturbers)
 
 
@@ -116,7 +116,7 @@ class RestartFailed(Exception):
 
 
 class Scheduler:
-    """Lets one check of a run act at a time; they run one by one unless `share` is called."""
+    """Lets one check of a run act at a time; without `share`, checks run one by one."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
@@ -149,7 +149,8 @@ class Scheduler:
             self._first_is_over.set()
 
     async def wait_for_the_first(self) -> None:
-        """Pass the turn on, so that every check begins, and wait for one that acts `first`."""
+        """Pass the turn on, so that every check begins, and wait for the check that acts
+        `first`."""
         await self.waiting(asyncio.sleep(0))  # noqa: TID251 - no time passes; the others begin
         await self.waiting(self._first_is_over.wait())
 
@@ -158,10 +159,8 @@ class Scheduler:
         await self.waiting(self.rest_is_over.wait())
 
     async def wait_for_the_restart(self) -> None:
-        """Pass the turn on until only checks are left that restart the target.
-
-        What is done then until `restart` is done shortly before it.
-        """
+        """Pass the turn on until only checks with a restart are left: what follows is done shortly
+        before the restart."""
         self.prepared.release()
         await self.waiting(self._waits_are_over.wait())
 
@@ -193,10 +192,8 @@ class Scheduler:
             await self.prepared.acquire()
 
     async def when_ready(self, checks: int) -> None:
-        """Wait until this many checks are ready for the restart, or over; then let it begin.
-
-        All others are over.
-        """
+        """Wait until this many checks are ready for the restart, or over; then restart. All others
+        are over."""
         self._waits_are_over.set()
         for _ in range(checks):
             await self.ready.acquire()
@@ -230,7 +227,7 @@ def restarting(
 
 
 async def _run(command: str, deadline_s: float) -> None:
-    """Run the command; what it writes is not kept, because the target may inherit its pipes."""
+    """Run the command; no output is kept, because the target may inherit the pipes."""
     process = await asyncio.create_subprocess_shell(
         command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
     )
@@ -248,7 +245,6 @@ async def _run(command: str, deadline_s: float) -> None:
 
 
 async def _no_answer(http: httpx.AsyncClient) -> str | None:
-    """Return why the target does not answer; None if it does, whatever it says."""
     try:
         await http.get("/")
     except httpx.TransportError as error:
@@ -258,11 +254,11 @@ async def _no_answer(http: httpx.AsyncClient) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class Setting:
-    """A run: its options, what reaches the target and its world, and what its checks share.
+    """A run: options, connections to the target and the world, and what the checks share.
 
-    `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
-    chain. `advance` advances the target's clock, and `restart` ends and starts the
-    target, where that is possible; it raises `RestartFailed`.
+    `control` reaches the control API (/_sim) of the target's world, `rpc` a node of the chain.
+    `advance` advances the target's clock, and `restart` ends and starts the target, where possible;
+    raises `RestartFailed`.
     """
 
     options: Options = field(default_factory=Options)
@@ -297,11 +293,11 @@ class Setting:
     """Lets one check act at a time."""
     pace: Pace = field(init=False)
     skip: dict[str, str] = field(init=False)
-    """The cases that are not run, by their `name`, and why: the user's, and others."""
+    """The cases that do not run, by `name`, and why: the user's choice, or the budget."""
     lasting_faults: set[str] = field(default_factory=set)
     """The texts of the faults that checks which wait have injected (`ControlApi`)."""
     has_refunded: bool = False
-    """Whether a refund of this run has come: later ones show that the background runs."""
+    """Whether a refund of this run has come: a later refund shows that the background runs."""
     has_answered: bool = False
     """Whether the target has answered a request of this run."""
     stopped: str = ""

@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from x402sim.protocol.refusals import Refusal
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import TITLES, folder
-from x402sim.suite.case import near, skipped
+from x402sim.suite.case import skipped
 from x402sim.suite.options import again, given as given_or_default, read
 from x402sim.suite.service import target as targets
-from x402sim.suite.service.check import DOCUMENT, IDS_BEGIN, Check, clause_text
+from x402sim.suite.service.check import IDS_BEGIN, Check, clause_text
 from x402sim.suite.service.engine import all_checks, run
 from x402sim.suite.service.options import HIDDEN, REQUIRABLE, Options, clean_url, secrets
 from x402sim.suite.service.plan import summary_lines, why_left
@@ -29,8 +27,8 @@ from x402sim.text.words import as_given, unknown
 
 REFUNDS = "spec/3/expiry-refund"
 """The id that --require refunds and expiry are about."""
-EXPIRY = "When its duration is over"
-"""How the title of its case begins that --require expiry is about."""
+EXPIRY = f"{REFUNDS}:an_expired_session_serves_nothing_more"
+"""The name of its case that --require expiry is about."""
 
 
 def not_in_full(results: Iterable[Result]) -> list[str]:
@@ -44,21 +42,28 @@ def not_in_full(results: Iterable[Result]) -> list[str]:
     ]
 
 
-def lacking(results: Iterable[Result], require: tuple[str, ...]) -> list[str]:
+def lacking(
+    results: Iterable[Result], require: tuple[str, ...], checks: Iterable[Check]
+) -> list[str]:
     """Return why a run did not judge what --require demands: expiry and refunds, at the end."""
+    of_id = [case for case in checks if case.id == REFUNDS]
+    wanted = {
+        "expiry": [case.title for case in of_id if case.name == EXPIRY],
+        "refunds": [case.title for case in of_id],
+    }
     return [
         f"--require {word}: {result.id} was not judged in full: {each.reason}"
-        for word, title in (("expiry", EXPIRY), ("refunds", ""))
+        for word, titles in wanted.items()
         if word in require
         for result in results
         if result.id == REFUNDS
         for each in result.cases
-        if each.outcome is Outcome.SKIPPED and each.title.startswith(title)
+        if each.outcome is Outcome.SKIPPED and each.title in titles
     ]
 
 
 def parse(base_url: str | None, **given: Any) -> Options:
-    """Return what flags give, by their names; raises `ValueError` that names the flag."""
+    """Return the options of flags by name; raises `ValueError` that names the flag."""
     values = given_or_default(Options, given)
     target = find_target(values["target"])
     cleaned, user = clean_url(base_url, "URL")
@@ -87,7 +92,6 @@ _SHOWN_USER = ("--header", f"Authorization:{HIDDEN}")
 
 
 def _base(url: str, target: targets.Target) -> str:
-    """Return the base URL, given it or the URL of an endpoint of the target."""
     known = [target.protected.path, target.pay.path]
     known += [target.sessions.path] if target.sessions.exists else []
     for path in known:
@@ -99,8 +103,7 @@ def _base(url: str, target: targets.Target) -> str:
 def find_target(name: str) -> targets.Target:
     """Return a shipped target by name, or the one in a file.
 
-    Raises `ValueError` for an unknown name, a malformed file, and a clause or an error text
-    in it that no check has.
+    Raises `ValueError` for an unknown name, a malformed file, and an unknown error text in it.
     """
     shipped = {file.stem: file for file in sorted((folder() / "targets").glob("*.toml"))}
     file = shipped.get(name, Path(name))
@@ -114,13 +117,6 @@ def find_target(name: str) -> targets.Target:
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
         )
     target = targets.load(file)
-    kept = {name.removeprefix(f"{DOCUMENT}/"): why for name, why in target.not_kept.items()}
-    target = msgspec.structs.replace(target, not_kept=kept)
-    clauses = dict.fromkeys(check.clause for check in all_checks())
-    for clause in target.not_kept:
-        if clause not in clauses:
-            known = near(clauses, clause, IDS_BEGIN)
-            raise ValueError(f"{file}: not_kept: {unknown('id', clause, known)}")
     texts = [refusal.text for refusal in Refusal]
     for text in target.statuses:
         if text not in texts:
@@ -130,7 +126,7 @@ def find_target(name: str) -> targets.Target:
 
 @dataclass(frozen=True, slots=True)
 class ServiceJudging:
-    """A service that can be judged, and the checks that judge it."""
+    """A service that can be judged, and the checks."""
 
     setting: Setting
     cases: list[Check]
@@ -148,7 +144,7 @@ class ServiceJudging:
         """Return each MUST that was judged in part, and what --require demanded in vain."""
         options = self.setting.options
         in_part = not_in_full(results) if options.world_url else []
-        return in_part, lacking(results, options.require)
+        return in_part, lacking(results, options.require, self.cases)
 
 
 @asynccontextmanager
@@ -176,11 +172,6 @@ def _read(words: Sequence[str], given: Mapping[str, Any]) -> Options:
     return parse(words[0] if words else None, **given)
 
 
-def _costs(cases: Sequence[Check]) -> str:
-    pays = sum(case.pays for case in cases)
-    return f"pays {pays}" if pays else ""
-
-
 SERVICE: Subject[Options] = Subject(
     name="service",
     words="URL",
@@ -193,5 +184,5 @@ SERVICE: Subject[Options] = Subject(
     begin=begin,
     texts=clause_text,
     needs={need: name for name, need in reversed(REQUIRABLE.items())},
-    costs=_costs,
+    costs=lambda cases: f"pays {pays}" if (pays := sum(case.pays for case in cases)) else "",
 )

@@ -1,11 +1,12 @@
 """Target files, which describe how a deployment differs from the specification's examples.
 
-A target is a TOML file; every key has a default, which follows the specification. Places in
-a JSON answer are JSON pointers (RFC 6901); "" means that the answer has no such field.
+A target is a TOML file; every key has a default of the specification. Places in a JSON answer are
+JSON pointers (RFC 6901); "" means that the answer has no such field.
 
-A value that departs from a sentence of the specification is no choice that a service has. A demand
-judged by it is not kept, even if the service does what the file says: its id is observed, and names
-the sentence. A file that is written has it as a comment only, so that the checks judge it.
+A value that departs from a sentence of the specification is no choice of a service. A demand judged
+by such a value is not kept, even if the service does what the file says: the id is observed, and
+names the sentence. `target init` writes such a value as a comment only, so that the checks judge
+the service.
 """
 
 import json
@@ -62,24 +63,24 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
     resource: str = ""
     """The resource that a 402 must name; empty: the path."""
     second_pair: str = ""
-    """Another pair that is quoted, if there is one."""
+    """Another quoted pair; empty without a second pair."""
 
 
 class SecondEndpoint(_Part, frozen=True, kw_only=True):
-    """A second path that is sold: what is paid for one must not open the other."""
+    """A second path that is sold: a payment for one must not open the other."""
 
     path: str | None = None
     """Empty if there is none; None if that is not known."""
     method: str = "GET"
     body: dict[str, Any] = {}
-    """Its body, unless it is a GET; empty: that of the protected endpoint."""
+    """The body of a request other than GET; empty: the protected endpoint's."""
 
 
 class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
-    """The body of a 402: where its fields are.
+    """The body of a 402: the places of the fields.
 
-    `requirements` may lead to a list, of which `asset` names the token to pay with; without it,
-    the first that can be paid is taken.
+    `requirements` may lead to a list, of which `asset` names the token to pay with; without
+    `asset`, the first payable entry is taken.
     """
 
     error: str = "/error"
@@ -172,8 +173,7 @@ class Target(_Part, frozen=True, kw_only=True):
     """A deployment to check.
 
     `statuses` are the HTTP statuses allowed for each settlement error's text; the specification
-    names none, so a text without an entry may have any 4xx or 5xx. `not_kept` are clauses that it
-    is known to break, with the reason: they are skipped.
+    names none, so a text without an entry may have any 4xx or 5xx.
     """
 
     name: str = "spec"
@@ -188,7 +188,6 @@ class Target(_Part, frozen=True, kw_only=True):
     llms: LlmsIndex = LlmsIndex()
     record: RecordEndpoint = RecordEndpoint()
     indexer: Indexer = Indexer()
-    not_kept: dict[str, str] = {}
 
 
 SPEC = Target()
@@ -196,10 +195,10 @@ SPEC = Target()
 
 
 def load(file: Path) -> Target:
-    """Load a target file; raises `ValueError` with the file and the key that is wrong.
+    """Load a target file; raises `ValueError` with the file and the wrong key.
 
-    Older files of servers of the x402 standard, which have no `pay.path`, are refused with the
-    command that judges those.
+    A file without `pay.path` describes a server of the x402 standard, and is refused with the
+    command that judges servers.
     """
     try:
         table = read_toml(file)
@@ -269,7 +268,8 @@ SHAPE = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A key of a target file ("pay.spelling"), its value, and the sentence that it departs from."""
+    """A key of a target file ("pay.spelling"), a value, and the sentence that the value departs
+    from."""
 
     key: str
     value: Any
@@ -349,12 +349,12 @@ NEEDED = (
     "pay.spelling",
     "sessions.header",
 )
-"""Keys that are written even if they depart: without them, nothing can be read or paid."""
+"""Keys that are written even if they depart: nothing can be read or paid without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundKey:
-    """One key of a target file: its value and how it was found; no value if it was not."""
+    """A key of a target file: the value, and how the value was found; no value if not found."""
 
     key: str
     value: Any
@@ -392,7 +392,7 @@ _UNSEEN = {
     "record.path": "the path of a stored payment, with {paymentId}",
     "indexer.interval_s": _OWNERS["indexer.interval_s"],
 }
-"""The keys that no request shows, and what they mean."""
+"""The keys that no request shows, with their meaning."""
 
 
 NO_SECOND = 'another path that is sold; set it, or set "" if there is none'
@@ -447,7 +447,6 @@ def _with_unseen(tables: dict[str, list[FoundKey]]) -> dict[str, list[FoundKey]]
 
 
 def _written(found: FoundKey, deviation: Deviation | None) -> Iterator[str]:
-    """Yield the lines of one key."""
     line, how = f"{found.key} = {_toml(found.value)}", printable(found.how)
     if deviation is None:
         line = line if found.is_sure else f"# {line}"
