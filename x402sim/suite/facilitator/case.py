@@ -1,4 +1,4 @@
-"""How cases of a facilitator are declared: rows, and what can be demanded of a payment."""
+"""Declares cases of a facilitator: rows, and the demands on a payment."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,13 +46,13 @@ class Row(row.RoomRow):
 
     @property
     def besides(self) -> Sequence[Demand]:
-        """The demand that a row has beside others, if none of them is a MUST."""
+        """A MUST for a row whose own demands have no MUST."""
         musts = [each for each in self.demands if each.ground.kind in BINDING]
         return () if musts else (self.after or NEXT,)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """A chain of ours, unless it only asks."""
+        """A chain of ours, unless HTTP alone is enough."""
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
@@ -64,14 +64,14 @@ NEXT = Demand(
     test=lambda *_: None,
     suffix="next",
 )
-"""Is broken where the good payment fails that the judge makes after a play."""
+"""Fails if the judge's good payment after a play fails."""
 
 
 # --- what is true of a payment ---------------------------------------------------------------
 
 
 def transfers_of(money: Money, draft: Draft) -> int:
-    """Return how often this payment moved: payer, payee, amount and token as it was signed."""
+    """Return how often this payment moved: with payer, payee, amount and token as signed."""
     auth = draft.auth
     return sum(
         (each.sender, each.to, each.amount_base, each.token)
@@ -81,7 +81,7 @@ def transfers_of(money: Money, draft: Draft) -> int:
 
 
 def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
-    """Tell whether an answer says success, and this payment moved once, by the hash it names."""
+    """Tell whether an answer says success, and this payment moved once, by the named hash."""
     actual = f"{answer.how}; {money.summary}"
     moved = transfers_of(money, draft)
     if not answer.succeeded:
@@ -95,7 +95,7 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What came of a payment that was verified, and settled whatever verify said.
+    """The outcome of a payment: verified, and settled whatever verify said.
 
     `money` is what the chain shows. `about` says what is particular to it, where a play has
     several.
@@ -109,7 +109,7 @@ class Tried:
 
 
 async def tried(play: Play, draft: Draft, about: str = "") -> Tried:
-    """Let a payment be verified, and settled whatever verify says; return what came of it."""
+    """Verify and settle a payment, whatever verify says; return the outcome."""
     since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
     if about:
         play.say(f"{about}:")
@@ -158,7 +158,7 @@ def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list
 def _of_each(
     test: Callable[[Play, Tried], Violation | None],
 ) -> Callable[[Play, Tried | Sequence[Tried]], Violation | None]:
-    """Return the test of every payment of a play: it reports the first that fails."""
+    """Return the test of every payment of a play, with the first failure."""
 
     def of_each(play: Play, observed: Tried | Sequence[Tried]) -> Violation | None:
         for each in [observed] if isinstance(observed, Tried) else observed:
@@ -221,13 +221,13 @@ def _answered(_: Play, observed: Tried) -> Violation | None:
 
 
 refused = _of_each(_refused)
-"""Tells whether nobody called it valid or settled, and nothing moved."""
+"""Tells whether no answer says valid or success, and nothing moved."""
 unsettled = _of_each(_unsettled)
 """Tells the same, but asks only settle in the dialect of Cronos: its verify is documented to look
 neither at the chain nor at the time.
 """
 costs_no_gas = _of_each(_without_gas)
-"""Tells whether the relayer sent nothing for it."""
+"""Tells whether the relayer sent no transaction."""
 answered = _of_each(_answered)
 """Tells whether both answers are answers: no 5xx, and no silence."""
 
@@ -313,13 +313,13 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
 
 
 is_paid = _of_each(_is_paid)
-"""Tells whether it was called valid, and settled, once."""
+"""Tells whether verify said valid, and the payment settled once."""
 agrees = _of_each(_agrees)
 """Tells whether verify and settle say the same, and the chain with them: both are legal."""
 
 
 def as_observed(_: Play, observed: Tried | Sequence[Tried]) -> str:
-    """Tell what is made of a payment of which the texts do not say what is to be made."""
+    """Tell the outcome of a payment on which the texts are silent."""
     if isinstance(observed, Tried):
         return _taken(observed)
     return "; ".join(f"{each.about}: {_taken(each)}" for each in observed)

@@ -1,4 +1,4 @@
-"""A room: one world with one started facilitator, in which cases are played in turn.
+"""A room: one world with one started facilitator, for plays in turn.
 
 The world is a chain, its node with whatever a case makes of its answers, and the accounts: payers
 that have tokens, the token's owner, and the relayer, whose key the facilitator has. Money and gas
@@ -48,7 +48,7 @@ DEFAULT_URL = "http://127.0.0.1:{port}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a facilitator is given: its port, its node, and the key of the account that pays gas."""
+    """The input of a facilitator: port, node, and the key of the account for gas."""
 
     port: int
     rpc_url: str
@@ -70,13 +70,13 @@ class Given:
 
 
 Facilitator = Startable[Given]
-"""A facilitator that can be started."""
+"""A facilitator for the judge to start."""
 SUPPORTED = ("/supported", "/v2/x402/supported")
-"""Where a facilitator says what it settles."""
+"""The paths of a facilitator's list of kinds."""
 
 
 async def answers(url: str) -> bool:
-    """Tell whether a facilitator says what it supports."""
+    """Tell whether a facilitator answers with a list of kinds."""
     async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
         for path in SUPPORTED:
             with suppress(httpx.HTTPError):
@@ -105,7 +105,7 @@ Make = Callable[[Given], ASGIApp]
 
 @dataclass(frozen=True, slots=True)
 class AtUrl(RunsAlready):
-    """A facilitator that runs already; its owner has set which node it uses."""
+    """A running facilitator; the owner has configured the node."""
 
     @asynccontextmanager
     async def start(self, given: Given) -> AsyncIterator[Running]:
@@ -175,14 +175,14 @@ class ChainRoomKind(row.RoomKind):
 
 
 PLAIN = ChainRoomKind(name="plain", is_shared=True)
-"""The room of cases that only ask, and leave the world as it was."""
+"""The room of cases that leave the world unchanged."""
 ROUGH = ChainRoomKind(name="rough")
 """A room of cases that break something: the node, a transaction, the relayer's account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A transfer of the token, or of another that has the event."""
+    """A transfer of the token, or of another token with the event."""
 
     sender: Address
     to: Address
@@ -207,7 +207,7 @@ class SentTx:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What moved on the chain, and what the relayer sent, since a case began."""
+    """The transfers on the chain, and the relayer's transactions, since a case began."""
 
     moved: tuple[Moved, ...]
     sent: tuple[SentTx, ...]
@@ -219,12 +219,12 @@ class Money:
 
     @property
     def burnt_wei(self) -> int:
-        """What of it was for transactions that were reverted."""
+        """The part of the gas for reverted transactions."""
         return sum(each.gas_wei for each in self.sent if each.ok is False)
 
     @property
     def reverted(self) -> tuple[SentTx, ...]:
-        """The transactions that were mined without effect."""
+        """The reverted transactions."""
         return tuple(each for each in self.sent if each.ok is False)
 
     @property
@@ -247,7 +247,7 @@ class FacilitatorRoom(rooms.Room):
 
     kind: ChainRoomKind
     clock: Clock
-    """The chain's: `advance` turns it, and nobody else's."""
+    """The clock of the chain alone; `advance` changes it."""
     chain: Chain
     node: Node
     rpc_url: str
@@ -255,7 +255,7 @@ class FacilitatorRoom(rooms.Room):
     """The token's owner: mints, pauses, blacklists (`chain.send` needs no key of it)."""
     relayer: Wallet
     payers: list[Wallet]
-    """Those that nobody has paid with yet."""
+    """The unused payers."""
     own: set[str] = field(default_factory=set)
     """Hashes of the judge's own transactions."""
     _drawn: int = 0
@@ -263,7 +263,7 @@ class FacilitatorRoom(rooms.Room):
     # --- the facilitator --------------------------------------------------------------------
 
     def given(self) -> Given:
-        """Return what the facilitator is given."""
+        """Return the facilitator's input."""
         return Given(
             port=free_port(),
             rpc_url=self.rpc_url,
@@ -273,7 +273,7 @@ class FacilitatorRoom(rooms.Room):
         )
 
     async def give_coins(self, account: str) -> None:
-        """Give an account coins for gas, if it has none."""
+        """Give an account without coins some for gas."""
         with suppress(ValueError):
             address = parse_address(account)
             if not await self.chain.native_balance(address):
@@ -324,7 +324,7 @@ class FacilitatorRoom(rooms.Room):
         return tuple(each for each in moved if each.tx_hash not in known)
 
     async def money(self, since: int, sent_before: int) -> Money:
-        """Return what moved after a block, and what the relayer sent beyond so many."""
+        """Return the transfers after a block, and the relayer's transactions beyond a number."""
         wanted = LogFilter(since + 1, await self.chain.height(), (), ((abi.TRANSFER_EVENT,),))
         moved = [
             Moved(
@@ -360,7 +360,7 @@ class FacilitatorRoom(rooms.Room):
         )
 
     async def tidy(self) -> None:
-        """Take away what a case has made of the node and of mining."""
+        """Undo the changes of a case at the node and in mining."""
         self.node.twists.clear()
         controls = self.controls
         if controls.automine != (self.kind.block_s is None):

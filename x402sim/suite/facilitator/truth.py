@@ -55,7 +55,7 @@ class Observed:
 
     @property
     def summary(self) -> str:
-        """What was answered, and what the chain says."""
+        """The answers, and the state of the chain."""
         hows = [f"settle: {answer.how}" for _, answer in self.pairs[:4]]
         more = [f"and {counted(len(self.pairs) - 4, 'answer')} more"] if len(self.pairs) > 4 else []
         return "; ".join([*hows, *more, self.money.summary])
@@ -70,7 +70,7 @@ class Observed:
         return found
 
     def answers(self, draft: Draft) -> list[Answer]:
-        """Return what was answered to a payment."""
+        """Return the answers to a payment."""
         return [answer for each, answer in self.pairs if each.auth == draft.auth]
 
     def moved(self, draft: Draft, money: Money | None = None) -> list[Moved]:
@@ -79,7 +79,7 @@ class Observed:
 
 
 async def observe(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Observed:
-    """Return what was answered, and what the chain says now."""
+    """Return the answers, and the present state of the chain."""
     money = await play.money()
     play.say(money.summary)
     return Observed(pairs=pairs, money=money, early=early)
@@ -92,7 +92,7 @@ def is_of(moved: Moved, draft: Draft) -> bool:
 
 
 ASK_AGAIN = (408, 409, 425, 429)
-"""Statuses of repeatable requests: they say nothing of the payment."""
+"""Statuses of repeatable requests, without a word on the payment."""
 
 
 def is_final_no(answer: Answer) -> bool:
@@ -156,7 +156,7 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
 
 
 def success_is_this_transfer(title: str) -> Demand:
-    """Return the demand that a success is this transfer, once, and a failure is none."""
+    """Return the demand: a success is this transfer, once; a failure is no transfer."""
     return Demand(
         title=title,
         ground=texts.derived(
@@ -186,7 +186,7 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
 
 
 def hash_is_named(title: str) -> Demand:
-    """Return the demand that who has sent a transaction names it."""
+    """Return the demand: a sent transaction is named."""
     return Demand(
         title=title,
         ground=texts.ours(
@@ -217,7 +217,7 @@ def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
 
 
 def wastes_no_gas(title: str, because: str) -> Demand:
-    """Return the demand that no gas is spent on what cannot succeed, or twice."""
+    """Return the demand: no gas for a hopeless transaction, nor for a second one."""
     return Demand(
         title=title,
         ground=texts.ours(texts.SIMULATE, texts.SAFETY, because=because),
@@ -237,7 +237,7 @@ def sends_nothing(title: str, so: str) -> Demand:
 
 
 def everything_settles(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether each payment moved once, and an answer reported it, or that it is pending."""
+    """Tell whether each payment moved once, and an answer said success or pending."""
     bad = [
         (draft, answer)
         for draft, answer in observed.pairs
@@ -257,7 +257,7 @@ def everything_settles(play: Play, observed: Observed) -> Violation | None:
 
 
 def must_not_settle(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether nobody called a payment settled that cannot be."""
+    """Tell whether no answer calls a hopeless payment settled."""
     for draft, answer in observed.pairs:
         if answer.succeeded:
             return Violation(
@@ -272,7 +272,7 @@ def must_not_settle(play: Play, observed: Observed) -> Violation | None:
 
 
 def is_not_valid(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether verify did not call it valid; the dialect of Cronos need not look."""
+    """Tell whether verify did not say valid; in the dialect of Cronos any answer passes."""
     answer = observed.verified
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
@@ -284,7 +284,7 @@ def is_not_valid(_: Play, observed: Observed) -> Violation | None:
 
 
 def no_server_errors(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether each answer is one, and no 5xx."""
+    """Tell whether each answer came, and is no 5xx."""
     for answer in [*observed.all_answers, *([observed.verified] if observed.verified else [])]:
         if fault := no_server_error(answer):
             return fault
@@ -295,7 +295,7 @@ def no_server_errors(_: Play, observed: Observed) -> Violation | None:
 
 
 async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:
-    """Wait until something is so; return whether it is."""
+    """Wait for a condition; return whether it holds."""
     for _ in range(int(most_s / LOOK_S)):
         if condition():
             return True
@@ -317,7 +317,7 @@ async def until_sent(play: Play, *tasks: asyncio.Task[Answer], count: int = 1) -
 
 @asynccontextmanager
 async def unmined(play: Play) -> AsyncIterator[None]:
-    """Mine nothing within a block; afterwards what waits is mined."""
+    """Mine nothing within a `with` block; mine the waiting transactions afterwards."""
     controls = play.room.controls
     await controls.set_automine(False)
     try:
@@ -327,7 +327,7 @@ async def unmined(play: Play) -> AsyncIterator[None]:
 
 
 async def settled_once(play: Play, draft: Draft) -> Answer:
-    """Let a good payment be settled; raises `Inconclusive` if it is not."""
+    """Settle a good payment; raises `Inconclusive` for a refusal."""
     answer = await play.settle(draft)
     if not answer.succeeded:
         raise Inconclusive(f"the first settlement failed: {answer.how}")
@@ -335,14 +335,14 @@ async def settled_once(play: Play, draft: Draft) -> Answer:
 
 
 async def verified_and_settled(play: Play, draft: Draft) -> Observed:
-    """Let a payment be verified, and settled whatever verify says."""
+    """Verify and settle a payment, whatever verify says."""
     verified = await play.verify(draft)
     answer = await play.settle(draft)
     return replace(await observe(play, (draft, answer)), verified=verified)
 
 
 async def settled_when_mined(play: Play, draft: Draft) -> Answer:
-    """Let a payment be settled where nothing is mined, and mine what is sent for it."""
+    """Settle a payment while mining is off, and mine the relayer's transaction."""
     task = asyncio.create_task(play.settle(draft))
     await until_sent(play, task)
     await play.room.controls.mine()
@@ -350,7 +350,7 @@ async def settled_when_mined(play: Play, draft: Draft) -> Answer:
 
 
 async def valid_first(play: Play, draft: Draft) -> Answer:
-    """Let a payment be verified; raises `Inconclusive` if it is not valid to begin with."""
+    """Verify a payment; raises `Inconclusive` for an invalid one."""
     answer = await play.verify(draft)
     if not answer.is_valid:
         raise Inconclusive(f"the payment was not valid to begin with: {answer.how}")

@@ -1,4 +1,4 @@
-"""A room: one world with one started server, in which cases are played in turn.
+"""A room: one world with one started server, for plays in turn.
 
 The world is a chain with our facilitator, and the double that stands between it and the server.
 Money is counted on the chain itself.
@@ -44,7 +44,7 @@ from x402sim.world.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a server is given: its port, its facilitator, whom it is to be paid, and in what."""
+    """The input of a server: port, facilitator, payee, network."""
 
     port: int
     facilitator_url: str
@@ -66,7 +66,7 @@ class Given:
 
 
 Server = Startable[Given]
-"""A server that can be started."""
+"""A server for the judge to start."""
 
 
 def server_command(
@@ -96,7 +96,7 @@ def server_command(
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A command that is an MCP server by its standard input and output."""
+    """A command: an MCP server on standard input and output."""
 
     words: tuple[str, ...]
     shown: str = ""
@@ -117,7 +117,7 @@ Make = Callable[[Given], ASGIApp]
 
 @dataclass(frozen=True, slots=True)
 class AtPort(RunsAlready):
-    """A server that runs already; its owner has set which facilitator it uses."""
+    """A running server; the owner has configured the facilitator."""
 
     @asynccontextmanager
     async def start(self, given: Given) -> AsyncIterator[Running]:
@@ -145,7 +145,7 @@ class Transfer:
     amount_base: int
     tx_hash: str
     nonce: str
-    """That of the authorization by which it moved, in small letters; empty without one."""
+    """The nonce of the authorization, in small letters; empty without an authorization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,13 +154,13 @@ class _Deployment(row.RoomKind):
 
     @property
     def lacks(self) -> str:
-        """The second one, which the judge starts."""
+        """The second server, started by the judge."""
         return "two servers of one deployment"
 
 
 PLAIN = row.RoomKind(name="room", is_shared=True)
 REPLICAS = _Deployment(name="two servers")
-"""A world with two servers of one deployment: they share the folder for what they keep."""
+"""A world with two servers of one deployment: both use the same folder for lasting data."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -175,12 +175,12 @@ class ServerRoom(rooms.Room):
     folder: Path
     """The server's folder for lasting data."""
     goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
-    """What a good payment got, by version and by what was bought."""
+    """The answers to good payments, by dialect and item."""
 
     replica: Running | None = None
-    """The other server of one deployment, where there are two."""
+    """The other server of a deployment of two."""
     wires: dict[tuple[int, str, int], Wire] = field(default_factory=dict)
-    """The connections to MCP servers, by its start, path and port."""
+    """The connections to MCP servers, by the server's start, path and port."""
 
     async def start(self) -> None:
         """Start the server, or both; raises `NotReady`."""
@@ -207,7 +207,7 @@ class ServerRoom(rooms.Room):
         return found
 
     def given(self) -> Given:
-        """Return what the server is given: a folder that stays, too."""
+        """Return the server's input; the folder lasts for the whole room."""
         state = self.folder / "state"
         state.mkdir(exist_ok=True)
         return Given(
@@ -227,11 +227,11 @@ class ServerRoom(rooms.Room):
 
     @property
     def payer(self) -> Wallet:
-        """The wallet that pays."""
+        """The paying wallet."""
         return self.world.wallets[0]
 
     async def tidy(self) -> None:
-        """Take away what a case has made of the facilitator."""
+        """Undo the changes of a case at the facilitator."""
         self.double.twists.clear()
         self.double.strict = False
 
