@@ -85,7 +85,7 @@ GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_set
 
 
 async def _wrong(play: Play) -> list[Tried]:
-    """Ask for payments that are wrong, each in its own way."""
+    """Ask for several wrong payments."""
     payer, other = await play.room.payer(), await play.room.payer()
     poor = await play.room.payer(balance_base=0)
     good, used = await play.draft(payer), await play.draft(payer)

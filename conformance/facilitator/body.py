@@ -18,7 +18,7 @@ Made = Callable[[Draft], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One body, and what verify and settle answered to it."""
+    """A body, and the answers of verify and settle."""
 
     about: str
     answers: tuple[Answer, Answer]

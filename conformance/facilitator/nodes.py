@@ -47,7 +47,7 @@ Plays = Callable[[Play], Awaitable[Observed]]
 
 
 def _verified(twist: Twist) -> Plays:
-    """Verify a payment that cannot be made, while the node does not say so."""
+    """Verify a hopeless payment, while the node hides the reason."""
 
     async def play_it(play: Play) -> Observed:
         draft = await play.draft(await play.room.payer(0))
@@ -87,7 +87,7 @@ def _closed(title: str) -> list[Demand]:
 
 
 def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
-    """Settle a good payment while the node does this; then it is itself again."""
+    """Settle a good payment while the node has a twist; the twist ends with the settlement."""
 
     async def play_it(play: Play) -> Observed:
         draft = await play.draft()
@@ -140,7 +140,7 @@ def _late_is_found(_: Play, observed: Observed) -> Violation | None:
 
 
 def _receipt_comes(after: int) -> Twist:
-    """Return a twist that hides receipts until so many looks were taken."""
+    """Return a twist that hides receipts at the first looks."""
     looks = 0
 
     async def twist(call: Call, _: Go) -> dict[str, object] | None:
@@ -158,7 +158,7 @@ async def _late_receipt(play: Play) -> Observed:
 
 
 async def _receipt_lies(play: Play) -> Observed:
-    """Nothing is mined, and the node says that it is: a receipt without the transfer's event."""
+    """Nothing is mined, and the node lies: a receipt without the transfer's event."""
     head = await play.room.chain.block(await play.room.chain.height())
     assert head is not None
 
@@ -196,7 +196,7 @@ async def _receipt_lies(play: Play) -> Observed:
 
 
 async def _not_mined(play: Play) -> Observed:
-    """Nothing is mined until it has answered; then it is, and the same payment is sent again."""
+    """Nothing is mined until the answer; then the block comes, and the same payment again."""
     draft = await play.draft()
     async with unmined(play):
         answer = await play.settle(draft, patience_s=LONG_S)
@@ -242,7 +242,7 @@ def _says_pending(title: str) -> Demand:
 
 
 async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
-    """Begin a settlement, and wait until its transaction is sent."""
+    """Begin a settlement, and wait for the relayer's transaction."""
     task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
     if not await until_sent(play, task):
         raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
@@ -250,7 +250,7 @@ async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
 
 
 async def _dropped(play: Play) -> Observed:
-    """The node loses what it was sent, and then works again; the same payment is sent again."""
+    """The node loses the transaction, and then works again; the same payment comes again."""
     draft = await play.draft()
     async with unmined(play):
         task = await _sent(play, draft)
@@ -262,7 +262,7 @@ async def _dropped(play: Play) -> Observed:
 
 
 async def _replaced(play: Play) -> Observed:
-    """Another transaction of the relayer's key takes the place of what it has sent."""
+    """Another transaction of the relayer's key replaces the sent transaction."""
     room, draft = play.room, await play.draft()
     async with unmined(play):
         task = await _sent(play, draft)
@@ -275,7 +275,7 @@ async def _replaced(play: Play) -> Observed:
 
 
 async def _reverted(play: Play) -> Observed:
-    """The token refuses when it is mined, though it did not when it was tried."""
+    """The token accepts the simulation, and refuses the mined transaction."""
     draft = await play.draft()
     await play.room.controls.force_revert(1)
     answer = await play.settle(draft, patience_s=LONG_S)
@@ -298,7 +298,7 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 
 
 async def _undone(play: Play) -> Observed:
-    """The block of a settled payment is replaced by one without it; the payment is sent again."""
+    """A block without the payment replaces the settled payment's; the payment comes again."""
     room, draft = play.room, await play.draft()
     first = await settled_once(play, draft)
     receipt = await _receipt(play, first)
@@ -319,7 +319,7 @@ def _undone_observed(_: Play, observed: Observed) -> str:
 
 
 async def _elsewhere_in_the_chain(play: Play) -> Observed:
-    """The block of a settled payment is replaced by another that has it, too."""
+    """Another block with the same payment replaces the block of a settled payment."""
     room, draft = play.room, await play.draft()
     first = await settled_once(play, draft)
     receipt = await _receipt(play, first)
@@ -340,7 +340,7 @@ async def _receipt(play: Play, answer: Answer) -> TxReceipt:
 
 
 async def _dear(play: Play) -> str:
-    """The node says that gas costs a million times as much."""
+    """The node reports a gas price of a million times the usual price."""
     price = 10**15
 
     async def twist(call: Call, go: Go) -> dict[str, object] | None:

@@ -45,7 +45,7 @@ AGAIN = "a request that is sent twice is one payment: another transaction can on
 
 
 async def _after(play: Play, draft: Draft) -> Observed:
-    """Verify and settle what the token takes no more."""
+    """Verify and settle a payment that the token does not accept any more."""
     verified = await play.verify(draft)
     answer = await play.settle(draft)
     return replace(await observe(play, (draft, answer)), verified=verified)
@@ -146,7 +146,7 @@ async def _at_once(play: Play) -> Observed:
 
 
 def _spelled(draft: Draft) -> list[Draft]:
-    """Return the same payment in other letters: its signature is the same, and so is its nonce."""
+    """Return the same payment in other letters, with the same signature and nonce."""
 
     def large(name: str) -> Draft:
         return draft.with_value(name, "0x" + str(draft.get(name))[2:].upper())

@@ -1,4 +1,4 @@
-"""What it says that it settles, by whom, and the resources that it lists."""
+"""The lists of a facilitator: kinds, signers and resources."""
 
 import re
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def _has_fields(_: Play, observed: Answer) -> Violation | None:
 
 
 async def _signers(play: Play) -> tuple[Answer, Address]:
-    """Ask who signs, and let somebody sign."""
+    """Read the list of signers, and settle a payment."""
     listed = await _supported(play)
     settled = await play.settle(await play.draft())
     for each in (await play.money()).sent:

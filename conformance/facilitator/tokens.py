@@ -34,7 +34,7 @@ PAYS = "the call cannot succeed, as the token says when asked; anybody can repea
 def _owners(
     do: Callable[[Draft], bytes], undo: Callable[[Draft], bytes], *, is_between: bool = False
 ) -> Callable[[Play], Awaitable[Observed]]:
-    """Return the play in which the token's owner does something, and undoes it in the end."""
+    """Return the play of an act of the token's owner, undone in the end."""
 
     async def play_it(play: Play) -> Observed:
         room, draft = play.room, await play.draft()
@@ -64,7 +64,7 @@ def _pause() -> tuple[Callable[[Draft], bytes], Callable[[Draft], bytes]]:
 
 
 def _in_token(play: Play, draft: Draft, token: Address) -> Draft:
-    """Return the same payment in another token of the same name, signed for that."""
+    """Return the same payment, signed for another token of the same name."""
     domain = changed(play.room.network.domain, verifying_contract=token)
     return draft.demanding("asset", checksum(token)).signed(domain=domain)
 

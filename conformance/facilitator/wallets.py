@@ -66,7 +66,7 @@ async def _of_contract_forged(play: Play) -> Observed:
 
 
 async def _of_contract_that_changes(play: Play) -> Observed:
-    """The wallet has another owner when it is settled."""
+    """The wallet has another owner at the settlement."""
     draft = await play.draft()
     own = draft.signed(from_=await _wallet(play, draft))
     await play.verify(own)
@@ -104,7 +104,7 @@ async def _delegated(play: Play) -> Observed:
 
 
 async def _delegated_elsewhere(play: Play) -> Observed:
-    """An account whose code answers no question: the token asks it, and never its key."""
+    """An account with code that answers nothing: the token asks the code, and never the key."""
     draft = await play.draft()
     await play.room.controls.set_code(draft.auth.from_, DELEGATED + draft.network.asset)
     return await verified_and_settled(play, draft)

@@ -70,12 +70,12 @@ def _with(window: Window) -> Callable[[Play], Awaitable[Tried]]:
 
 
 def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
-    """Return the change to a window that ends so soon; a draft begins 600 s before now."""
+    """Return the change to a window with this end; a draft begins 600 s before now."""
     return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
 
 
 async def _ends_between(play: Play) -> Tried:
-    """Verify a payment that ends soon, and settle it when it has ended."""
+    """Verify a payment shortly before the end of the window, and settle after the end."""
     draft = await play.draft()
     draft = draft.signed(valid_before=play.wall_s + 8)
     since, sent = await play.room.chain.height(), len(play.room.node.sent)

@@ -24,7 +24,7 @@ from x402sim.suite.server.play import Play
 from x402sim.suite.verdict import NotApplicable, Untold
 
 MANY, HELD_S = 5, 0.6
-"""How many requests carry one payment, and how long the facilitator holds the first."""
+"""The requests with one payment, and seconds that the facilitator holds the first request."""
 
 
 async def _again(play: Play) -> Uses:

@@ -1,4 +1,4 @@
-"""Bodies that are not what a paid request has: none gets what is sold without a payment."""
+"""Other bodies than a paid request's: no body gets the goods without a payment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

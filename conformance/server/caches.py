@@ -1,4 +1,4 @@
-"""A shared cache before the server: nobody gets out of it what somebody else has paid for."""
+"""A shared cache before the server: no cache gives paid goods to another client."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ THROUGH = "through the cache, "
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Requests through a cache: a payment, its answer, and what was got without one afterwards."""
+    """Requests through a cache: a payment, the answer, and later answers without a payment."""
 
     offer: Answer
     payment: Payment

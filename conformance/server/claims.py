@@ -1,4 +1,4 @@
-"""What a server keeps of a payment, and for whom: spellings, payers, refusals and requests."""
+"""The server's record of a payment: spellings, payers, refusals and requests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from x402sim.suite.server.room import Transfer
 from x402sim.text.words import counted
 
 HELD_S = 0.6
-"""How long the facilitator holds what is asked at once."""
+"""Seconds that the facilitator holds simultaneous calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Several:
-    """Payments, the answer to each, and what moved by them."""
+    """Payments, their answers and their transfers."""
 
     payments: Sequence[Payment]
     answers: Sequence[Answer]
@@ -39,7 +39,7 @@ class Several:
 
     @property
     def summary(self) -> str:
-        """What was answered, and what moved."""
+        """The answers and the transfers."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
         return f"{hows}; {counted(len(self.moved), 'transfer')}"
 
@@ -68,7 +68,7 @@ def _reversed(value: Any) -> Any:
 
 
 async def _respelled(play: Play) -> Uses:
-    """Send one payment in several spellings at once: the facilitator says success to each."""
+    """Send a payment in several spellings at once, to a facilitator that always says success."""
     payment = await play.draft()
     nonce, signature = payment.nonce, payment.body["payload"]["signature"]
     ways = [
@@ -83,7 +83,7 @@ async def _respelled(play: Play) -> Uses:
 
 
 async def _for_other_requests(play: Play) -> Uses:
-    """Send one payment for several requests at once: the facilitator says success to each."""
+    """Send a payment for several requests at once, to a facilitator that always says success."""
     payment, item = await play.draft(), play.item
     begin = "&" if "?" in item.target else "?"
     others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]

@@ -1,4 +1,4 @@
-"""Controls: a purchase that nothing is wrong with. A server that does not sell is not judged."""
+"""Controls: a good purchase. A server that does not sell is not judged."""
 
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation

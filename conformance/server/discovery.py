@@ -1,4 +1,4 @@
-"""What the 402 (extension `bazaar`) and a catalogue say of what is sold is what is sold."""
+"""Descriptions of goods in the 402 (extension `bazaar`) and in a catalogue are true."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def unlike(schema: Any, value: Any, where: str = "info") -> str:
-    """Return what in a value is against a JSON Schema, "" if nothing.
+    """Return the first mistake in a value by a JSON Schema, "" without a mistake.
 
     It reads type, const, enum, required, properties and additionalProperties; others are ignored.
     """
@@ -64,7 +64,7 @@ def unlike(schema: Any, value: Any, where: str = "info") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """An item, its 402 and what that says of it, the goods, and the 402 of what is described."""
+    """An item, the 402 with its description, the goods, and the 402 of the described request."""
 
     item: Item
     answer: Answer
@@ -74,7 +74,7 @@ class Described:
 
     @property
     def input(self) -> Mapping[str, Any]:
-        """How the item is requested, by its own description."""
+        """The request for the item, by the item's description."""
         return _object(_object(self.said.get("info")).get("input"))
 
 
@@ -83,7 +83,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 async def _described(play: Play) -> list[Described]:
-    """Ask for each item, and for what its 402 describes."""
+    """Request each item, and the request that the 402 describes."""
     found = []
     for item in play.items:
         answer = await play.ask(item)
@@ -184,7 +184,7 @@ class Listed:
     answer: Answer
     dialect: Dialect
     is_guessed: bool
-    """Whether nobody said how it is asked for: a GET of it may be no request that it knows."""
+    """Whether nothing gives the method: a GET may be a wrong request here."""
 
 
 async def _entries(play: Play) -> list[Mapping[str, Any]]:

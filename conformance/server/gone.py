@@ -1,4 +1,4 @@
-"""Clients that hang up while they pay: charged, the same payment gets what it has paid for."""
+"""Clients that hang up during a payment: once charged, the same payment gets the goods."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

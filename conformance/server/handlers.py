@@ -1,4 +1,4 @@
-"""Handlers that are slow, stream or redirect: what is served of them, and what is charged."""
+"""Handlers that are slow, stream or redirect: served goods and charges."""
 
 import asyncio
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ LEAST_S = 1.0
 
 
 async def _slow(play: Play) -> tuple[Item, float]:
-    """Return a request whose handler is slow, and how many seconds it takes."""
+    """Return a request with a slow handler, and the handler's seconds."""
     item = play.handled("slow")
     took_s = (await play.goods(item)).seconds
     if took_s < LEAST_S:
@@ -79,7 +79,7 @@ _INVALID = as_json({"isValid": False, "invalidReason": "insufficient_funds"})
 
 
 async def _unpaid(play: Play) -> int:
-    """Return how often what is sold is made for who pays nothing, and whom verify refuses."""
+    """Return how often the handler runs for unpaid requests, and for refused payments."""
 
     async def ask() -> None:
         await play.ask()
@@ -124,7 +124,7 @@ def _is_charged(play: Play, observed: Trade) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A purchase of a stream; whether it was settled when the first piece came, and at its end."""
+    """A purchase of a stream; whether the payment was settled at the first piece and at the end."""
 
     trade: Trade
     is_settled_first: bool

@@ -25,7 +25,7 @@ RETRYABLE = (202, 409, 423, 425, 429)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A payment with an id, another with the same, what was answered, and what moved by each.
+    """Two payments with one id, the answers, and the transfers of each payment.
 
     What moved by both, as they have one nonce, counts for the first.
     """
@@ -71,7 +71,7 @@ async def _named(
 
 
 async def _again(play: Play) -> Named:
-    """Buy, and send the same again when it can be verified and settled no more."""
+    """Buy, and send the same payment again when the facilitator refuses the payment."""
     payment = await _draft(play)
     first = await play.pay(payment)
     no = {"isValid": False, "invalidReason": "invalid_exact_evm_payload_authorization_valid_before"}
@@ -101,12 +101,12 @@ def _of_another_payer(play: Play, _: Payment, new: Payment) -> Payment:
 
 
 def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
-    """Return the payment that has bought, by whoever has read it but for its signature."""
+    """Return a used payment without the signature, as a stranger can send it."""
     return bought.with_value("payload.signature", "0x" + "00" * 65)
 
 
 async def _busy(play: Play) -> Named:
-    """Send a payment again while it is settled."""
+    """Send a payment again during the settlement."""
     payment, gate = await _draft(play), asyncio.Event()
     with play.double.twisted(on(SETTLE, waits(gate))):
         asked = asyncio.create_task(play.pay(payment))

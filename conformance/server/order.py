@@ -1,4 +1,4 @@
-"""A facilitator that refuses, is lost, cut, late or lies: what is served, and what is charged."""
+"""A facilitator that refuses, lies, or answers late, in part or not at all: goods and charges."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ _VERIFY_NO = {
         lambda: says(Reply(status=308, headers=ELSEWHERE)),
     ),
 }
-"""What verify answers; settle refuses meanwhile, so that what is served is served unpaid."""
+"""Answers of verify, while settle refuses: served goods are unpaid."""
 
 
 Make = Callable[[], Twist]
@@ -169,7 +169,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """A purchase whose facilitator sent the server to another host, and how often it went."""
+    """A purchase with a facilitator that redirects to another host, and the calls at that host."""
 
     trade: Trade
     followed: int

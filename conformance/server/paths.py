@@ -1,4 +1,4 @@
-"""Other spellings, methods and headers of a paid path: nothing of it is served without payment."""
+"""Other spellings, methods and headers of a paid path: nothing is served without payment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ REWRITES = ("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri", "X-Forwarded-P
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A request without payment, and what was answered."""
+    """A request without payment, and the answer."""
 
     about: str
     answer: Answer
@@ -27,7 +27,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tries:
-    """Requests without payment, and what a payment got."""
+    """Requests without payment, and the goods of a payment."""
 
     tries: Sequence[Try]
     goods: Answer

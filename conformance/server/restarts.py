@@ -31,7 +31,7 @@ SHARED = {Dialect.V1: "what they keep is one for both: it is judged with version
 V2_ONLY = {Dialect.V1: "what it keeps is one for both: it is judged with version 2"}
 KILLED = Answer(sent="a payment", failure="the server was killed")
 EACH, HELD_S = 3, 0.6
-"""How many requests each gets at once, and how long the facilitator holds them."""
+"""The simultaneous requests at each server, and seconds that the facilitator holds them."""
 
 
 # --- two servers of one deployment -----------------------------------------------------------
@@ -54,7 +54,7 @@ def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
 
 
 def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
-    """Return the play of a payment that is sent to both, several times at once: verify is held."""
+    """Return the play of a payment sent several times to both servers, while verify waits."""
 
     async def play(it: Play) -> Uses:
         await needs_numbers(it, it.replica)
@@ -72,7 +72,7 @@ def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
 
 
 async def _lost(play: Play) -> Trade:
-    """Hang up at one while it settles, and send the same payment to the other."""
+    """Hang up at one server during the settlement, and send the payment to the other server."""
     payment, gate = await play.draft(), asyncio.Event()
     with play.double.twisted(on(SETTLE, waits(gate, after=True))):
         async with play.leaving(payment):

@@ -1,4 +1,4 @@
-"""Where the 402 offers `sign-in-with-x`: a wallet that has paid gets in, and nobody else."""
+"""If the 402 offers `sign-in-with-x`: a wallet that has paid gets in, and no other wallet."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ STRANGER = 2
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A sign-in, and what was answered."""
+    """A sign-in, and the answer."""
 
     about: str
     answer: Answer
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """Sign-ins that are wrong, what a payment got, and its price."""
+    """Wrong sign-ins, the goods of a payment, and the price."""
 
     entries: Sequence[Entry]
     goods: Answer

@@ -1,4 +1,4 @@
-"""Tools of MCP: what only their calls and results have; other rows are played with them, too."""
+"""Demands on MCP tools alone; other rows are played with tools, too."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 
 def result_in(answer: Answer) -> Mapping[str, Any]:
-    """Return the result that an answer is; empty if it is none."""
+    """Return the answer's result of a call; empty without a result."""
     result = answer.rpc.get("result")
     return result if isinstance(result, dict) else {}
 
@@ -62,7 +62,7 @@ def _named(_: Play, answer: Answer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unpaid:
-    """A call that pays nothing, and what it got."""
+    """A call without a payment, and the answer."""
 
     about: str
     answer: Answer
@@ -73,7 +73,7 @@ def _call(play: Play) -> dict[str, Any]:
 
 
 async def _unpaid(play: Play) -> Sequence[Unpaid]:
-    """Call without a payment in all ways in which one may be overlooked, or taken for one."""
+    """Call without a payment, with content that a server may take for a payment."""
     call = _call(play)
     receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
     calls: dict[str, dict[str, Any]] = {
@@ -102,7 +102,7 @@ def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The result of a payment that was not settled, and that of one that was."""
+    """The result of an unsettled payment, and the result of a settled payment."""
 
     goods: Answer
     answer: Answer
