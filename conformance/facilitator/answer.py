@@ -14,6 +14,7 @@ from x402sim.suite.facilitator.case import (
     Demand,
     Row,
     Tried,
+    is_paid,
     is_settled,
     only,
     tried,
@@ -36,9 +37,7 @@ def _settled_form(play: Play, observed: Tried) -> Violation | None:
     fields = observed.settled.fields
     wanted = _network(play)
     if fields.get("network") != wanted:
-        return Violation(
-            expected="the network of the payment", actual=f"not {wanted}: {observed.settled.how}"
-        )
+        return Violation(demand="names-network", actual=f"not {wanted}: {observed.settled.how}")
     if not is_hash(fields.get("transaction"), wanted):
         return Violation(expected="transaction, a hash", actual=observed.settled.how)
     return None
@@ -51,7 +50,7 @@ def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation |
         return None
     if isinstance(payer, str) and payer.lower() == mine.lower():
         return None
-    return Violation(expected="the payer of the payment", actual=f"not {mine}: {answer.how}")
+    return Violation(demand="names-payer", actual=f"not {mine}: {answer.how}")
 
 
 def _names_payer(play: Play, observed: Tried) -> Violation | None:
@@ -86,7 +85,7 @@ GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_set
 
 
 async def _wrong(play: Play) -> list[Tried]:
-    """Ask for payments that are wrong, each in its own way."""
+    """Ask for several wrong payments."""
     payer, other = await play.room.payer(), await play.room.payer()
     poor = await play.room.payer(balance_base=0)
     good, used = await play.draft(payer), await play.draft(payer)
@@ -141,7 +140,7 @@ def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
             if not (answer.reason or answer.is_valid or answer.succeeded):
                 return Violation(
-                    expected="a reason",
+                    demand="refusal-has-a-reason",
                     actual=f"{each.about}: {name}: {answer.how}",
                     why="nobody can tell what is to be repaired (x402-foundation/x402#804)",
                 )
@@ -157,7 +156,7 @@ def _words(_: Play, observed: Sequence[Tried]) -> Violation | None:
     if not own:
         return None
     return Violation(
-        expected="reasons of section 9",
+        demand="standard-reasons",
         actual="; ".join(own),
         why="a payer acts on the words that it knows: it may sign again where it must not",
     )
@@ -191,12 +190,12 @@ async def _verified(play: Play) -> Verified:
 def _without_effect(_: Play, observed: Verified) -> Violation | None:
     if observed.money.moved or observed.money.sent:
         return Violation(
-            expected="nothing on the chain after verify",
+            demand="verify-moves-nothing",
             actual=f"{observed.answers[-1].how}; {observed.money.summary}",
         )
     if not all(each.is_valid for each in observed.answers):
         return Violation(
-            expected="isValid true, however often it is asked",
+            demand="valid-again",
             actual="; ".join(each.how for each in observed.answers),
         )
     return is_settled(observed.settled.money, observed.settled.draft, observed.settled.settled)
@@ -218,12 +217,6 @@ async def _written_otherwise(play: Play) -> Tried:
     done = await play.post(play.dialect.settle_path, content)
     money = await play.room.money(since, sent_before)
     return Tried(draft=draft, verified=verified, settled=done, money=money)
-
-
-def _is_paid(_: Play, observed: Tried) -> Violation | None:
-    if not observed.verified.is_valid:
-        return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
-    return is_settled(observed.money, observed.draft, observed.settled)
 
 
 ROWS = [
@@ -320,7 +313,7 @@ ROWS = [
                     texts.EXECUTES,
                     so="it is the same JSON (RFC 8259), and every field of it is right",
                 ),
-                test=_is_paid,
+                test=is_paid,
             )
         ],
     ),

@@ -1,6 +1,5 @@
 """Balances: none, too little, and gone between verify and settle, or in the same block."""
 
-import asyncio
 from dataclasses import replace
 
 from x402sim.suite import texts
@@ -16,9 +15,9 @@ from x402sim.suite.facilitator.truth import (
     no_server_errors,
     observe,
     sends_nothing,
+    settled_when_mined,
     success_is_this_transfer,
     unmined,
-    until_sent,
     valid_first,
     wastes_no_gas,
 )
@@ -50,10 +49,7 @@ async def _gone_in_the_pool(play: Play) -> Observed:
     draft = await play.draft()
     async with unmined(play):
         await drained(play, draft, play.payee())
-        task = asyncio.create_task(play.settle(draft))
-        await until_sent(play, task)
-        await play.room.controls.mine()
-        answer = await task
+        answer = await settled_when_mined(play, draft)
     return await observe(play, (draft, answer))
 
 

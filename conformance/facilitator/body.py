@@ -18,7 +18,7 @@ Made = Callable[[Draft], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One body, and what verify and settle answered to it."""
+    """A body, and the answers of verify and settle."""
 
     about: str
     answers: tuple[Answer, Answer]
@@ -122,18 +122,22 @@ _ODD: dict[str, Made] = {
 }
 
 
+async def _sent(
+    play: Play, about: str, body: bytes, headers: Mapping[str, str] | None = None
+) -> Sent:
+    """Send a body to verify, and then to settle."""
+    verified = await play.post(play.dialect.verify_path, body, headers)
+    return Sent(about, (verified, await play.post(play.dialect.settle_path, body, headers)))
+
+
 def _posts(bodies: Mapping[str, Made]) -> Callable[[Play], Any]:
     async def play(it: Play) -> list[Sent]:
         payer, found = await it.room.payer(), []
         for about, made in bodies.items():
             it.say(f"{about}:")
             body = made(await it.draft(payer))
-            answers = [
-                await it.post(path, body)
-                for path in (it.dialect.verify_path, it.dialect.settle_path)
-            ]
-            found.append(Sent(about, (answers[0], answers[1])))
-            if any(not each.status for each in answers):
+            found.append(await _sent(it, about, body))
+            if any(not each.status for each in found[-1].answers):
                 break
         return found
 
@@ -154,11 +158,7 @@ async def _deep(play: Play) -> list[Sent]:
     }
     for about, body in bodies.items():
         play.say(f"{about}:")
-        answers = [
-            await play.post(path, body)
-            for path in (play.dialect.verify_path, play.dialect.settle_path)
-        ]
-        found.append(Sent(about, (answers[0], answers[1])))
+        found.append(await _sent(play, about, body))
         if play.room.has_ended:
             break
     return found
@@ -166,10 +166,7 @@ async def _deep(play: Play) -> list[Sent]:
 
 async def _large(play: Play) -> list[Sent]:
     body = (await play.draft()).with_value("requirements.description", "x" * (4 << 20)).content
-    answers = [
-        await play.post(path, body) for path in (play.dialect.verify_path, play.dialect.settle_path)
-    ]
-    return [Sent("a body of 4 MB", (answers[0], answers[1]))]
+    return [await _sent(play, "a body of 4 MB", body)]
 
 
 async def _types(play: Play) -> list[Sent]:
@@ -177,11 +174,7 @@ async def _types(play: Play) -> list[Sent]:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         body = b"a=b&c=%zz" if "form" in kind else b"payment"
         headers = {"Content-Type": kind} if kind else {}
-        answers = [
-            await play.post(path, body, headers)
-            for path in (play.dialect.verify_path, play.dialect.settle_path)
-        ]
-        found.append(Sent(f"Content-Type {kind or 'missing'}", (answers[0], answers[1])))
+        found.append(await _sent(play, f"Content-Type {kind or 'missing'}", body, headers))
     return found
 
 
@@ -201,7 +194,7 @@ def _no_success(_: Play, observed: Sequence[Sent]) -> Violation | None:
         if verified.is_valid or settled.succeeded:
             good = verified if verified.is_valid else settled
             return Violation(
-                expected="no verdict but a refusal",
+                demand="no-request-no-verdict",
                 actual=f"{each.about}: {good.how}",
                 why="what cannot be read is no payment",
             )
@@ -211,7 +204,7 @@ def _no_success(_: Play, observed: Sequence[Sent]) -> Violation | None:
 def _answers_or_closes(play: Play, observed: Sequence[Sent]) -> Violation | None:
     for each in observed:
         for answer in each.answers:
-            if answer.is_server_error or (not answer.status and "within" in answer.failure):
+            if answer.is_server_error or answer.is_late:
                 return no_server_error(answer, each.about)
     return None
 

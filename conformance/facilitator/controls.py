@@ -1,4 +1,4 @@
-"""Controls: a payment that nothing is wrong with. Who does not settle it is not judged."""
+"""Controls: a good payment. A facilitator that does not settle a good payment is not judged."""
 
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, is_paid, tries

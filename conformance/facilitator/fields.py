@@ -31,7 +31,7 @@ _EMPTY: dict[str, Any] = {"null": None, "empty": "", "a list": [], "an object": 
 
 
 def _lacks(name: str) -> dict[str, Change]:
-    """Return the changes that take a field away, or put what is none in its place."""
+    """Return the changes that remove a field, or put a wrong value into the field."""
 
     def put(value: Any) -> Change:
         return lambda draft: draft.with_value(name, value)

@@ -3,12 +3,11 @@
 import asyncio
 from dataclasses import replace
 
-from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import ROUGH, RoomKind
+from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
     Observed,
     everything_settles,
@@ -18,11 +17,11 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.row import Violation
 
-SLOW = RoomKind(name="blocks of a second", block_s=1.0)
+SLOW = ChainRoomKind(name="blocks of a second", block_s=1.0)
 """A chain with a block a second, in which several transactions of the relayer wait together."""
 PATIENCE_S = 60.0
 AFTER = 3
-"""How many good payments come after one that fails."""
+"""The good payments after a failed payment."""
 COLLIDES = (
     "each is valid by itself, and what the relayer does for another is no fault of its payer: "
     "nonces that collide lost six of eight (bosonprotocol/x402B#83)"
@@ -44,7 +43,7 @@ async def _sixty(play: Play) -> Observed:
 
 
 async def _one_reverts(play: Play) -> Observed:
-    """One of the relayer's transactions reverts when it is mined; then good ones come."""
+    """One of the relayer's transactions reverts when mined; good payments follow."""
     await play.room.controls.force_revert(1)
     drafts = [await play.draft() for _ in range(5)]
     first = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
@@ -59,7 +58,7 @@ async def _one_reverts(play: Play) -> Observed:
 
 
 async def _after_refusals(play: Play) -> Observed:
-    """Payments that are refused in many ways, each before anything is sent; then good ones."""
+    """Payments refused in many ways, before a transaction is sent; good payments follow."""
     for number in range(6):
         draft = await play.draft()
         auth = draft.auth
@@ -85,9 +84,7 @@ def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
     fault = everything_settles(play, observed)
     if fault is None:
         return None
-    return replace(
-        fault, expected="a good payment that settles afterwards", demand=results.Demand.OTHER
-    )
+    return replace(fault, expected="", demand="settles-afterwards")
 
 
 ROWS = [

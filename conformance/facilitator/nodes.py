@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
-from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
-from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS
+from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
@@ -22,6 +22,7 @@ from x402sim.suite.facilitator.truth import (
     is_final_no,
     must_not_settle,
     observe,
+    settled_once,
     success_is_this_transfer,
     truthful,
     unmined,
@@ -46,7 +47,7 @@ Plays = Callable[[Play], Awaitable[Observed]]
 
 
 def _verified(twist: Twist) -> Plays:
-    """Verify a payment that cannot be made, while the node does not say so."""
+    """Verify a hopeless payment, while the node hides the reason."""
 
     async def play_it(play: Play) -> Observed:
         draft = await play.draft(await play.room.payer(0))
@@ -62,7 +63,7 @@ def _fails_closed(_: Play, observed: Observed) -> Violation | None:
     if answer is None or not answer.is_valid:
         return None
     return Violation(
-        expected="no isValid true of a payment whose balance nobody could look at",
+        demand="fails-closed",
         actual=f"verify: {answer.how}",
         why="a shop serves on it, and the payer has nothing",
     )
@@ -86,7 +87,7 @@ def _closed(title: str) -> list[Demand]:
 
 
 def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
-    """Settle a good payment while the node does this; then it is itself again."""
+    """Settle a good payment while the node has a twist; the twist ends with the settlement."""
 
     async def play_it(play: Play) -> Observed:
         draft = await play.draft()
@@ -103,7 +104,7 @@ def _bounded(_: Play, observed: Observed) -> Violation | None:
     for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
             return Violation(
-                expected="an answer within a minute",
+                demand="answers-in-time",
                 actual=answer.how,
                 why="its caller gives up earlier, and asks again or refuses who has paid",
             )
@@ -132,14 +133,14 @@ def _late_is_found(_: Play, observed: Observed) -> Violation | None:
     if answer.succeeded or (answer.is_pending and answer.transaction):
         return None
     return Violation(
-        expected="success, or pending by its hash",
+        demand="late-is-no-failure",
         actual=observed.summary,
         why="the payment is made, and refused",
     )
 
 
 def _receipt_comes(after: int) -> Twist:
-    """Return a twist that hides receipts until so many looks were taken."""
+    """Return a twist that hides receipts at the first looks."""
     looks = 0
 
     async def twist(call: Call, _: Go) -> dict[str, object] | None:
@@ -157,7 +158,7 @@ async def _late_receipt(play: Play) -> Observed:
 
 
 async def _receipt_lies(play: Play) -> Observed:
-    """Nothing is mined, and the node says that it is: a receipt without the transfer's event."""
+    """Nothing is mined, and the node lies: a receipt without the transfer's event."""
     head = await play.room.chain.block(await play.room.chain.height())
     assert head is not None
 
@@ -195,7 +196,7 @@ async def _receipt_lies(play: Play) -> Observed:
 
 
 async def _not_mined(play: Play) -> Observed:
-    """Nothing is mined until it has answered; then it is, and the same payment is sent again."""
+    """Nothing is mined until the answer; then the block comes, and the same payment again."""
     draft = await play.draft()
     async with unmined(play):
         answer = await play.settle(draft, patience_s=LONG_S)
@@ -211,7 +212,7 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if not answer.status:
         return Violation(
-            expected="an answer, with the hash of what it has sent",
+            demand="answers-with-hash",
             actual=answer.how,
             why="nobody can find out whether the payment was made",
         )
@@ -223,7 +224,7 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
         expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
         actual=f"settle: {answer.how}",
         why="a server that takes it for a failure asks for another payment: the payer pays twice",
-        demand=results.Demand.PENDING,
+        demand="unmined-is-pending",
     )
 
 
@@ -240,13 +241,19 @@ def _says_pending(title: str) -> Demand:
     )
 
 
+async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
+    """Begin a settlement, and wait for the relayer's transaction."""
+    task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
+    if not await until_sent(play, task):
+        raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+    return task
+
+
 async def _dropped(play: Play) -> Observed:
-    """The node loses what it was sent, and then works again; the same payment is sent again."""
+    """The node loses the transaction, and then works again; the same payment comes again."""
     draft = await play.draft()
     async with unmined(play):
-        task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
-        if not await until_sent(play, task):
-            raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+        task = await _sent(play, draft)
         await play.room.controls.drop()
         answer = await task
         early = await play.money()
@@ -255,12 +262,10 @@ async def _dropped(play: Play) -> Observed:
 
 
 async def _replaced(play: Play) -> Observed:
-    """Another transaction of the relayer's key takes the place of what it has sent."""
+    """Another transaction of the relayer's key replaces the sent transaction."""
     room, draft = play.room, await play.draft()
     async with unmined(play):
-        task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
-        if not await until_sent(play, task):
-            raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+        task = await _sent(play, draft)
         await room.controls.drop()
         await room.transact(room.relayer.address_bytes, play.payee(), b"")
         await room.controls.mine()
@@ -270,7 +275,7 @@ async def _replaced(play: Play) -> Observed:
 
 
 async def _reverted(play: Play) -> Observed:
-    """The token refuses when it is mined, though it did not when it was tried."""
+    """The token accepts the simulation, and refuses the mined transaction."""
     draft = await play.draft()
     await play.room.controls.force_revert(1)
     answer = await play.settle(draft, patience_s=LONG_S)
@@ -293,15 +298,10 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 
 
 async def _undone(play: Play) -> Observed:
-    """The block of a settled payment is replaced by one without it; the payment is sent again."""
-    draft = await play.draft()
-    first = await play.settle(draft)
-    if not first.succeeded:
-        raise Inconclusive(f"the first settlement failed: {first.how}")
-    room = play.room
-    receipt = await room.chain.receipt(_hash(first.transaction))
-    if receipt is None:
-        raise Inconclusive("what it calls settled is not on the chain")
+    """A block without the payment replaces the settled payment's; the payment comes again."""
+    room, draft = play.room, await play.draft()
+    first = await settled_once(play, draft)
+    receipt = await _receipt(play, first)
     depth = await room.chain.height() - receipt.block_number + 1
     await room.controls.reorg(depth, [receipt.tx_hash])
     play.say("the block was replaced by one without this payment")
@@ -319,29 +319,28 @@ def _undone_observed(_: Play, observed: Observed) -> str:
 
 
 async def _elsewhere_in_the_chain(play: Play) -> Observed:
-    """The block of a settled payment is replaced by another that has it, too."""
-    draft = await play.draft()
-    first = await play.settle(draft)
-    if not first.succeeded:
-        raise Inconclusive(f"the first settlement failed: {first.how}")
-    room = play.room
-    receipt = await room.chain.receipt(_hash(first.transaction))
-    if receipt is None:
-        raise Inconclusive("what it calls settled is not on the chain")
+    """Another block with the same payment replaces the block of a settled payment."""
+    room, draft = play.room, await play.draft()
+    first = await settled_once(play, draft)
+    receipt = await _receipt(play, first)
     await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
     again = await play.settle(draft, patience_s=LONG_S)
     return await observe(play, (draft, first), (draft, again))
 
 
-def _hash(text: str) -> Hash:
-    return Hash(bytes.fromhex(text.removeprefix("0x")))
+async def _receipt(play: Play, answer: Answer) -> TxReceipt:
+    tx_hash = Hash(bytes.fromhex(answer.transaction.removeprefix("0x")))
+    receipt = await play.room.chain.receipt(tx_hash)
+    if receipt is None:
+        raise Inconclusive("what it calls settled is not on the chain")
+    return receipt
 
 
 # --- gas -------------------------------------------------------------------------------------
 
 
 async def _dear(play: Play) -> str:
-    """The node says that gas costs a million times as much."""
+    """The node reports a gas price of a million times the usual price."""
     price = 10**15
 
     async def twist(call: Call, go: Go) -> dict[str, object] | None:

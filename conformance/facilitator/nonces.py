@@ -24,6 +24,7 @@ from x402sim.suite.facilitator.truth import (
     observe,
     sends_nothing,
     settled_once,
+    settled_when_mined,
     success_is_this_transfer,
     unmined,
     until_sent,
@@ -44,7 +45,7 @@ AGAIN = "a request that is sent twice is one payment: another transaction can on
 
 
 async def _after(play: Play, draft: Draft) -> Observed:
-    """Verify and settle what the token takes no more."""
+    """Verify and settle a payment that the token does not accept any more."""
     verified = await play.verify(draft)
     answer = await play.settle(draft)
     return replace(await observe(play, (draft, answer)), verified=verified)
@@ -88,10 +89,7 @@ async def _used_in_the_pool(play: Play) -> Observed:
     draft = await play.draft()
     async with unmined(play):
         await used_by_another(play, draft)
-        task = asyncio.create_task(play.settle(draft))
-        await until_sent(play, task)
-        await play.room.controls.mine()
-        answer = await task
+        answer = await settled_when_mined(play, draft)
     return await observe(play, (draft, answer))
 
 
@@ -148,7 +146,7 @@ async def _at_once(play: Play) -> Observed:
 
 
 def _spelled(draft: Draft) -> list[Draft]:
-    """Return the same payment in other letters: its signature is the same, and so is its nonce."""
+    """Return the same payment in other letters, with the same signature and nonce."""
 
     def large(name: str) -> Draft:
         return draft.with_value(name, "0x" + str(draft.get(name))[2:].upper())

@@ -1,4 +1,4 @@
-"""What a shop may say of its offer beside the terms, which is no reason to refuse a payment."""
+"""Additions of a shop to an offer, beside the terms: no reason to refuse a payment."""
 
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, is_paid, tries

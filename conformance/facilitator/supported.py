@@ -1,4 +1,4 @@
-"""What it says that it settles, by whom, and the resources that it lists."""
+"""The lists of a facilitator: kinds, signers and resources."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     if any(wanted.items() <= each.items() for each in _kinds(observed)):
         return None
     return Violation(
-        expected="what it settles, in its list",
+        demand="lists-what-it-settles",
         actual=f"no {wanted} in {observed.how}",
         why="a shop that looks there finds nothing that it settles, and does not sell",
     )
@@ -56,7 +56,7 @@ def _has_fields(_: Play, observed: Answer) -> Violation | None:
 
 
 async def _signers(play: Play) -> tuple[Answer, Address]:
-    """Ask who signs, and let somebody sign."""
+    """Read the list of signers, and settle a payment."""
     listed = await _supported(play)
     settled = await play.settle(await play.draft())
     for each in (await play.money()).sent:
@@ -79,7 +79,7 @@ def _names_its_signer(play: Play, observed: tuple[Answer, Address]) -> Violation
     if to_hex(sender) in mine:
         return None
     return Violation(
-        expected="the account that sends its transactions, among its signers",
+        demand="lists-its-signers",
         actual=f"{checksum(sender)} sends; {listed.how}",
     )
 
@@ -118,7 +118,7 @@ def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) 
         denied = _NOT_SUPPORTED.search(answer.reason or answer.text[:SHOWN])
         if (is_good and not answer.is_valid) or (denied and not answer.is_valid):
             return Violation(
-                expected="a kind that it lists is one that it takes",
+                demand="listed-is-taken",
                 actual=f"{about}: verify: {answer.how}",
                 why="a shop offers it, and refuses each payer who has chosen it",
             )

@@ -14,32 +14,27 @@ from x402sim.suite.facilitator.case import Demand, Row, gas, only
 from x402sim.suite.facilitator.contract import ASKED_AT, code
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import ROUGH, RoomKind
+from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
     Observed,
     is_not_valid,
     must_not_settle,
     observe,
     valid_first,
+    verified_and_settled,
     wastes_no_gas,
 )
 from x402sim.suite.row import Violation
 
-ANVIL = RoomKind(name="anvil", chain="anvil")
+ANVIL = ChainRoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
-
-
-async def _asked(play: Play, draft: Draft) -> Observed:
-    verified = await play.verify(draft)
-    answer = await play.settle(draft)
-    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
 def _owners(
     do: Callable[[Draft], bytes], undo: Callable[[Draft], bytes], *, is_between: bool = False
 ) -> Callable[[Play], Awaitable[Observed]]:
-    """Return the play in which the token's owner does something, and undoes it in the end."""
+    """Return the play of an act of the token's owner, undone in the end."""
 
     async def play_it(play: Play) -> Observed:
         room, draft = play.room, await play.draft()
@@ -50,7 +45,7 @@ def _owners(
         try:
             if is_between:
                 return await observe(play, (draft, await play.settle(draft)))
-            return await _asked(play, draft)
+            return await verified_and_settled(play, draft)
         finally:
             await room.transact(owner, asset, undo(draft))
 
@@ -69,14 +64,14 @@ def _pause() -> tuple[Callable[[Draft], bytes], Callable[[Draft], bytes]]:
 
 
 def _in_token(play: Play, draft: Draft, token: Address) -> Draft:
-    """Return the same payment in another token of the same name, signed for that."""
+    """Return the same payment, signed for another token of the same name."""
     domain = changed(play.room.network.domain, verifying_contract=token)
     return draft.demanding("asset", checksum(token)).signed(domain=domain)
 
 
 async def _without_code(play: Play) -> Observed:
     token = Address(keccak256(play.draw())[12:])
-    return await _asked(play, _in_token(play, await play.draft(), token))
+    return await verified_and_settled(play, _in_token(play, await play.draft(), token))
 
 
 # --- hostile contracts -----------------------------------------------------------------------
@@ -90,7 +85,7 @@ def _hostile(name: str) -> Callable[[Play], Awaitable[Observed]]:
     async def play_it(play: Play) -> Observed:
         token = Address(keccak256(play.draw())[12:])
         await play.room.controls.set_code(token, code(name))
-        return await _asked(play, _in_token(play, await play.draft(), token))
+        return await verified_and_settled(play, _in_token(play, await play.draft(), token))
 
     return play_it
 
@@ -122,7 +117,7 @@ def _is_bounded(_: Play, observed: Observed) -> Violation | None:
     for each in observed.money.sent:
         if each.gas_used > MOST_GAS:
             return Violation(
-                expected="no settlement that costs more than ten million gas",
+                demand="gas-has-a-limit",
                 actual=f"{each.gas_used} gas; {observed.summary}",
                 loss=gas(each.gas_wei, "gas that whoever pays could have burnt without a limit"),
             )
@@ -134,7 +129,9 @@ async def _named_by_payer(play: Play) -> Observed:
     token, draft = Address(keccak256(play.draw())[12:]), await play.draft()
     await play.room.controls.set_code(token, code("Worthless"))
     paid = _in_token(play, draft, token)
-    return await _asked(play, paid.with_value("requirements.asset", checksum(draft.network.asset)))
+    return await verified_and_settled(
+        play, paid.with_value("requirements.asset", checksum(draft.network.asset))
+    )
 
 
 _MATCHES = texts.explicit(texts.TOKEN_AND_NETWORK)

@@ -20,6 +20,7 @@ from x402sim.suite.facilitator.truth import (
     must_not_settle,
     observe,
     success_is_this_transfer,
+    verified_and_settled,
     wastes_no_gas,
 )
 from x402sim.suite.row import Violation
@@ -27,12 +28,6 @@ from x402sim.suite.row import Violation
 DELEGATED = bytes.fromhex("ef0100")
 """How the code of an account begins that uses the code of another (EIP-7702)."""
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
-
-
-async def _asked(play: Play, draft: Draft) -> Observed:
-    verified = await play.verify(draft)
-    answer = await play.settle(draft)
-    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
 async def _wallet(play: Play, draft: Draft, *, owner: Wallet | None = None) -> Address:
@@ -55,23 +50,23 @@ def _wrapped(signature: bytes, factory: bytes = b"\x44" * 20) -> bytes:
 async def _of_contract(play: Play) -> Observed:
     draft = await play.draft()
     account = await _wallet(play, draft)
-    return await _asked(play, draft.signed(from_=account))
+    return await verified_and_settled(play, draft.signed(from_=account))
 
 
 async def _of_contract_wrapped(play: Play) -> Observed:
     draft = await play.draft()
     own = draft.signed(from_=await _wallet(play, draft))
-    return await _asked(play, own.sealed(_wrapped(own.signature)))
+    return await verified_and_settled(play, own.sealed(_wrapped(own.signature)))
 
 
 async def _of_contract_forged(play: Play) -> Observed:
     draft = await play.draft()
     account = await _wallet(play, draft)
-    return await _asked(play, draft.signed(from_=account, by=Wallet(play.draw())))
+    return await verified_and_settled(play, draft.signed(from_=account, by=Wallet(play.draw())))
 
 
 async def _of_contract_that_changes(play: Play) -> Observed:
-    """The wallet has another owner when it is settled."""
+    """The wallet has another owner at the settlement."""
     draft = await play.draft()
     own = draft.signed(from_=await _wallet(play, draft))
     await play.verify(own)
@@ -85,19 +80,19 @@ async def _not_deployed(play: Play) -> Observed:
     account = contract.wallet_address(draft.auth.from_)
     await play.room.chain.fund(account, 10**6)
     own = draft.signed(from_=account)
-    return await _asked(play, own.sealed(_wrapped(own.signature)))
+    return await verified_and_settled(play, own.sealed(_wrapped(own.signature)))
 
 
 async def _not_deployed_and_bare(play: Play) -> Observed:
     draft = await play.draft()
     account = contract.wallet_address(draft.auth.from_)
     await play.room.chain.fund(account, 10**6)
-    return await _asked(play, draft.signed(from_=account))
+    return await verified_and_settled(play, draft.signed(from_=account))
 
 
 async def _key_wrapped(play: Play) -> Observed:
     draft = await play.draft()
-    return await _asked(play, draft.sealed(_wrapped(draft.signature)))
+    return await verified_and_settled(play, draft.sealed(_wrapped(draft.signature)))
 
 
 async def _delegated(play: Play) -> Observed:
@@ -105,14 +100,14 @@ async def _delegated(play: Play) -> Observed:
     draft = await play.draft()
     code = DELEGATED + await _wallet(play, draft)
     await play.room.controls.set_code(draft.auth.from_, code)
-    return await _asked(play, draft)
+    return await verified_and_settled(play, draft)
 
 
 async def _delegated_elsewhere(play: Play) -> Observed:
-    """An account whose code answers no question: the token asks it, and never its key."""
+    """An account with code that answers nothing: the token asks the code, and never the key."""
     draft = await play.draft()
     await play.room.controls.set_code(draft.auth.from_, DELEGATED + draft.network.asset)
-    return await _asked(play, draft)
+    return await verified_and_settled(play, draft)
 
 
 # --- what is demanded ------------------------------------------------------------------------
@@ -124,7 +119,7 @@ def _agrees(_: Play, observed: Observed) -> Violation | None:
     if verified is None or not verified.is_valid or observed.moved(draft):
         return None
     return Violation(
-        expected="what verify calls valid settles",
+        demand="valid-settles-as-signed",
         actual=f"verify: {verified.how}; settle: {answer.how}; {observed.money.summary}",
         why="a shop serves on it, and is not paid",
     )

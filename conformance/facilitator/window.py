@@ -20,10 +20,10 @@ from x402sim.suite.facilitator.case import (
 )
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import RoomKind
+from x402sim.suite.facilitator.room import ChainRoomKind
 
-AHEAD = RoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
-BEHIND = RoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
+AHEAD = ChainRoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
+BEHIND = ChainRoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
 DAY_S = 86_400
 Window = Callable[[int], tuple[int, int]]
 """Returns a window, of now in Unix seconds."""
@@ -70,12 +70,12 @@ def _with(window: Window) -> Callable[[Play], Awaitable[Tried]]:
 
 
 def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
-    """Return the change to a window that ends so soon; a draft begins 600 s before now."""
+    """Return the change to a window with this end; a draft begins 600 s before now."""
     return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
 
 
 async def _ends_between(play: Play) -> Tried:
-    """Verify a payment that ends soon, and settle it when it has ended."""
+    """Verify a payment shortly before the end of the window, and settle after the end."""
     draft = await play.draft()
     draft = draft.signed(valid_before=play.wall_s + 8)
     since, sent = await play.room.chain.height(), len(play.room.node.sent)

@@ -24,7 +24,7 @@ from x402sim.suite.server.play import Play
 from x402sim.suite.verdict import NotApplicable, Untold
 
 MANY, HELD_S = 5, 0.6
-"""How many requests carry one payment, and how long the facilitator holds the first."""
+"""The requests with one payment, and seconds that the facilitator holds the first request."""
 
 
 async def _again(play: Play) -> Uses:
@@ -157,7 +157,7 @@ def _not_for_less(play: Play, observed: Uses) -> Found:
     if not observed.successes:
         return None
     return Violation(
-        expected="no success for a payment of another price",
+        demand="no-success-for-another-price",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "served for less than the price"),
     )
@@ -168,7 +168,7 @@ def _not_charged(play: Play, observed: Uses) -> Found:
         return None
     base = sum(each.amount_base for each in observed.moved)
     return Violation(
-        expected="no transfer for what is refused",
+        demand="no-transfer-for-refused",
         actual=observed.summary,
         loss=play.tokens(base, "charged and not served"),
     )
@@ -186,7 +186,7 @@ def _in_order(play: Play, observed: Uses) -> Found:
     if wrong is None:
         return None
     return Violation(
-        expected="no 5xx for a payment that is used already or under way",
+        demand="used-is-no-5xx",
         actual=observed.summary,
         why="a payer takes it for an outage",
     )
@@ -195,7 +195,7 @@ def _in_order(play: Play, observed: Uses) -> Found:
 def _both(play: Play, observed: Uses) -> Found:
     if len(observed.successes) == len(observed.answers) == len(observed.moved):
         return None
-    return Violation(expected="two payments, two answers", actual=observed.summary)
+    return Violation(demand="two-payments-two-answers", actual=observed.summary)
 
 
 _CHARGED = Demand(

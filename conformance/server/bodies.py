@@ -1,4 +1,4 @@
-"""Bodies that are not what a paid request has: none gets what is sold without a payment."""
+"""Other bodies than a paid request's: no body gets the goods without a payment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ def _nothing_served(play: Play, observed: Tries) -> Found:
     for body, answer in observed.answers:
         if play.is_goods(answer, observed.goods):
             return Violation(
-                expected="no body gets what is sold without a payment",
+                demand="no-other-body-unpaid",
                 actual=f"the body {body[:40]!r}: {answer.summary}",
                 loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
             )

@@ -1,4 +1,4 @@
-"""A shared cache before the server: nobody gets out of it what somebody else has paid for."""
+"""A shared cache before the server: no cache gives paid goods to another client."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ THROUGH = "through the cache, "
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Requests through a cache: a payment, its answer, and what was got without one afterwards."""
+    """Requests through a cache: a payment, the answer, and later answers without a payment."""
 
     offer: Answer
     payment: Payment
@@ -63,12 +63,9 @@ def _is_kept_apart(play: Play, answer: Answer) -> bool:
     return play.dialect.payment_header.lower() in varying(Headers(answer.headers))
 
 
-_NOT_PERMITTED = "no paid answer and no 402 that permits shared caches to keep it"
-
-
 def _permits(answer: Answer, what: str, loss: Loss | None = None) -> Violation:
     return Violation(
-        expected=_NOT_PERMITTED,
+        demand="forbids-shared-caches",
         actual=f"{what}: {answer.showing('Cache-Control', 'Expires', 'Vary')}",
         loss=loss,
         why="a cache gives it to whoever asks next",
@@ -84,7 +81,7 @@ def _is_not_given_away(play: Play, observed: Shared) -> Found:
         return None
     kept = observed.paid.headers.get("cache-control")
     return Violation(
-        expected="nobody gets out of a shared cache what somebody else has paid for",
+        demand="goods-not-from-cache",
         actual=f"{THROUGH}without a payment: {observed.unpaid.how}; the paid answer had "
         f"{f'Cache-Control: {kept}' if kept else 'no Cache-Control'}, and no Vary that names "
         f"{play.dialect.payment_header}",
@@ -105,7 +102,7 @@ def _is_not_stale(play: Play, observed: Shared) -> Found:
     if observed.has_reached or observed.paid.status != 402:
         return None
     return Violation(
-        expected="no 402 out of a shared cache for a request that pays",
+        demand="offer-not-from-cache",
         actual=f"{THROUGH}with a payment: {observed.paid.showing('Cache-Control', 'Vary')}; "
         "the server has not seen it",
         why="nobody can buy until the cache forgets it, and then at an old price",

@@ -1,4 +1,4 @@
-"""What a server keeps of a payment, and for whom: spellings, payers, refusals and requests."""
+"""The server's record of a payment: spellings, payers, refusals and requests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,24 +22,24 @@ from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Moved
+from x402sim.suite.server.room import Transfer
 from x402sim.text.words import counted
 
 HELD_S = 0.6
-"""How long the facilitator holds what is asked at once."""
+"""Seconds that the facilitator holds simultaneous calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Several:
-    """Payments, the answer to each, and what moved by them."""
+    """Payments, their answers and their transfers."""
 
     payments: Sequence[Payment]
     answers: Sequence[Answer]
-    moved: Sequence[Moved]
+    moved: Sequence[Transfer]
 
     @property
     def summary(self) -> str:
-        """What was answered, and what moved."""
+        """The answers and the transfers."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
         return f"{hows}; {counted(len(self.moved), 'transfer')}"
 
@@ -68,7 +68,7 @@ def _reversed(value: Any) -> Any:
 
 
 async def _respelled(play: Play) -> Uses:
-    """Send one payment in several spellings at once: the facilitator says success to each."""
+    """Send a payment in several spellings at once, to a facilitator that always says success."""
     payment = await play.draft()
     nonce, signature = payment.nonce, payment.body["payload"]["signature"]
     ways = [
@@ -83,7 +83,7 @@ async def _respelled(play: Play) -> Uses:
 
 
 async def _for_other_requests(play: Play) -> Uses:
-    """Send one payment for several requests at once: the facilitator says success to each."""
+    """Send a payment for several requests at once, to a facilitator that always says success."""
     payment, item = await play.draft(), play.item
     begin = "&" if "?" in item.target else "?"
     others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
@@ -138,7 +138,7 @@ def _each_its_own(play: Play, observed: Several) -> Found:
         named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
         if answer.is_2xx and named not in mine:
             return Violation(
-                expected="a receipt that names the payment's own transaction",
+                demand="receipt-of-own-transaction",
                 actual=f"{play.dialect.response_place}: {observed.summary}",
                 why="the payer's proof is of somebody else's payment",
             )
@@ -150,7 +150,7 @@ def _second_is_its_own(play: Play, observed: Several) -> Found:
     if last.is_sale == bool(observed.moved) or (observed.moved and is_honest(play, last)):
         return None
     return Violation(
-        expected="another payer's payment with the same nonce is served if it moves its own money",
+        demand="nonce-is-its-payers",
         actual=f"the second payer: {observed.summary}",
         loss=play.tokens(
             value, "served on the transfer of another" if last.is_sale else "charged and not served"
@@ -162,7 +162,7 @@ def _last_is_served(play: Play, observed: Several) -> Found:
     if observed.answers[-1].is_sale:
         return None
     return Violation(
-        expected="a good payment is served, whatever was sent before it",
+        demand="good-after-refused",
         actual=observed.summary,
         why="who has seen a nonce can block its payment",
     )
@@ -172,7 +172,7 @@ def _last_is_refused(play: Play, observed: Several) -> Found:
     if not observed.answers[-1].is_sale:
         return None
     return Violation(
-        expected="a payment that is not signed by its payer buys nothing",
+        demand="signed-by-its-payer",
         actual=observed.summary,
         loss=play.tokens(observed.payments[0].auth.value, "served to who has paid nothing"),
     )
@@ -185,7 +185,7 @@ def _no_error(play: Play, observed: Several) -> Found:
     if is_blamed(answer, play.double.calls[-1:]):
         return None
     return Violation(
-        expected="a window without end: it is served, or 400 or 402",
+        demand="endless-window-is-answered",
         actual=answer.how,
         why="anybody can send it, and a payer takes it for an outage and tries again",
     )

@@ -1,4 +1,4 @@
-"""Controls: a purchase that nothing is wrong with. A server that does not sell is not judged."""
+"""Controls: a good purchase. A server that does not sell is not judged."""
 
 from x402sim.suite import texts
 from x402sim.suite.row import Found, Violation
@@ -18,7 +18,7 @@ def _sells(play: Play, observed: Trade) -> Found:
     if observed.is_served and moved == [wanted]:
         return None
     return Violation(
-        expected="200, and one transfer of the price to the shop",
+        demand="sells",
         actual=f"{observed.summary}; the price is {wanted[1]} base units, to {wanted[0]}",
     )
 
@@ -30,7 +30,7 @@ def _receipt(play: Play, observed: Trade) -> Found:
     if receipt.get("success") is True and name in hashes:
         return None
     return Violation(
-        expected="a receipt with success and the hash of the transfer",
+        demand="receipt-has-hash",
         actual=f"{play.dialect.response_place}: {answer.how}",
         why="the payer has no proof that it has paid",
     )

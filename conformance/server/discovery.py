@@ -1,4 +1,4 @@
-"""What the 402 (extension `bazaar`) and a catalogue say of what is sold is what is sold."""
+"""Descriptions of goods in the 402 (extension `bazaar`) and in a catalogue are true."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def unlike(schema: Any, value: Any, where: str = "info") -> str:
-    """Return what in a value is against a JSON Schema, "" if nothing.
+    """Return the first mistake in a value by a JSON Schema, "" without a mistake.
 
     It reads type, const, enum, required, properties and additionalProperties; others are ignored.
     """
@@ -64,7 +64,7 @@ def unlike(schema: Any, value: Any, where: str = "info") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """An item, its 402 and what that says of it, the goods, and the 402 of what is described."""
+    """An item, the 402 with its description, the goods, and the 402 of the described request."""
 
     item: Item
     answer: Answer
@@ -74,7 +74,7 @@ class Described:
 
     @property
     def input(self) -> Mapping[str, Any]:
-        """How the item is requested, by its own description."""
+        """The request for the item, by the item's description."""
         return _object(_object(self.said.get("info")).get("input"))
 
 
@@ -83,7 +83,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 async def _described(play: Play) -> list[Described]:
-    """Ask for each item, and for what its 402 describes."""
+    """Request each item, and the request that the 402 describes."""
     found = []
     for item in play.items:
         answer = await play.ask(item)
@@ -124,7 +124,7 @@ def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
             wrong = f"info.input.type is {each.input.get('type')!r}"
         if wrong:
             return Violation(
-                expected="extensions.bazaar.info is as its schema says, for HTTP",
+                demand="bazaar-fits-schema",
                 actual=f"{each.item.shown}: {wrong}",
                 why="facilitators must not list it",
             )
@@ -135,7 +135,7 @@ def _is_that_method(_: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
         if each.input.get("method") != each.item.method:
             return Violation(
-                expected="extensions.bazaar names the method by which it is sold",
+                demand="bazaar-names-method",
                 actual=f"{each.item.shown}: {each.input.get('method')!r}",
                 why="who reads it in a catalogue asks for something else",
             )
@@ -153,7 +153,7 @@ def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
         offered = [_terms(offers_in(play.dialect, a)) for a in (each.answer, each.described)]
         if each.described.status != 402 or offered[0] != offered[1]:
             return Violation(
-                expected="what extensions.bazaar describes is sold, at the price of the 402",
+                demand="bazaar-is-sold",
                 actual=f"{each.item.shown}: {each.described.summary}",
                 why="who reads it in a catalogue cannot buy it, or pays another price",
             )
@@ -168,7 +168,7 @@ def _is_like_its_example(_: Play, observed: Sequence[Described]) -> Found:
             continue
         if missing := sorted(example.keys() - got.keys()):
             return Violation(
-                expected="the goods have the fields of extensions.bazaar's example",
+                demand="bazaar-example-fits",
                 actual=f"{each.item.shown}: they have no {', '.join(missing)}",
                 why="what was looked at in a catalogue is not what is delivered",
             )
@@ -184,7 +184,7 @@ class Listed:
     answer: Answer
     dialect: Dialect
     is_guessed: bool
-    """Whether nobody said how it is asked for: a GET of it may be no request that it knows."""
+    """Whether nothing gives the method: a GET may be a wrong request here."""
 
 
 async def _entries(play: Play) -> list[Mapping[str, Any]]:
@@ -244,7 +244,7 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
         )
         if each.answer.status != 402 or (listed and listed != offered):
             return Violation(
-                expected="what a catalogue lists is sold, at the listed price",
+                demand="listed-is-sold",
                 actual=f"{each.resource}: listed {listed or 'without a price'}; {each.answer.how}",
                 why="a payer that has chosen by the list pays something else, or cannot pay",
             )

@@ -1,4 +1,4 @@
-"""Clients that hang up while they pay: charged, the same payment gets what it has paid for."""
+"""Clients that hang up during a payment: once charged, the same payment gets the goods."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,10 +11,10 @@ from x402sim.suite.server.case import (
     Trade,
     of_a_lost_answer,
     sent_again,
+    until_held,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
 from x402sim.suite.server.play import Play
-from x402sim.suite.verdict import NotApplicable
 
 
 def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable[Trade]]:
@@ -24,9 +24,7 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
         payment, gate = await it.draft(), asyncio.Event()
         with it.double.twisted(on(path, waits(gate, after=after))):
             async with it.leaving(payment):
-                is_there = is_worked_on if after else bool
-                if not await it.double.until(path, payment.nonce, it.patience_s, is_there):
-                    raise NotApplicable(f"it does not ask {path}")
+                await until_held(it, path, payment, after=after)
             await it.wait(PAUSE_S)  # a server that looks for it sees that nobody is there
             gate.set()
             await it.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)

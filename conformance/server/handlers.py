@@ -1,4 +1,4 @@
-"""Handlers that are slow, stream or redirect: what is served of them, and what is charged."""
+"""Handlers that are slow, stream or redirect: served goods and charges."""
 
 import asyncio
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ LEAST_S = 1.0
 
 
 async def _slow(play: Play) -> tuple[Item, float]:
-    """Return a request whose handler is slow, and how many seconds it takes."""
+    """Return a request with a slow handler, and the handler's seconds."""
     item = play.handled("slow")
     took_s = (await play.goods(item)).seconds
     if took_s < LEAST_S:
@@ -79,7 +79,7 @@ _INVALID = as_json({"isValid": False, "invalidReason": "insufficient_funds"})
 
 
 async def _unpaid(play: Play) -> int:
-    """Return how often what is sold is made for who pays nothing, and whom verify refuses."""
+    """Return how often the handler runs for unpaid requests, and for refused payments."""
 
     async def ask() -> None:
         await play.ask()
@@ -96,7 +96,7 @@ def _is_not_made(_: Play, runs: int) -> Found:
     if runs <= 0:
         return None
     return Violation(
-        expected="nothing is made of what is sold without a payment that was verified",
+        demand="no-work-unpaid",
         actual=f"by a number in it, it was made {often(runs)}",
         why="anybody makes it work for nothing",
     )
@@ -106,7 +106,7 @@ def _is_named(play: Play, observed: Trade) -> Found:
     if not observed.moved or receipt_in(play.dialect, observed.answers[0]).get("transaction"):
         return None
     return Violation(
-        expected="a redirect that is charged names its transaction",
+        demand="redirect-names-transaction",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged, and not told"),
     )
@@ -116,7 +116,7 @@ def _is_charged(play: Play, observed: Trade) -> Found:
     if observed.moved:
         return None
     return Violation(
-        expected="a redirect to what was paid for is settled",
+        demand="redirect-is-settled",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "what it redirects to was had for nothing"),
     )
@@ -124,7 +124,7 @@ def _is_charged(play: Play, observed: Trade) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A purchase of a stream; whether it was settled when the first piece came, and at its end."""
+    """A purchase of a stream; whether the payment was settled at the first piece and at the end."""
 
     trade: Trade
     is_settled_first: bool
@@ -150,7 +150,7 @@ def _is_whole(_: Play, observed: Streamed) -> Found:
     answer = observed.trade.answers[0]
     if answer.is_2xx and not answer.is_cut and len(observed.trade.moved) == 1:
         return None
-    return Violation(expected="the whole stream, and one transfer", actual=observed.trade.summary)
+    return Violation(demand="whole-stream", actual=observed.trade.summary)
 
 
 def _is_proven(play: Play, observed: Streamed) -> Found:
@@ -159,7 +159,7 @@ def _is_proven(play: Play, observed: Streamed) -> Found:
     ):
         return None
     return Violation(
-        expected="a receipt before the stream, with the transaction",
+        demand="receipt-before-stream",
         actual=observed.trade.summary,
         why="the payer has no proof that it has paid",
     )
@@ -199,7 +199,7 @@ def _left_is_paid(play: Play, observed: Streamed) -> Found:
     if observed.is_settled:
         return None
     return Violation(
-        expected="a stream that has begun is paid for, though the client leaves",
+        demand="begun-stream-is-paid",
         actual=f"the first piece had come, and nothing was settled; {observed.trade.summary}",
         loss=play.tokens(observed.trade.payment.auth.value, "begun, and had for nothing"),
     )

@@ -13,7 +13,7 @@ from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Moved
+from x402sim.suite.server.room import Transfer
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
@@ -25,7 +25,7 @@ RETRYABLE = (202, 409, 423, 425, 429)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A payment with an id, another with the same, what was answered, and what moved by each.
+    """Two payments with one id, the answers, and the transfers of each payment.
 
     What moved by both, as they have one nonce, counts for the first.
     """
@@ -33,7 +33,7 @@ class Named:
     payments: tuple[Payment, Payment]
     first: Answer
     second: Answer
-    moved: tuple[list[Moved], list[Moved]]
+    moved: tuple[list[Transfer], list[Transfer]]
     settled: int = 0
     """How often settle was asked about the first payment."""
 
@@ -71,7 +71,7 @@ async def _named(
 
 
 async def _again(play: Play) -> Named:
-    """Buy, and send the same again when it can be verified and settled no more."""
+    """Buy, and send the same payment again when the facilitator refuses the payment."""
     payment = await _draft(play)
     first = await play.pay(payment)
     no = {"isValid": False, "invalidReason": "invalid_exact_evm_payload_authorization_valid_before"}
@@ -101,12 +101,12 @@ def _of_another_payer(play: Play, _: Payment, new: Payment) -> Payment:
 
 
 def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
-    """Return the payment that has bought, by whoever has read it but for its signature."""
+    """Return a used payment without the signature, as a stranger can send it."""
     return bought.with_value("payload.signature", "0x" + "00" * 65)
 
 
 async def _busy(play: Play) -> Named:
-    """Send a payment again while it is settled."""
+    """Send a payment again during the settlement."""
     payment, gate = await _draft(play), asyncio.Event()
     with play.double.twisted(on(SETTLE, waits(gate))):
         asked = asyncio.create_task(play.pay(payment))
@@ -146,7 +146,7 @@ def _is_kept(play: Play, observed: Named) -> Found:
     if (first.status, first.body) == (second.status, second.body) and len(observed.moved[0]) == 1:
         return None
     return Violation(
-        expected="the same payment with the same id gets the stored answer",
+        demand="id-gets-stored-answer",
         actual=observed.summary,
         loss=play.tokens(observed.payments[0].auth.value, "charged, and the answer is lost"),
     )
@@ -158,7 +158,7 @@ def _receipt_is_kept(play: Play, observed: Named) -> Found:
     ):
         return None
     return Violation(
-        expected="the stored answer has its PAYMENT-RESPONSE",
+        demand="stored-answer-has-receipt",
         actual=observed.summary,
         why="the payer reads there whether it has paid",
     )
@@ -168,7 +168,7 @@ def _is_409(_: Play, observed: Named) -> Found:
     if observed.second.status == 409:
         return None
     return Violation(
-        expected="409 for another payload with the same id",
+        demand="other-payload-is-409",
         actual=observed.summary,
         why="one of two payments looks like the other",
     )
@@ -178,7 +178,7 @@ def _is_one(play: Play, observed: Named) -> Found:
     if not (observed.first.is_2xx and observed.second.is_2xx):
         return None
     return Violation(
-        expected="409 for another payload with the same id",
+        demand="other-payload-is-409",
         actual=f"both at once: {observed.summary}",
         loss=play.tokens(observed.payments[1].auth.value, "paid twice for one purchase")
         if observed.moved[1]
@@ -191,7 +191,7 @@ def _buys_nothing(play: Play, observed: Named) -> Found:
     if not observed.second.is_2xx or observed.moved[1]:
         return None
     return Violation(
-        expected="an id alone gets nobody what another has paid for",
+        demand="id-is-no-payment",
         actual=observed.summary,
         loss=play.tokens(observed.payments[0].auth.value, "served for nothing"),
     )
@@ -201,7 +201,7 @@ def _is_not_charged(play: Play, observed: Named) -> Found:
     if observed.second.is_2xx or not observed.moved[1]:
         return None
     return Violation(
-        expected="no transfer for another payload with the same id that is refused",
+        demand="refused-payload-moves-nothing",
         actual=observed.summary,
         loss=play.tokens(observed.payments[1].auth.value, "charged and not served"),
     )
@@ -214,7 +214,7 @@ def _is_processed_once(play: Play, observed: Named) -> Found:
     if is_right and observed.settled == 1:
         return None
     return Violation(
-        expected="while it is in progress, the same payment waits, or gets an error to try again",
+        demand="in-progress-waits",
         actual=f"{observed.summary}; settle was requested {often(observed.settled)}",
         why="it is worked on twice, or the payer takes it for a refusal",
     )
@@ -224,7 +224,7 @@ def _is_400(_: Play, observed: Named) -> Found:
     if observed.first.status == 400 and not observed.moved[0]:
         return None
     return Violation(
-        expected="400 for a payment without the id that is required",
+        demand="missing-id-is-400",
         actual=f"{observed.first.how}; {counted(len(observed.moved[0]), 'transfer')}",
     )
 

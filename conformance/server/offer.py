@@ -79,14 +79,14 @@ def _is_whole(play: Play, answer: Answer) -> Found:
         wrong = f"its status is {answer.status}"
     if not wrong:
         return None
-    return Violation(expected="a whole offer", actual=f"{wrong}; {answer.how}")
+    return Violation(demand="whole-offer", actual=f"{wrong}; {answer.how}")
 
 
 def _says_why(play: Play, answer: Answer) -> Found:
     required = required_in(play.dialect, answer) or {}
     if isinstance(required.get("error"), str) and required["error"]:
         return None
-    return Violation(expected="error, in words", actual=answer.how, why="a payer cannot act on it")
+    return Violation(demand="offer-says-why", actual=answer.how, why="a payer cannot act on it")
 
 
 def _same(play: Play, answer: Answer) -> Found:
@@ -101,7 +101,7 @@ def _same(play: Play, answer: Answer) -> Found:
     if said[0] == said[1]:
         return None
     return Violation(
-        expected="the same amount, payee and asset in body and header",
+        demand="versions-offer-the-same",
         actual=f"version 1: {', '.join(said[0])}; version 2: {', '.join(said[1])}",
         why="who reads the other one pays too much, or too little and is refused",
     )
@@ -124,7 +124,7 @@ def _same_in_body(play: Play, answer: Answer) -> Found:
     )
     if other := [each for each in said if each not in meant]:
         return Violation(
-            expected="one offer in the body and in PAYMENT-REQUIRED",
+            demand="body-offers-the-same",
             actual=f"the body: {', '.join(other[0])}; PAYMENT-REQUIRED: "
             f"{'; '.join(', '.join(each) for each in meant[:3])}",
             why="who reads the body pays what is not asked for",
@@ -143,7 +143,7 @@ def _names_the_token(play: Play, answer: Answer) -> Found:
         is_left_out = play.dialect is Dialect.V1 and named == (None, None)
         if named != wanted and not is_left_out:
             return Violation(
-                expected="extra.name and extra.version are those of the token",
+                demand="offer-names-token",
                 actual=f"{named[0]!r} and {named[1]!r}; the token at {offer['asset']} is "
                 f"{wanted[0]!r} and {wanted[1]!r}",
                 why="who signs by them signs what the token does not take, and cannot pay",
@@ -185,10 +185,10 @@ def _visited(headers: Headers) -> Callable[[Play], Awaitable[Visit]]:
 def _still_payable(play: Play, observed: Visit) -> Found:
     answer = observed.unpaid
     if answer.status != 402:
-        return Violation(expected="402 for a browser, too", actual=answer.how, why=CANNOT)
+        return Violation(demand="browser-gets-402", actual=answer.how, why=CANNOT)
     if play.dialect.version == 2 and payable(play.dialect, answer, play.room.network) is None:
         return Violation(
-            expected="PAYMENT-REQUIRED beside a page, too",
+            demand="page-has-offer",
             actual=answer.how,
             why=CANNOT,
         )
@@ -199,7 +199,7 @@ def _is_served(_: Play, observed: Visit) -> Found:
     if observed.paid.is_2xx:
         return None
     return Violation(
-        expected="what is paid for is served, however it is asked for",
+        demand="paid-is-served-any-way",
         actual=observed.paid.how,
         why="who asks so cannot buy",
     )
@@ -233,7 +233,7 @@ def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
         missing = [each for each in wanted if each.lower() not in listed and "*" not in listed]
         if "access-control-allow-origin" not in answer.headers or missing:
             return Violation(
-                expected="a script of another origin may read offer and receipt",
+                demand="scripts-read-headers",
                 actual=f"Access-Control-Allow-Origin, or in Access-Control-Expose-Headers "
                 f"{', '.join(wanted)}, is missing: "
                 + answer.showing("Access-Control-Allow-Origin", "Access-Control-Expose-Headers"),
@@ -268,7 +268,7 @@ def _is_free(play: Play, observed: Preflight) -> Found:
     if not is_shared(observed.unpaid):
         return NOT_SHARED
     return Violation(
-        expected="a preflight that is not asked to pay",
+        demand="preflight-is-free",
         actual=f"{observed.unpaid.showing('Access-Control-Allow-Origin')}; the preflight: "
         f"{observed.answer.how}",
         why="a browser sends no payment with a preflight, so it never gets further",
@@ -284,7 +284,7 @@ def _allows(play: Play, observed: Preflight) -> Found:
     if answer.is_2xx and ("*" in listed or play.dialect.payment_header.lower() in listed):
         return None
     return Violation(
-        expected="a preflight that allows the header that pays",
+        demand="preflight-allows-payment",
         actual=f"no 2xx whose Access-Control-Allow-Headers has {play.dialect.payment_header}: "
         + answer.showing("Access-Control-Allow-Headers"),
         why="a browser does not send the payment",
@@ -324,7 +324,7 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         amount = int(each.payment.offer[play.dialect.amount])
         if not each.is_served or [moved.amount_base for moved in each.moved] != [amount]:
             return Violation(
-                expected="each offer, paid, is served, and is one transfer of its amount",
+                demand="each-offer-sells",
                 actual=f"the offer of {amount} base units: {each.summary}",
                 loss=play.tokens(amount, "charged and not served") if each.moved else None,
                 why="who chooses this offer cannot buy",

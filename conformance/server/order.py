@@ -1,4 +1,4 @@
-"""A facilitator that refuses, is lost, cut, late or lies: what is served, and what is charged."""
+"""A facilitator that refuses, lies, or answers late, in part or not at all: goods and charges."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ _VERIFY_NO = {
         lambda: says(Reply(status=308, headers=ELSEWHERE)),
     ),
 }
-"""What verify answers; settle refuses meanwhile, so that what is served is served unpaid."""
+"""Answers of verify, while settle refuses: served goods are unpaid."""
 
 
 Make = Callable[[], Twist]
@@ -139,7 +139,7 @@ def _reason(play: Play, observed: Trade) -> Found:
     if not is_yes and _told(play, answer) - _told(play, play.answers[0]):
         return None
     return Violation(
-        expected="a refused settlement is told, with its reason",
+        demand="refused-settlement-has-reason",
         actual=answer.how,
         why="it looks like a request that did not pay, and the payer signs for ever",
     )
@@ -153,7 +153,7 @@ def _receipt(play: Play, observed: Trade) -> Found:
     if receipt.get("success") is False and receipt.get("errorReason"):
         return None
     return Violation(
-        expected="PAYMENT-RESPONSE that says success false and why",
+        demand="refusal-has-receipt",
         actual=answer.how,
         why="clients that read results there take it for a request that did not pay",
     )
@@ -169,7 +169,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """A purchase whose facilitator sent the server to another host, and how often it went."""
+    """A purchase with a facilitator that redirects to another host, and the calls at that host."""
 
     trade: Trade
     followed: int
@@ -198,7 +198,7 @@ def _stays(play: Play, observed: Redirected) -> Found:
     price = observed.trade.payment.auth.value
     is_lost = observed.trade.is_served and not observed.trade.moved
     return Violation(
-        expected="a redirect of the facilitator to another host is not followed",
+        demand="redirects-not-followed",
         actual=f"it went there with the payment {often(observed.followed)}; "
         f"{observed.trade.summary}",
         loss=play.tokens(price, "served for nothing, on another host's word") if is_lost else None,
@@ -233,7 +233,7 @@ def _not_charged(play: Play, observed: Trade) -> Found:
     if not observed.moved or receipt.get("transaction"):
         return None
     return Violation(
-        expected="no transfer for what failed, or an answer that names its transaction",
+        demand="failed-is-not-charged-or-told",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged for a failure, and not told"),
     )
@@ -245,7 +245,7 @@ def _as_declared(play: Play, observed: Trade) -> Found:
     if not observed.moved or flow != "authorization":
         return None
     return Violation(
-        expected="no transfer for what failed",
+        demand="failed-is-not-charged",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged for what failed"),
         why="it settles before it works, and its offer does not say so",

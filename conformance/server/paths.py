@@ -1,4 +1,4 @@
-"""Other spellings, methods and headers of a paid path: nothing of it is served without payment."""
+"""Other spellings, methods and headers of a paid path: nothing is served without payment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ REWRITES = ("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri", "X-Forwarded-P
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A request without payment, and what was answered."""
+    """A request without payment, and the answer."""
 
     about: str
     answer: Answer
@@ -27,7 +27,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tries:
-    """Requests without payment, and what a payment got."""
+    """Requests without payment, and the goods of a payment."""
 
     tries: Sequence[Try]
     goods: Answer
@@ -169,7 +169,7 @@ def _nothing_served(play: Play, observed: Tries) -> Found:
         return None
     names = "; ".join(each.about for each in got[:6])
     return Violation(
-        expected="no spelling, method or header gets what is sold without a payment",
+        demand="no-other-request-unpaid",
         actual=f"{names}: {got[0].answer.summary}",
         loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
     )
@@ -185,7 +185,7 @@ def _head_is_402(_: Play, answer: Answer) -> Found:
     if not answer.is_2xx:
         return None
     return Violation(
-        expected="HEAD without payment is 402, or not allowed",
+        demand="head-is-no-success",
         actual=answer.summary,
         why="a HEAD runs what is sold for nothing, and tells its length and headers",
     )
@@ -204,7 +204,7 @@ def _head_tells_nothing(play: Play, observed: Tries) -> Found:
         else often(observed.made)
     )
     return Violation(
-        expected="HEAD without payment is 402, or not allowed, or tells no length",
+        demand="head-tells-nothing",
         actual=f"{answer.summary}; Content-Length: {length}, of the goods "
         f"{len(observed.goods.body)}; how often what is sold was made for it: {made}",
         why="the handler works for nothing, as often as anybody likes",
@@ -215,7 +215,7 @@ def _head_is_free(play: Play, observed: Charged) -> Found:
     if not observed.moved or play.item.method != "GET" or observed.get.is_2xx:
         return None
     return Violation(
-        expected="HEAD takes no payment, or the same payment gets the goods by GET",
+        demand="head-takes-no-payment",
         actual=f"HEAD: {observed.head.how}; {counted(observed.moved, 'transfer')}; "
         f"GET: {observed.get.how}",
         loss=play.tokens(observed.price, "charged for an answer without a body"),

@@ -1,4 +1,4 @@
-"""Payments that are wrong in one thing, and headers that are none: nothing is served or charged."""
+"""Payments wrong in one thing, and headers without a payment: nothing is served or charged."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Moved
+from x402sim.suite.server.room import Transfer
 from x402sim.text.words import counted
 
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
@@ -52,12 +52,12 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What was answered to a payment that is wrong, and what moved."""
+    """The answer to a wrong payment, and the transfers."""
 
     about: str
     payment: Payment | None
     answer: Answer
-    moved: tuple[Moved, ...]
+    moved: tuple[Transfer, ...]
     asked: Sequence[Call] = ()
     """The calls of the facilitator."""
 
@@ -72,7 +72,7 @@ Changes = Callable[[Play, Payment], Mapping[str, Payment]]
 
 
 def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
-    """Return the play of payments that are wrong, each in a request."""
+    """Return the play of wrong payments, each in a request."""
 
     async def play(it: Play) -> list[Refusal]:
         names, found = list(changes(it, await it.draft())), []
@@ -118,7 +118,7 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
             if [(moved.amount_base, moved.to) for moved in each.moved] == [(price, to)]:
                 continue
             return Violation(
-                expected="a payment that is wrong in one thing buys nothing",
+                demand="wrong-buys-nothing",
                 actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(price, "served for less than the price") if price else None,
                 why="served for nothing",
@@ -132,7 +132,7 @@ def not_charged(play: Play, observed: list[Refusal]) -> Found:
         if each.moved and not each.answer.is_2xx:
             base = sum(moved.amount_base for moved in each.moved)
             return Violation(
-                expected="a payment that is refused moves nothing",
+                demand="refused-moves-nothing",
                 actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(base, "charged for a payment that was refused"),
             )
@@ -140,7 +140,7 @@ def not_charged(play: Play, observed: list[Refusal]) -> Found:
 
 
 def is_answer(_: Play, observed: list[Refusal]) -> Found:
-    """Tell whether each answer is one to a payment: 4xx, and no 5xx or silence."""
+    """Tell whether each answer came, and is no 5xx."""
     failed: dict[str, list[str]] = {}
     for each in observed:
         if each.is_error:
@@ -148,7 +148,7 @@ def is_answer(_: Play, observed: list[Refusal]) -> Found:
     if not failed:
         return None
     return Violation(
-        expected="400 or 402 for what is no payment",
+        demand="wrong-payment-is-4xx",
         actual="; ".join(f"{', '.join(abouts)}: {how}" for how, abouts in failed.items()),
         why="anybody can send it, and a payer takes it for an outage and tries again",
     )
@@ -348,7 +348,7 @@ def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 
 async def _in_the_other_header(play: Play) -> list[Refusal]:
-    """Send a payment of this version in the header of the other one."""
+    """Send a payment of this version in the header of the other version."""
     payment = await play.draft()
     other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
     calls = len(play.double.calls)
@@ -359,7 +359,7 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
 
 
 def _as_the_other(play: Play, payment: Payment) -> Mapping[str, Payment]:
-    """Write what was signed as the other version writes it."""
+    """Write the signed payment in the form of the other version."""
     other = Dialect.V1 if play.dialect.version == 2 else Dialect.V2
     named: dict[str, Any] = {
         "scheme": x402.SCHEME,

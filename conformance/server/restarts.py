@@ -18,20 +18,20 @@ from x402sim.suite.server.case import (
     needs_numbers,
     of_a_lost_answer,
     sent_again,
+    until_held,
     used,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import REPLICAS
-from x402sim.suite.verdict import NotApplicable
 
 SHARED = {Dialect.V1: "what they keep is one for both: it is judged with version 2"}
 V2_ONLY = {Dialect.V1: "what it keeps is one for both: it is judged with version 2"}
 KILLED = Answer(sent="a payment", failure="the server was killed")
 EACH, HELD_S = 3, 0.6
-"""How many requests each gets at once, and how long the facilitator holds them."""
+"""The simultaneous requests at each server, and seconds that the facilitator holds them."""
 
 
 # --- two servers of one deployment -----------------------------------------------------------
@@ -54,7 +54,7 @@ def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
 
 
 def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
-    """Return the play of a payment that is sent to both, several times at once: verify is held."""
+    """Return the play of a payment sent several times to both servers, while verify waits."""
 
     async def play(it: Play) -> Uses:
         await needs_numbers(it, it.replica)
@@ -72,12 +72,11 @@ def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
 
 
 async def _lost(play: Play) -> Trade:
-    """Hang up at one while it settles, and send the same payment to the other."""
+    """Hang up at one server during the settlement, and send the payment to the other server."""
     payment, gate = await play.draft(), asyncio.Event()
     with play.double.twisted(on(SETTLE, waits(gate, after=True))):
         async with play.leaving(payment):
-            if not await play.double.until(SETTLE, payment.nonce, play.patience_s, is_worked_on):
-                raise NotApplicable("it does not ask settle")
+            await until_held(play, SETTLE, payment, after=True)
         await play.wait(PAUSE_S)
         gate.set()
         await play.double.until(SETTLE, payment.nonce, play.patience_s, is_answered)
@@ -95,9 +94,7 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
         payment, gate = await it.draft(), asyncio.Event()
         with it.double.twisted(on(path, waits(gate, after=after))):
             async with it.leaving(payment):
-                is_there = is_worked_on if after else bool
-                if not await it.double.until(path, payment.nonce, it.patience_s, is_there):
-                    raise NotApplicable(f"it does not ask {path}")
+                await until_held(it, path, payment, after=after)
                 await it.room.kill()
             gate.set()
             await it.double.until(path, payment.nonce, it.patience_s, is_answered)

@@ -1,4 +1,4 @@
-"""Where the 402 offers `sign-in-with-x`: a wallet that has paid gets in, and nobody else."""
+"""If the 402 offers `sign-in-with-x`: a wallet that has paid gets in, and no other wallet."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ STRANGER = 2
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A sign-in, and what was answered."""
+    """A sign-in, and the answer."""
 
     about: str
     answer: Answer
@@ -30,11 +30,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """Sign-ins that are wrong, what a payment got, and its price."""
+    """Wrong sign-ins, the goods of a payment, and the price."""
 
     entries: Sequence[Entry]
     goods: Answer
     price: int
+
+
+class NotLetIn(NotApplicable):
+    """A wallet that has paid cannot sign in."""
 
 
 async def _challenge(play: Play) -> dict[str, Any]:
@@ -56,16 +60,14 @@ async def _member(play: Play) -> tuple[Answer, int]:
     goods = await play.pay(payment := await play.draft())
     got = await play.ask(headers=[proof(await _challenge(play), play.room.payer)])
     if not play.is_goods(got, goods):
-        raise NotApplicable(f"a wallet that has just paid is not let in: {got.how}")
+        raise NotLetIn(f"a wallet that has just paid is not let in: {got.how}")
     return goods, payment.auth.value
 
 
 async def _signs_in(play: Play) -> str:
     try:
         await _member(play)
-    except NotApplicable as why:
-        if "not let in" not in str(why):
-            raise
+    except NotLetIn as why:
         return str(why)
     return "a wallet that has paid is let in"
 
@@ -138,7 +140,7 @@ def _is_not_let_in(play: Play, observed: Entries) -> Found:
     for each in observed.entries:
         if play.is_goods(each.answer, observed.goods):
             return Violation(
-                expected="only a wallet that has paid, and signs here and now, is let in",
+                demand="sign-in-proves-wallet",
                 actual=f"{each.about}: {each.answer.how}",
                 loss=play.tokens(observed.price, "served for nothing"),
             )

@@ -1,4 +1,4 @@
-"""Tools of MCP: what only their calls and results have; other rows are played with them, too."""
+"""Demands on MCP tools alone; other rows are played with tools, too."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 
 def result_in(answer: Answer) -> Mapping[str, Any]:
-    """Return the result that an answer is; empty if it is none."""
+    """Return the answer's result of a call; empty without a result."""
     result = answer.rpc.get("result")
     return result if isinstance(result, dict) else {}
 
@@ -35,7 +35,7 @@ def _is_error(_: Play, answer: Answer) -> Found:
     if answer.status == 402 and result_in(answer).get("isError") is True:
         return None
     return Violation(
-        expected="a result with isError true and the offer",
+        demand="offer-is-error-result",
         actual=answer.how,
         why="a client takes it for what the tool returns, and pays nothing",
     )
@@ -48,7 +48,7 @@ def _in_both(_: Play, answer: Answer) -> Found:
         return None
     shown = json.dumps({"structuredContent": structured, "content[0].text": text})[:300]
     return Violation(
-        expected="the same offer in structuredContent and, as JSON, in content[0].text",
+        demand="offer-in-both-places",
         actual=shown,
         why="clients read one or the other, and pay what they read, or cannot pay",
     )
@@ -62,7 +62,7 @@ def _named(_: Play, answer: Answer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unpaid:
-    """A call that pays nothing, and what it got."""
+    """A call without a payment, and the answer."""
 
     about: str
     answer: Answer
@@ -73,7 +73,7 @@ def _call(play: Play) -> dict[str, Any]:
 
 
 async def _unpaid(play: Play) -> Sequence[Unpaid]:
-    """Call without a payment in all ways in which one may be overlooked, or taken for one."""
+    """Call without a payment, with content that a server may take for a payment."""
     call = _call(play)
     receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
     calls: dict[str, dict[str, Any]] = {
@@ -94,7 +94,7 @@ def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
     if served is None:
         return None
     return Violation(
-        expected="no call without a payment gets what the tool returns",
+        demand="no-call-unpaid",
         actual=f"{served.about}: {served.answer.how}",
         why="served for nothing, as often as anybody likes",
     )
@@ -102,7 +102,7 @@ def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The result of a payment that was not settled, and that of one that was."""
+    """The result of an unsettled payment, and the result of a settled payment."""
 
     goods: Answer
     answer: Answer
@@ -140,7 +140,7 @@ def _keeps_content(_: Play, observed: Refused) -> Found:
     if len(_texts(observed.answer)) < 2 and not is_sold:
         return None
     return Violation(
-        expected="no content of the tool beside the error",
+        demand="no-content-beside-error",
         actual=observed.answer.how,
         why="who does not pay gets what is sold with the refusal",
     )
@@ -153,7 +153,7 @@ def _offers_again(play: Play, answer: Answer) -> Found:
     if answer.status == 402 and offer is not None and isinstance(error, str) and error:
         return None
     return Violation(
-        expected="a result with isError true, the offer, and the reason in error",
+        demand="refusal-has-offer-and-reason",
         actual=answer.how,
         why="a payer can act on a reason only, and pay again with an offer only",
     )

@@ -1,9 +1,14 @@
 """Cases as tests need them: checks that act and end in one way, and those of a subject by their ids."""
 
+import ast
 import re
+import tomllib
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+from x402sim.spec.ground import folder
+from x402sim.suite import row
 from x402sim.suite.row import AnyPlayed
 from x402sim.suite.service.check import Check, check
 from x402sim.suite.service.probe import Probe
@@ -44,3 +49,33 @@ def with_ids(every: Iterable[AnyPlayed], ids: str) -> list[AnyPlayed]:
     found = [case for case in every if case.name in wanted]
     assert len(found) == len(wanted), {*wanted} - {case.name for case in found}
     return found
+
+
+def assert_demands_have_causes(subject: str) -> None:
+    """Fail unless `causes.toml` of a subject has the demands of its cases, and no other."""
+    keys = tomllib.loads((folder(subject) / "causes.toml").read_text("utf-8")).keys()
+    files = [*folder(subject).glob("*.py"), *Path(row.__file__).with_name(subject).glob("*.py")]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    demands = [
+        node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "demand"
+    ]
+    named = {
+        each.value
+        for demand in demands
+        for each in ast.walk(demand)
+        if isinstance(each, ast.Constant) and each.value
+    }
+    assert keys - texts == set()
+    assert named - keys == set()
+
+
+def assert_every_cell_is_told(
+    rows: Iterable[Any], cases: Iterable[Any], dialects: Iterable[str]
+) -> None:
+    """Fail unless each row has a case in each dialect, or a reason why it has none."""
+    told = {case.played_as for case in cases}
+    for each in rows:
+        for dialect in dialects:
+            name = f"{each.section}/{each.slug}-{dialect}"
+            assert (name in told) != bool(each.absent.get(dialect)), name

@@ -10,15 +10,16 @@ import pytest
 
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.causes import cause
-from x402sim.report.results import CaseResult, Demand, Outcome
+from x402sim.report.results import CaseResult, Demand, Outcome, Result
 from x402sim.rng import Rng
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite import rooms, subject
 from x402sim.suite.case import of_id
 from x402sim.suite.kept import Written
-from x402sim.suite.row import RoomCase, RoomKind, Violation
+from x402sim.suite.rooms import PlayedJudging
+from x402sim.suite.row import RoomCase, RoomKind, Violation, result, skipped
 from x402sim.suite.started import Running
-from x402sim.suite.subject import once
+from x402sim.suite.subject import Plan, once
 
 SHARED = RoomKind(name="shared", is_shared=True)
 GROUND = Ground(GroundType.OURS, (), "a test")
@@ -105,7 +106,7 @@ def case(name: str, *, is_control: bool = False) -> RoomCase:
 def judged(subject: Mortal, *names: str) -> dict[str, CaseResult]:
     cases = [case(each, is_control=each == "control") for each in names]
     judge = Judge(subject=subject, jobs=1)  # type: ignore[arg-type]
-    return {each.played_as: result for each, result in asyncio.run(judge.every(cases))}
+    return {each.played_as: found for each, found in asyncio.run(judge.every(cases))}
 
 
 def test_one_that_ends_by_itself_in_some_plays_has_one_failure() -> None:
@@ -150,3 +151,32 @@ def test_one_that_hangs_is_told_at_once_and_once(monkeypatch: pytest.MonkeyPatch
     assert told == [
         "server/a/a [v2]: it does not answer, and has 15 s for each answer: 0.5 s until now"
     ]
+
+
+def test_an_id_is_told_once_and_when_it_is_certain_in_every_dialect() -> None:
+    v1, v2, mcp = (replace(case("a"), dialect=dialect) for dialect in ("v1", "v2", "mcp"))
+
+    class Plays:
+        async def run(self, cases: Any, on_begin: Any) -> AsyncIterator[tuple[Any, CaseResult]]:
+            yield v2, result(v2, None, "", "", 0)
+            yield v1, result(v1, WRONG, "", "", 0)
+
+    judging = PlayedJudging(
+        judge=Plays(),
+        cases=[v1, v2, mcp],
+        rerun="",
+        left_out=lambda case: skipped(case, "only its offer is judged"),
+        count=str,
+        plan=Plan(cases=[v1, v2]),
+    )
+
+    async def main() -> list[Result]:
+        return [each async for each in judging.run(lambda check_id: None)]
+
+    (one,) = asyncio.run(main())
+    assert one.outcome is Outcome.FAILED
+    assert {each.dialect: each.outcome for each in one.cases} == {
+        "v1": Outcome.FAILED,
+        "v2": Outcome.PASSED,
+        "mcp": Outcome.SKIPPED,
+    }

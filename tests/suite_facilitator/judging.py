@@ -8,7 +8,7 @@ from tests.suite_facilitator.mutant import Facilitator
 from x402sim.report.results import CaseResult
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.room import Given
-from x402sim.suite.facilitator.subject import Judge, all_cases
+from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases
 from x402sim.suite.row import RoomCase
 from x402sim.suite.started import App
 
@@ -37,7 +37,9 @@ def judged(
     """Play these cases, and return what came of each."""
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(subject=facilitator, dialects=tuple(dialects), patience_s=patience_s, jobs=2)
+        judge = FacilitatorJudge(
+            subject=facilitator, dialects=tuple(dialects), patience_s=patience_s, jobs=2
+        )
         return {case.name: result for case, result in await judge.every(list(cases))}
 
     return asyncio.run(main())

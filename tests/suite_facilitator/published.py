@@ -21,8 +21,8 @@ from x402sim.judging import Verdict, judge
 from x402sim.suite.facilitator.case import tried
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN, Command
-from x402sim.suite.facilitator.subject import SECTIONS, Judge, all_cases, rows
+from x402sim.suite.facilitator.room import PLAIN, facilitator_command
+from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_cases, rows
 from x402sim.version import VERSION
 
 KEPT = Kept(Path(__file__).with_name("published.json"))
@@ -89,7 +89,9 @@ def transaction(name: str) -> str:
     it = PUBLISHED[name]
 
     async def main() -> str:
-        judge = Judge(subject=Command(tuple(it.command())), dialects=it.dialects)
+        judge = FacilitatorJudge(
+            subject=facilitator_command(tuple(it.command())), dialects=it.dialects
+        )
         try:
             room = await judge.room(PLAIN)
             play = await Play(

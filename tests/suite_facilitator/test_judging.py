@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
 from tests.suite_facilitator.judging import cases, mutant
 from x402sim import LocalServer
 from x402sim.cli import app
@@ -25,7 +25,7 @@ from x402sim.rng import Rng
 from x402sim.suite.facilitator.case import is_settled
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import Given, Money, Moved
-from x402sim.suite.facilitator.subject import Judge, all_cases, plays, rows
+from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays, rows
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.row import skipped, unclear
 from x402sim.suite.started import FIRST_PORT, LAST_PORT, free_port
@@ -172,7 +172,7 @@ def test_who_jams_is_told_and_who_is_jammed_is_not() -> None:
     jams = mutant(["jams"])
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(subject=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
+        judge = FacilitatorJudge(subject=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
         return {case.name: result for case, result in await judge.every(cases(ids))}
 
     found = asyncio.run(main())
@@ -198,11 +198,7 @@ def test_ports_are_none_that_others_are_given() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    told = {case.played_as for case in all_cases()}
-    for row in rows():
-        for dialect in Dialect:
-            name = f"{row.section}/{row.slug}-{dialect}"
-            assert (name in told) != bool(row.absent.get(dialect)), name
+    assert_every_cell_is_told(rows(), all_cases(), Dialect)
 
 
 def test_each_play_has_a_must_or_is_followed_by_one() -> None:
@@ -257,14 +253,8 @@ def test_a_play_counts_in_pytest_as_on_the_command_line() -> None:
             play(name, result).wrong(None)
 
 
-def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:
-    """The keys of causes.toml are what cases expect, word for word."""
-    root = Path(__file__).parents[2]
-    keys = tomllib.loads((root / "conformance/facilitator/causes.toml").read_text(encoding="utf-8"))
-    folders = root / "conformance/facilitator", root / "x402sim/suite/facilitator"
-    written = "".join(file.read_text() for folder in folders for file in folder.glob("*.py"))
-    written += (root / "x402sim/report/results.py").read_text(encoding="utf-8")
-    assert [key for key in keys if f'"{key}"' not in written] == []
+def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -> None:
+    assert_demands_have_causes("facilitator")
 
 
 def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(

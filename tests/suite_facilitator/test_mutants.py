@@ -17,8 +17,8 @@ from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
 from x402sim.suite.facilitator.payment import Answer, Dialect
-from x402sim.suite.facilitator.room import Money, Room, RoomKind
-from x402sim.suite.facilitator.subject import SECTIONS, Judge, all_cases
+from x402sim.suite.facilitator.room import ChainRoomKind, FacilitatorRoom, Money
+from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_cases
 from x402sim.suite.facilitator.truth import Observed
 from x402sim.suite.row import result
 from x402sim.suite.started import App
@@ -243,11 +243,11 @@ def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
     """A facilitator on the chain's own port can send for anybody there."""
     ids = "facilitator/supported/lists [v2] facilitator/spelling/no-nonce [v2]"
 
-    opened: list[Room] = []
+    opened: list[FacilitatorRoom] = []
 
-    class Opens(Judge):
-        async def open(self, kind: RoomKind, name: str) -> Room:
-            opened.append(await Judge.open(self, kind, name))
+    class Opens(FacilitatorJudge):
+        async def open(self, kind: ChainRoomKind, name: str) -> FacilitatorRoom:
+            opened.append(await FacilitatorJudge.open(self, kind, name))
             return opened[-1]
 
     class Steals(Facilitator):

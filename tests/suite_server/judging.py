@@ -9,8 +9,8 @@ from tests.suite.cases import names, with_ids
 from tests.suite_server.shop import Shop, shop
 from x402sim.suite.row import Found, RoomCase, RoomKind, Violation, by_play
 from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.room import Given, Room
-from x402sim.suite.server.subject import Judge, all_cases, item_in
+from x402sim.suite.server.room import Given, ServerRoom
+from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App
 
 ITEMS = tuple(map(item_in, ("/weather", "/forecast?city=Paris", 'POST /report {"title": "a"}')))
@@ -22,13 +22,13 @@ class Bench:
 
     shops: list[Shop] = field(default_factory=list)
     patience_s: float = 12
-    rooms: dict[RoomKind, Room] = field(default_factory=dict)
+    rooms: dict[RoomKind, ServerRoom] = field(default_factory=dict)
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
     counts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        self.judge = Judge(
+        self.judge = ServerJudge(
             subject=App(self.make),
             items=(*ITEMS, item_in("/tides")),
             handlers={

@@ -22,8 +22,8 @@ from x402sim.judging import Verdict, judge
 from x402sim.report.results import Outcome
 from x402sim.suite.server.case import trade
 from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.room import Command, Spoken
-from x402sim.suite.server.subject import SECTIONS, Judge, all_cases, item_in, rows
+from x402sim.suite.server.room import Spoken, server_command
+from x402sim.suite.server.subject import SECTIONS, ServerJudge, all_cases, item_in, rows
 
 KEPT = Kept(Path(__file__).with_name("published.json"))
 FAILS = 'POST /report {"title": "fail"}'
@@ -109,8 +109,8 @@ def transaction(name: str) -> str:
 
     async def main() -> str:
         words, items = tuple(it.words), [*map(item_in, it.sells)]
-        server = Spoken(words) if it.dialect is MCP else Command(words, look=items[0].path)
-        judge = Judge(subject=server, items=items)
+        server = Spoken(words) if it.dialect is MCP else server_command(words, look=items[0].path)
+        judge = ServerJudge(subject=server, items=items)
         try:
             play = await judge.begun(await judge.room(), it.dialect, "a good payment")
             (moved,) = (await trade(play, again=0)).moved

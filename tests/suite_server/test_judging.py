@@ -6,7 +6,6 @@ import json
 import re
 import runpy
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from typer.testing import CliRunner
 
+from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
 from tests.suite_server.judging import ITEMS, cases
 from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
@@ -29,7 +29,7 @@ from x402sim.suite.server.payment import Dialect, message, proof
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Given
-from x402sim.suite.server.subject import SERVER, Judge, all_cases, item_in, rows
+from x402sim.suite.server.subject import SERVER, ServerJudge, all_cases, item_in, rows
 from x402sim.suite.started import App
 
 pytest_plugins = ["pytester"]
@@ -83,11 +83,7 @@ def test_a_server_gets_what_the_guide_says() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    told = {case.played_as for case in all_cases()}
-    for row in rows():
-        for dialect in Dialect:
-            name = f"{row.section}/{row.slug}-{dialect}"
-            assert (name in told) != bool(row.absent.get(dialect)), name
+    assert_every_cell_is_told(rows(), all_cases(), Dialect)
 
 
 def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict[str, CaseResult]:
@@ -98,7 +94,7 @@ def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict
         return shop(given, left.pop(0) if len(left) > 1 else left[0])
 
     async def run() -> dict[str, CaseResult]:
-        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=items, jobs=1)
+        judge = ServerJudge(subject=App(make), dialects=(Dialect.V2,), items=items, jobs=1)
         return {case.name: result for case, result in await judge.every(cases(ids))}
 
     return asyncio.run(run())
@@ -261,16 +257,8 @@ def test_the_numbers_of_a_body_are_changed_too_and_an_empty_one_is_told() -> Non
     assert "no value stands in the body {}" in left.reason
 
 
-def test_each_cause_is_worded_as_the_cases_expect_it_and_each_must_has_one() -> None:
-    """The keys of causes.toml are what cases expect, word for word."""
-    folder = ROOT / "conformance" / "server"
-    keys = tomllib.loads((folder / "causes.toml").read_text(encoding="utf-8"))
-    source = "".join(each.read_text(encoding="utf-8") for each in folder.glob("*.py"))
-    source += (ROOT / "x402sim/suite/server/case.py").read_text(encoding="utf-8")
-    flat = re.sub(r'"\s+f?"', "", source)
-    assert [key for key in keys if json.dumps(key)[1:-1] not in flat and key not in flat] == []
-    expected = re.findall(r'expected=(f?)"((?:[^"\\]|\\.)*)"', flat)
-    assert {text for _, text in expected if text.replace('\\"', '"') not in keys} == set()
+def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -> None:
+    assert_demands_have_causes("server")
 
 
 def test_a_command_is_killed_and_started_again(
@@ -391,7 +379,7 @@ def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
         return app
 
     async def run() -> list[Outcome]:
-        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
+        judge = ServerJudge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
         mine = cases("server/control/sells [v2] server/order/settled-lost [v2]")
         return [found.outcome for case, found in await judge.every(mine)]
 

@@ -16,7 +16,7 @@ from x402sim.cli import app
 from x402sim.suite.row import Found
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Given
-from x402sim.suite.server.subject import Judge, all_cases, item_in
+from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App
 
 ITEMS = tuple(
@@ -84,7 +84,7 @@ MCP = [case for case in all_cases() if case.dialect is Dialect.MCP and SLOW not 
 @dataclass
 class ToolBench(Bench):
     def __post_init__(self) -> None:
-        self.judge = Judge(
+        self.judge = ServerJudge(
             subject=App(self.make),
             items=ITEMS,
             handlers={"failing": item_in('MCP /mcp forecast {"city": "fail"}'),

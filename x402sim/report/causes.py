@@ -3,8 +3,8 @@
 `conformance/service/mutation_matrix.csv` records what fails together: it has a row for each service
 with one known defect, and the checks that it failed. The probable causes of a run are the fewest
 rows that explain its failures. Causes with a failed MUST come first, then those with the greatest
-loss. `causes.toml` in each subject's folder says for each id what a failure means, how to repair
-it, who loses by it, and which other failure causes it.
+loss. `causes.toml` in each subject's folder says for each id or demand what a failure means, how to
+repair it, who loses by it, and which other failure causes it.
 """
 
 import csv
@@ -59,6 +59,8 @@ class _Words(msgspec.Struct, frozen=True):
     cause: str
     repair: str
     loss: Loss
+    expected: str = ""
+    """What a subject does that keeps the demand; empty where each case words that itself."""
     at: tuple[str, ...] = ()
     """Places with this cause, whatever the cause elsewhere: ids without dialects, each alone or
     with the failed demand, "payer/send/proof-redirected: DEMAND"."""
@@ -135,6 +137,11 @@ def repair(result: Result) -> str:
     """Return how to repair a subject that failed an id; empty if unknown."""
     known = _known(result) if result.outcome is Outcome.FAILED else None
     return known.repair if known else ""
+
+
+def expected(demand: str) -> str:
+    """Return what is expected of a subject by a demand of `causes.toml`; raises `KeyError`."""
+    return _words()[demand].expected
 
 
 def loss(group: Iterable[Result]) -> str:
@@ -284,7 +291,7 @@ def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
 
 def _is_unpaid(case: CaseResult | Result) -> bool:
     """Tell whether a case failed because an expected transfer did not come."""
-    return _evidence(case).demand is Demand.TRANSFER
+    return _evidence(case).demand == Demand.TRANSFER
 
 
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:

@@ -43,7 +43,6 @@ class Demand(StrEnum):
     ERROR_TEXT = "the text of an error"
     GOES_ON = "goes on answering"
     GOES_ON_RUNNING = "goes on running"
-    SERVES_AFTERWARDS = "serves a good payment afterwards"
     CONTENT = "the content"
     WITHHELD = "no content"
     UNPAID_2XX = "no 2xx without payment"
@@ -52,10 +51,6 @@ class Demand(StrEnum):
     CANCELLED_NONCE = "no receipt for a cancelled nonce"
     TRANSFER = "a transfer"
     """A transfer was expected, and none came."""
-    SETTLE_CHECKS = "settle refuses what verify refuses"
-    MANY_SETTLE = "each of many good payments settles"
-    PENDING = "what was sent and is not mined is pending"
-    ITS_HASH = "success by the hash of this transfer"
     WITHIN_TASK = "each payment is one that the task allows"
 
 
@@ -65,7 +60,8 @@ class Evidence(msgspec.Struct, frozen=True):
     `answer` has no ids, hashes and times; for an id without judgement, `answer` is the reason.
     """
 
-    demand: Demand = Demand.OTHER
+    demand: str = Demand.OTHER
+    """A `Demand`, or a key of `causes.toml`."""
     about: str = ""
     answer: str = ""
     place: str = ""

@@ -1,10 +1,22 @@
-"""Judges a subject in rooms: plays cases, makes good payments in between, repeats what fails.
+"""Judges a subject in rooms: plays cases, makes good payments in between, repeats failed plays.
 
-A room is one world with one started subject, in which cases are played in turn. A play that leaves
-the world as it was shares its room with others. After every few plays the judge makes a good
-payment. If that fails, a play has jammed the subject: the plays since the last good payment are
-repeated one by one, each with a good payment behind it, to find the play that jams. A case that
-fails is played again in another room, and is reported as failed only if it fails twice.
+A room is one world with one started subject, in which cases are played in turn. The rule of
+repetition, for servers and facilitators:
+
+1. The control of a dialect is a good payment. A dialect whose control fails is not judged.
+2. Plays that leave the world unchanged share a room, up to `BATCH` plays. The judge makes a good
+   payment after the last play, and after each play without an answer. Any other play has a room
+   alone, and a good payment after it.
+3. If a good payment fails, an earlier play has jammed the subject. The plays of the room are
+   repeated, each with a good payment after it, until the payment fails again: that play jams.
+4. A play that fails, jams or stays unclear is repeated in another room. A case has failed if both
+   plays fail; if only the first fails, the case is inconclusive.
+5. After `JAMS` confirmed jams, a further jam counts without a repetition. After `MOST_JAMS` jams,
+   the judge looks for no more, and all plays of a jammed room are inconclusive.
+6. If the subject ends by itself in a play and in the repetition, the play has failed. Other ends
+   are counted: `MOST_ENDS` ends fail the control.
+7. A subject started by its user has only one room, and failed plays are repeated in that room.
+   After a failed good payment, the rest is inconclusive.
 
 Each subject adds its world to `Room`, what it can do to `Play`, and what a good payment is to
 `Judge`. `in_rooms` plans a judgement and begins it.
@@ -60,18 +72,18 @@ class Room(ABC):
     http: httpx.AsyncClient
     running: Running | None = None
     start_s: float = 0
-    """How long its last start took."""
+    """Seconds of the last start."""
     starts: int = 0
     _stack: AsyncExitStack
     _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @abstractmethod
     def given(self) -> Any:
-        """Return what the subject is given at its next start."""
+        """Return the subject's port, addresses and keys for the next start."""
 
     @abstractmethod
     async def tidy(self) -> None:
-        """Undo what a case has changed in the world."""
+        """Undo the changes of a case in the world."""
 
     async def start(self) -> None:
         """Start the subject, or start it again after it was stopped; raises `NotReady`."""
@@ -119,7 +131,7 @@ class Room(ABC):
         return self.running.has_ended if self.running else "it was stopped"
 
 
-class Answer(Protocol):
+class Answered(Protocol):
     """What a subject answered."""
 
     @property
@@ -132,30 +144,30 @@ class Answer(Protocol):
 
 
 AnyRoom = TypeVar("AnyRoom", bound=Room)
-AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+AnyAnswer = TypeVar("AnyAnswer", bound=Answered)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Play(ABC, Generic[AnyRoom, AnyAnswer]):
-    """What a case has in its hands: a room, and what has happened there so far."""
+    """The tools of a case: a room, and the record of requests and answers."""
 
     room: AnyRoom
     name: str
     patience_s: float
-    """How long an answer may take, at most."""
+    """The most seconds of an answer."""
     lines: list[str] = field(default_factory=list)
     answers: list[AnyAnswer] = field(default_factory=list)
     since: int = 0
-    """The height of the chain when it began."""
+    """The height of the chain at the beginning of the play."""
     _drawn: int = 0
     _said: int = 0
 
     @abstractmethod
     async def begin(self) -> Self:
-        """Note where the chain is."""
+        """Note the height of the chain."""
 
     def draw(self) -> bytes:
-        """Return 32 bytes that nobody has drawn before."""
+        """Return 32 new random bytes."""
         self._drawn += 1
         return self.room.rng.secret(f"{self.name} {self._drawn}")
 
@@ -182,20 +194,19 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
 
     @property
     def report(self) -> str:
-        """What happened, in lines."""
+        """The record of the play, in lines."""
         left = self._said - MOST_LINES
         more = [f"and {counted(left, 'more line')}"] if left > 0 else []
         return "\n".join([*self.lines, *more])
 
 
 PATIENCE_S = 15.0
-"""How long an answer may take."""
+"""The usual seconds of an answer, at most."""
 BATCH = 10
-"""How many plays in a shared room go between two good payments."""
+"""The plays in a shared room between two good payments."""
 START = "the judge must start it: --start COMMAND"
 JAMS = 2
-"""How many plays that jam the subject are confirmed by a second play; later ones are believed at
-once."""
+"""The jams that a second play confirms; later jams count without a second play."""
 MOST_ENDS = 2
 """Unexplained ends of a subject until they count as a failure."""
 ENDS = Violation(
@@ -205,7 +216,7 @@ ENDS = Violation(
     demand=Demand.GOES_ON_RUNNING,
 )
 MOST_JAMS = 12
-"""How many plays that jam the subject are looked for one by one: more of them show nothing new."""
+"""The jamming plays that the judge looks for one by one: more show nothing new."""
 
 Outcomes = list[tuple[RoomCase, CaseResult]]
 AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
@@ -213,35 +224,35 @@ AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A play that was played: what each of its cases found."""
+    """A finished play: the finding of each case."""
 
     play: Play[Any, Any]
     found: dict[RoomCase, Found]
     unclear: str = ""
-    """Why it cannot be judged."""
+    """Why the play cannot be judged."""
     skipped: str = ""
-    """Why it was not played: it does not apply, or a need `lacks`."""
+    """Why there was no play: the case does not apply, or a need `lacks`."""
     lacks: bool = False
     is_untold: bool = False
     seconds: float = 0
     log: str = ""
     jams: bool = False
-    """Whether a good payment failed after it."""
+    """Whether a good payment failed after the play."""
     ended: str = ""
     """How the subject ended by itself during the play."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether an answer did not come."""
+        """Whether an answer is missing."""
         return any(not each.status for each in self.play.answers)
 
     @property
-    def has_fault(self) -> bool:
-        """Whether a demand is broken."""
-        return any(isinstance(each, Violation) for each in self.found.values())
+    def wrong(self) -> Violation | None:
+        """The first demand that is broken."""
+        return next((each for each in self.found.values() if isinstance(each, Violation)), None)
 
     def of(self, case: RoomCase) -> CaseResult:
-        """Return the result of one of its cases."""
+        """Return the result of a case of the play."""
         if case in self.found:
             return result(case, self.found[case], self.play.report, self.log, self.seconds)
         if self.skipped:
@@ -251,32 +262,32 @@ class Played:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Judge(ABC, Generic[AnyRoom, AnyPlay]):
-    """One judgement of one subject: it says how a room is opened, and what a good payment is."""
+    """One judgement of one subject; a subclass opens rooms and makes good payments."""
 
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
     beside: ClassVar[int]
-    """How many plays that mostly wait run at the same time as the others."""
+    """The waiting plays that run beside the others at the same time."""
     after: ClassVar[Violation]
-    """What is wrong if a good payment fails after a play."""
+    """The violation of a failed good payment after a play."""
 
     subject: Startable[Any]
     network: Network = BASE_SEPOLIA
     dialects: tuple[Any, ...] = ()
-    """The dialects that it has, as the controls have shown."""
+    """The dialects whose control has passed."""
     seed: int = 0
     patience_s: float = PATIENCE_S
     jobs: int = 0
-    """How many plays are played at once; 0 is one for each core."""
+    """The plays at the same time; 0 is one play for each core."""
     port: int = 0
-    """The port of the part that it depends on, if its user chose one."""
+    """The port of the facilitator or node beside the subject, if the user chose a port."""
     starts: int = 0
     start_s: float = 0
     plays: int = 0
     jams: int = 0
-    """How many plays have jammed the subject twice."""
+    """The plays that have jammed the subject twice."""
     culprits: int = 0
-    """How many plays have jammed the subject."""
+    """The plays that have jammed the subject."""
     ends_in: str = ""
     """The play during which the subject ended by itself twice."""
     ends: list[str] = field(default_factory=list)
@@ -284,9 +295,9 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     tell: Tell = lambda text: None
     """Tells the user that the subject does not answer; `once` tells only the first time."""
     lost: str = ""
-    """Why a subject that its user has started cannot be judged any further; empty if it can."""
+    """Why the judgement of a subject started by its user ends early; empty if it goes on."""
     opened: int = 0
-    """How many rooms were opened."""
+    """The number of opened rooms."""
     _idle: dict[RoomKind, list[AnyRoom]] = field(default_factory=dict)
     _rooms: list[AnyRoom] = field(default_factory=list)
     _busy: asyncio.Semaphore = field(init=False)
@@ -318,16 +329,16 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether its user has started the subject, so that it has one room and no restart."""
+        """Whether the user has started the subject: then there is one room, and no restart."""
         return isinstance(self.subject, RunsAlready)
 
     # --- rooms ------------------------------------------------------------------------------
 
     async def room(self, kind: RoomKind | None = None) -> AnyRoom:
-        """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`.
+        """Return an empty room of this kind; raises `NotReady` and `ChainError`.
 
-        A subject that its user has started has one room, in which everything is played. Raises
-        `Lacking` for a kind of room that this one cannot be.
+        A subject started by its user has one room for all plays. Raises `Lacking` for a kind of
+        room that needs another world.
         """
         kind = kind or self.plain
         if self.is_fixed and kind.lacks:
@@ -348,7 +359,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return room
 
     async def leave(self, room: AnyRoom, *, keep: bool) -> None:
-        """Give a room back, or close it."""
+        """Give a room back, or close the room."""
         if self.is_fixed:
             return
         if keep and not room.has_ended:
@@ -371,13 +382,13 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     async def begun(
         self, room: AnyRoom, dialect: Any, name: str, patience_s: float | None = None
     ) -> AnyPlay:
-        """Return a play in a room that has begun."""
+        """Begin a play in a room, and return the play."""
         self.plays += 1
         named = f"{name} {self.plays} in {room.name}"
         return await self.play(room, dialect, named, patience_s or self.patience_s).begin()
 
     async def played(self, group: Sequence[RoomCase], room: AnyRoom) -> Played:
-        """Play the play of some cases in a room, and test each."""
+        """Play the common play of some cases in a room, and test each case."""
         elapsed, first = stopwatch(), group[0]
         play = await self.begun(room, first.dialect, first.played_as)
         hangs = f"{first.name}: it does not answer, and has {play.patience_s:g} s for each answer"
@@ -409,9 +420,9 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     async def run(
         self, cases: Sequence[RoomCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[RoomCase, CaseResult]]:
-        """Play the cases, and yield each with its result as soon as it is certain.
+        """Play the cases; yield each case with a certain result.
 
-        Controls come last: controls fail if the subject ended by itself in any play.
+        Controls come last: controls fail if the subject ended by itself in several plays.
         """
         controls: Outcomes = []
 
@@ -438,18 +449,14 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return result(case, fault, "\n".join(self.ends), "", found.seconds)
 
     async def every(self, cases: Sequence[RoomCase]) -> Outcomes:
-        """Play the cases, and close every room; return each with its result."""
+        """Play the cases, and close every room; return the cases with their results."""
         try:
             return [each async for each in self.run(cases, lambda check_id: None)]
         finally:
             await self.close()
 
     async def _judged(self, batch: list[list[RoomCase]]) -> Outcomes:
-        """Play some plays in one room, then make a good payment; repeat what fails.
-
-        If the good payment fails, the plays are repeated, each with a good payment behind it, to
-        find the one that jams the subject.
-        """
+        """Play some plays in one room, then a good payment; repeat failures: rules 2 to 5."""
         kind = batch[0][0].kind
         results: Outcomes = []
         todo, is_careful = batch, not kind.is_shared
@@ -484,10 +491,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     async def _in_turn(
         self, groups: list[list[RoomCase]], room: AnyRoom, *, is_careful: bool
     ) -> tuple[list[tuple[list[RoomCase], Played]], str]:
-        """Play plays in a room until a good payment fails there; return them, and why it failed.
+        """Play plays in a room until a good payment fails; return the plays, and why it failed.
 
-        A good payment is made after the last play, after each play with a request that was not
-        answered, and, if `is_careful`, after every play.
+        A good payment comes after the last play, after each play without an answer, and, if
+        `is_careful`, after every play.
         """
         done = []
         for group in groups:
@@ -503,18 +510,16 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return done, ""
 
     async def _certain(self, group: list[RoomCase], first: Played) -> Outcomes:
-        """Return the results of a play; repeat a failed play in another room first.
+        """Return the results of a play; repeat a failed play in another room first: rules 4 to 6.
 
-        The first `JAMS` plays that jam the subject are played again, too; later jams are believed
-        at once. If the subject ends by itself in both, all ends together are one failure; an end in
-        only one is no failure of the play.
+        If the subject ends by itself in both plays, all ends together are one failure.
         """
         if first.ended and self.ends_in:
             why = f"{first.ended}, as after {self.ends_in}"
             return [(case, unclear(case, why)) for case in group]
         is_usual = first.jams and not first.ended and self.jams >= JAMS
         has_repeated = bool(self.lost) or is_usual
-        if has_repeated or not (first.has_fault or first.unclear):
+        if has_repeated or not (first.wrong or first.unclear):
             return [(case, first.of(case)) for case in group]
         room = await self.room(group[0].kind)
         second = await self.played(group, room)
@@ -542,13 +547,12 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return results
 
     def _jammed(self, played: Played, group: Sequence[RoomCase], broken: str) -> Played:
-        """Return a play that has jammed the subject, with that as a failure of one of its cases.
+        """Return a play that has jammed the subject; the jam is a failure of one case.
 
-        It becomes the failure of a case that has held until now: of a MUST, or else of a SHOULD. If
-        a MUST of the play has failed already, no other case gets it.
+        The case has held until now: a MUST, or else a SHOULD. If a MUST of the play has failed
+        already, the jam is no second failure.
         """
-        afterwards, said = Demand.SERVES_AFTERWARDS, f"after this, {broken}"
-        fault = replace(self.after, actual=said, demand=afterwards)
+        fault = replace(self.after, actual=f"after this, {broken}")
         if played.ended:
             fault = replace(ENDS, actual=f"after this, {played.ended}")
         found = dict(played.found)
@@ -561,7 +565,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
 
 
 def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
-    """Return the plays as they go into rooms: those of a shared kind together."""
+    """Return the plays of each room: plays of a shared kind of room go together."""
     alone = [[group] for group in groups if not group[0].kind.is_shared or group[0].waits_s]
     shared: dict[RoomKind, list[list[RoomCase]]] = {}
     for group in groups:
@@ -576,11 +580,6 @@ def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
 
 
 def _doubtful(group: Sequence[RoomCase]) -> Outcomes:
-    """Return inconclusive results of plays of which an unknown one has jammed the subject.
-
-    `MOST_JAMS` others have jammed it, so this one is not looked for, and what these plays found may
-    follow from it.
-    """
     why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
     return [(case, unclear(case, why)) for case in group]
 

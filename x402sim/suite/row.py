@@ -1,10 +1,9 @@
-"""How cases of a payer, facilitator or server are declared: what is played, what is demanded.
+"""Declares the cases of payers, facilitators and servers: rows with a play and demands.
 
-One row is played once for each dialect of the subject; every demand on it has an id of its own,
-which is the same in each dialect. A dialect in which it cannot be played has a reason, so that the
-table has no empty cell.
+A row is played once for each dialect of the subject. Every demand of the row has an id, the same in
+each dialect. For a dialect without a play the row gives a reason: the table has no empty cell.
 
-What was found in a play becomes the result of each of its cases.
+A case turns the finding of a play into a result.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from x402sim.report import results
+from x402sim.report import causes
 from x402sim.report.results import CaseResult, Evidence, Loss, Outcome
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType, folder
@@ -36,19 +35,19 @@ from x402sim.suite.redact import impersonal
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlayedCase:
-    """One id: a demand on what a subject did in a play; each judge adds what it plays."""
+    """A demand on a play; each judge adds fields for the play."""
 
     id: str
     level: Level
     ground: Ground
     title: str
     played_as: str
-    """The name of the play: cases with the same name look at one and the same."""
+    """The name of the play: cases with one name share a play."""
     control: str
-    """The id of the control without which its pass proves nothing, in its dialect."""
+    """The id of the control: if the control fails, a pass in this dialect proves nothing."""
     is_control: bool = False
     waits_s: float = 0
-    """How long the play waits, at least, while it does nothing."""
+    """Seconds that the play waits idle, at least."""
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
     dialect: str = ""
@@ -61,7 +60,7 @@ class PlayedCase:
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """The control, unless it is one itself."""
+        """The control; none for a control."""
         return () if self.is_control else (self.control,)
 
     @property
@@ -75,7 +74,7 @@ AnyPlayed = TypeVar("AnyPlayed", bound=PlayedCase)
 
 @cache
 def rows_of(subject: str, *sections: str) -> tuple[Any, ...]:
-    """Return the rows that the files of a subject declare, in the order of the sections."""
+    """Return the rows in the files of a subject, in the order of the sections."""
     files = sorted(folder(subject).glob("*.py"))
     found = [row for file in files for row in runpy.run_path(str(file), run_name=file.stem)["ROWS"]]
     return tuple(sorted(found, key=lambda row: sections.index(row.section)))
@@ -83,7 +82,7 @@ def rows_of(subject: str, *sections: str) -> tuple[Any, ...]:
 
 @cache
 def cases_of(subject: str, *sections: str) -> tuple[Any, ...]:
-    """Return the cases of a subject's rows; raises `ValueError` for an id that is there twice."""
+    """Return the cases of a subject's rows; raises `ValueError` for a name declared twice."""
     found = tuple(case for row in rows_of(subject, *sections) for case in row.cases())
     names = Counter(case.name for case in found)
     if twice := sorted(name for name, times in names.items() if times > 1):
@@ -92,7 +91,7 @@ def cases_of(subject: str, *sections: str) -> tuple[Any, ...]:
 
 
 def by_play(cases: Iterable[AnyPlayed]) -> list[list[AnyPlayed]]:
-    """Return the cases that look at the same play, together."""
+    """Return the cases in groups that share a play."""
     groups: dict[str, list[AnyPlayed]] = {}
     for case in cases:
         groups.setdefault(case.played_as, []).append(case)
@@ -103,9 +102,9 @@ Each = TypeVar("Each")
 
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, list[Each]]]) -> AsyncIterator[Each]:
-    """Run works at once, and yield each result as soon as it is there.
+    """Run works at once, and yield each result at its end.
 
-    An exception of one of them is raised here and cancels the others, as does leaving the loop.
+    An exception of a work is raised here, and cancels the other works, as leaving the loop does.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:
@@ -120,29 +119,30 @@ async def side_by_side(works: Iterable[Coroutine[Any, Any, list[Each]]]) -> Asyn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """What a subject did against a demand, and what that costs."""
+    """A broken demand: the subject's act, and its cost.
 
-    expected: str
+    `demand` is a key of `causes.toml` in the folder of the subject's cases; that entry has the
+    text of `expected` for cases without an own text.
+    """
+
     actual: str
+    demand: str = ""
+    expected: str = ""
     loss: Loss | None = None
     why: str = ""
-    demand: results.Demand = results.Demand.OTHER
-    """What it has in common with failures that were expected to be something else."""
     cause: str = ""
-    """The key of its cause in `causes.toml`; empty for what was expected."""
+    """The key of `causes.toml` where a `demand` has several causes."""
 
 
-OF_ENGINE = (results.Demand.GOES_ON_RUNNING, results.Demand.SERVES_AFTERWARDS)
-"""The engine's demand after any play: its failure is no finding of the case just played."""
 Found = Violation | str | None
-"""What is wrong; or what was observed, in words; or nothing is wrong."""
+"""A violation; or an observation, in words; or None if the demand holds."""
 
 
 def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: float) -> CaseResult:
-    """Return the result of a case that was looked at.
+    """Return the result of a judged case.
 
-    `exchange` is what was requested and answered in its play, `log` the last line that the subject
-    wrote, empty without one.
+    `exchange` is the record of requests and answers, `log` the subject's last line of output, empty
+    without output.
     """
     if not isinstance(found, Violation):
         return CaseResult(
@@ -154,18 +154,20 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
             seconds=round(seconds, 3),
             has_begun=True,
         )
-    place = "" if found.demand in OF_ENGINE else case.id
-    about, answer = found.cause or found.expected, impersonal(found.actual)
+    expected = found.expected
+    if found.demand and not expected:
+        expected = causes.expected(found.demand)
+    about, answer = found.cause or expected, impersonal(found.actual)
     return CaseResult(
         title=case.title,
         dialect=str(case.dialect),
         ground=case.ground,
         outcome=Outcome.FAILED,
-        expected=found.expected,
+        expected=expected,
         actual=found.actual,
         reason="" if found.loss else found.why,
         loss=found.loss,
-        evidence=Evidence(found.demand, about, answer, place),
+        evidence=Evidence(found.demand, about, answer, case.id),
         exchange=exchange + (f"\nits last line: {log}" if log else ""),
         seconds=round(seconds, 3),
         has_begun=True,
@@ -173,7 +175,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
 
 
 def unclear(case: PlayedCase, why: str) -> CaseResult:
-    """Return the result of a case that is inconclusive, with the reason."""
+    """Return the inconclusive result of a case, with the reason."""
     return CaseResult(
         title=case.title,
         dialect=str(case.dialect),
@@ -204,26 +206,26 @@ def skipped(
 
 
 def documents(subject: str) -> dict[GroundType, str]:
-    """Return the document that an id begins with, for each kind of ground."""
+    """Return the first word of ids, for each kind of ground."""
     own = dict.fromkeys(BINDING, subject)
     return {**own, GroundType.OURS: "kit", GroundType.SILENT: "silent"}
 
 
 def beginnings(subject: str) -> tuple[str, ...]:
-    """Return what the ids of a subject begin with, its own document first."""
+    """Return the first words of a subject's ids, the subject's own document first."""
     return tuple(dict.fromkeys(documents(subject).values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomKind:
-    """What a room is like; the rooms of one kind are alike, and are used again.
+    """A kind of room; rooms of one kind are alike, and are used again.
 
     name
-        Its name, in the plan and in the names of keys.
+        The name in the plan and in the names of keys.
     is_shared
-        Whether cases are played in it one after the other without a look in between: those that
-        leave the world as it was. Otherwise a good payment is made after each case, and a room in
-        which it fails is not used again.
+        Whether plays follow each other without a good payment in between: plays that leave the
+        world unchanged. Otherwise a good payment follows each play, and a room with a failed good
+        payment is not used again.
     """
 
     name: str
@@ -231,17 +233,17 @@ class RoomKind:
 
     @property
     def lacks(self) -> str:
-        """What it has that the world of a subject that runs already lacks; empty if nothing."""
+        """What the world of a subject started by its user lacks for this kind; empty if nothing."""
         return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What is demanded; the level is the highest that the ground supports, or a lower one.
+    """A demand; by default, the level is the highest that the ground supports.
 
-    `test` gets the play and what it returned (of a payer, only what was played), and tells what is
-    wrong. Without one, what the play returned is a `Found` itself. `absent` has a reason for each
-    dialect that has no such demand.
+    `test` gets the play and its return value (of a payer, only the play), and returns a `Found`.
+    Without a test, the return value is the `Found`. `absent` has a reason for each dialect without
+    this demand.
     """
 
     title: str
@@ -254,10 +256,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoomCase(PlayedCase):
-    """A demand on what a subject did in a play, in one dialect."""
+    """A demand on a play in a room, in one dialect."""
 
     dialect: Any
-    """One of the subject's own."""
+    """A dialect of the subject."""
     play: Callable[[Any], Awaitable[Any]]
     test: Callable[[Any, Any], Found]
     kind: RoomKind
@@ -265,20 +267,20 @@ class RoomCase(PlayedCase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(ABC):
-    """A row of the table: something that is played in several dialects, and what is demanded of it.
+    """A row of the table: a play in several dialects, and the demands on the play.
 
     section, slug
-        They make the id: DOCUMENT/section/slug[-suffix].
+        Parts of the id, DOCUMENT/section/slug[-suffix].
     absent
-        A reason for each dialect in which it is not played.
+        A reason for each dialect without the play.
     waits_s
-        Seconds in which it does nothing but wait; such plays run beside the others.
+        Idle seconds of the play; plays that wait run beside the others.
     """
 
     subject: ClassVar[str]
-    """The subject's name, which is that of its document."""
+    """The subject's name, and its document's."""
     control: ClassVar[str]
-    """The slug of its controls."""
+    """The slug of the controls."""
     dialects: ClassVar[type[StrEnum]]
 
     section: str
@@ -290,11 +292,11 @@ class Row(ABC):
 
     @abstractmethod
     def case(self, dialect: Any, demand: Demand, common: dict[str, Any]) -> Any:
-        """Return the case of a demand in a dialect, with the fields that all cases have."""
+        """Return the case of a demand in a dialect, with the `common` fields of all cases."""
 
     @property
     def besides(self) -> Sequence[Demand]:
-        """What is demanded besides."""
+        """Further demands."""
         return ()
 
     def cases(self) -> Iterator[Any]:
@@ -323,13 +325,13 @@ class Row(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomRow(Row):
-    """A row of a subject that is judged in rooms.
+    """A row of a subject in rooms.
 
     play
-        What is done: asks the subject, turns its world, and returns what the demands look at.
-        An `Inconclusive` that it raises says why it cannot be judged.
+        Asks the subject, changes the world, and returns a value for the tests of the demands. May
+        raise `Inconclusive`, with a reason.
     kind
-        The kind of room that it is played in.
+        The kind of room of the play.
     """
 
     plain: ClassVar[RoomKind]
@@ -340,7 +342,7 @@ class RoomRow(Row):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What must be there to judge it."""
+        """The needs of the play."""
         return ()
 
     def case(self, dialect: Any, demand: Demand, common: dict[str, Any]) -> RoomCase:
@@ -359,5 +361,5 @@ AnyDialect = TypeVar("AnyDialect", bound=StrEnum)
 
 
 def only(kept: Sequence[AnyDialect], reason: str) -> dict[AnyDialect, str]:
-    """Return the reason for every dialect but these."""
+    """Return the reason for every dialect but the kept dialects."""
     return {dialect: reason for dialect in type(kept[0]) if dialect not in kept}

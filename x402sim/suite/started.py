@@ -101,6 +101,9 @@ class Given(Protocol):
     def port(self) -> int:
         """The port."""
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables that a command gets."""
+
 
 class Startable(Protocol[ToStart]):
     """A subject that can be started, as often as there are worlds for it."""
@@ -166,33 +169,60 @@ class RunsAlready:
         return self.url
 
 
-async def until_it_answers(
-    running: Running,
-    answers: Callable[[], Awaitable[bool]],
-    wait_s: float,
-    failure: str,
-    guide: str,
-    ended: str = "",
-) -> None:
-    """Wait until a command answers; raises `NotReady`, with the `failure` and the page that helps.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Generic[AnyGiven]):
+    """A subject that is a command.
 
-    `ended` is added for one that ended by itself.
+    url
+        Where it listens, with {port} for a port that the judge gives. A URL with a port of its own
+        is a fixed port: then one runs at a time.
+    answers
+        Tells whether the subject at a URL is ready.
+    failure, guide, ended
+        What is wrong with one that is not, with {url}; the page that helps; and what is added for
+        one that ended by itself.
+    also
+        Names of further variables to inherit.
     """
 
-    def not_ready(how: str) -> NotReady:
-        return NotReady(
-            f"{failure}, so it is not ready: {how}; it wrote: {last_line(running.log())}. The "
-            f"guide, `{guide}`, says what it gets"
-        )
+    words: tuple[str, ...]
+    url: str
+    answers: Callable[[str], Awaitable[bool]]
+    failure: str
+    guide: str
+    ended: str = ""
+    shown: str = ""
+    wait_s: float = START_S
+    also: tuple[str, ...] = ()
 
-    async def look() -> str:
-        is_there = not running.has_ended and await answers()
-        if running.has_ended:  # then another answers there
-            raise not_ready(running.has_ended + ended)
-        return "" if is_there else f"it did not answer within {wait_s:g} s"
+    @property
+    def most_at_once(self) -> int | None:
+        """One, at a fixed port."""
+        return None if "{port}" in self.url else 1
 
-    if how := await until_ready(look, wait_s):
-        raise not_ready(how)
+    @asynccontextmanager
+    async def start(self, given: AnyGiven) -> AsyncIterator[Running]:
+        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
+        port = urlsplit(self.url).port or 80 if self.most_at_once else given.port
+        url = self.url.replace("{port}", str(port))
+        environment = {**given.environment(), "PORT": str(port)}
+        async with command(self.words, environment, url, also=self.also) as running:
+
+            def not_ready(how: str) -> NotReady:
+                return NotReady(
+                    f"{self.failure.replace('{url}', url)}, so it is not ready: {how}; it wrote: "
+                    f"{last_line(running.log())}. The guide, `{self.guide}`, says what it gets"
+                )
+
+            async def look() -> str:
+                is_there = not running.has_ended and await self.answers(url)
+                if running.has_ended:  # then another answers there
+                    raise not_ready(running.has_ended + self.ended)
+                return "" if is_there else f"it did not answer within {self.wait_s:g} s"
+
+            if how := await until_ready(look, self.wait_s):
+                raise not_ready(how)
+            yield running
 
 
 def not_started(words: Sequence[str], wrong: OSError) -> str:

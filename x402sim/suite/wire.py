@@ -79,9 +79,6 @@ def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = N
     return Reply(status=status, headers=content, body=json.dumps(value).encode())
 
 
-Answer = Callable[[Request], Awaitable[Reply]]
-
-
 class _Reader:
     """What the parser calls."""
 
@@ -145,7 +142,9 @@ async def _write(reply: Reply, out: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
+async def listening(
+    answer: Callable[[Request], Awaitable[Reply]], port: int = 0
+) -> AsyncIterator[int]:
     """Listen on a port of 127.0.0.1, 0 for a free port, and yield the port; connections end with
     the block.
 

@@ -1,4 +1,4 @@
-"""How cases of a facilitator are declared: rows, and what can be demanded of a payment."""
+"""Declares cases of a facilitator: rows, and the demands on a payment."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,18 +8,16 @@ from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
+from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN, Money, Room, RoomKind
+from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
 from x402sim.suite.row import Demand as Demand, Violation, only as only
 
 
-def tokens(room: Room, base: int, why: str) -> Loss | None:
+def tokens(room: FacilitatorRoom, base: int, why: str) -> Loss | None:
     """Return a loss of so many base units of the token; None of none."""
-    if not base:
-        return None
-    network = room.network
-    return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
+    return lost(room.network, base, why) if base else None
 
 
 def gas(wei: int, why: str) -> Loss | None:
@@ -40,7 +38,7 @@ class Row(row.RoomRow):
     subject: ClassVar[str] = "facilitator"
     control: ClassVar[str] = "settles"
     dialects: ClassVar[type[Dialect]] = Dialect
-    plain: ClassVar[RoomKind] = PLAIN
+    plain: ClassVar[ChainRoomKind] = PLAIN
 
     asks_only: bool = False
     after: Demand | None = None
@@ -48,13 +46,13 @@ class Row(row.RoomRow):
 
     @property
     def besides(self) -> Sequence[Demand]:
-        """The demand that a row has beside others, if none of them is a MUST."""
+        """A MUST for a row whose own demands have no MUST."""
         musts = [each for each in self.demands if each.ground.kind in BINDING]
         return () if musts else (self.after or NEXT,)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """A chain of ours, unless it only asks."""
+        """A chain of ours, unless HTTP alone is enough."""
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
@@ -66,14 +64,14 @@ NEXT = Demand(
     test=lambda *_: None,
     suffix="next",
 )
-"""Is broken where the good payment fails that the judge makes after a play."""
+"""Fails if the judge's good payment after a play fails."""
 
 
 # --- what is true of a payment ---------------------------------------------------------------
 
 
 def transfers_of(money: Money, draft: Draft) -> int:
-    """Return how often this payment moved: payer, payee, amount and token as it was signed."""
+    """Return how often this payment moved: with payer, payee, amount and token as signed."""
     auth = draft.auth
     return sum(
         (each.sender, each.to, each.amount_base, each.token)
@@ -83,22 +81,21 @@ def transfers_of(money: Money, draft: Draft) -> int:
 
 
 def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
-    """Tell whether an answer says success, and this payment moved once, by the hash it names."""
-    wanted = "success, and this transfer on the chain, once, by the hash that is named"
+    """Tell whether an answer says success, and this payment moved once, by the named hash."""
     actual = f"{answer.how}; {money.summary}"
     moved = transfers_of(money, draft)
     if not answer.succeeded:
-        return Violation(expected=wanted, actual=actual)
+        return Violation(demand="settles", actual=actual)
     # an earlier pending payment may be mined just now: only this payer's transfers count
     hashes = {each.tx_hash for each in money.moved if each.sender == draft.auth.from_}
     if moved != 1 or len(hashes) != 1 or answer.transaction not in hashes:
-        return Violation(expected=wanted, actual=actual)
+        return Violation(demand="settles", actual=actual)
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What came of a payment that was verified, and settled whatever verify said.
+    """The outcome of a payment: verified, and settled whatever verify said.
 
     `money` is what the chain shows. `about` says what is particular to it, where a play has
     several.
@@ -112,7 +109,7 @@ class Tried:
 
 
 async def tried(play: Play, draft: Draft, about: str = "") -> Tried:
-    """Let a payment be verified, and settled whatever verify says; return what came of it."""
+    """Verify and settle a payment, whatever verify says; return the outcome."""
     since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
     if about:
         play.say(f"{about}:")
@@ -161,7 +158,7 @@ def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list
 def _of_each(
     test: Callable[[Play, Tried], Violation | None],
 ) -> Callable[[Play, Tried | Sequence[Tried]], Violation | None]:
-    """Return the test of every payment of a play: it reports the first that fails."""
+    """Return the test of every payment of a play, with the first failure."""
 
     def of_each(play: Play, observed: Tried | Sequence[Tried]) -> Violation | None:
         for each in [observed] if isinstance(observed, Tried) else observed:
@@ -180,18 +177,18 @@ def _refused(play: Play, observed: Tried) -> Violation | None:
             expected="no transfer",
             actual=f"settle: {observed.settled.how}; {observed.money.summary}",
             loss=tokens(play.room, base, "moved against the payment's or the shop's will"),
-            demand=observed.verified.demand_on_settle,
+            demand=observed.verified.demand_on_settle or "refused-is-not-moved",
         )
     if observed.settled.succeeded:
         return Violation(
             expected="no success of settle",
             actual=f"settle: {observed.settled.how}; {observed.money.summary}",
             loss=tokens(play.room, observed.draft.auth.value, "served for nothing: nothing moved"),
-            demand=observed.verified.demand_on_settle,
+            demand=observed.verified.demand_on_settle or "refused-is-no-success",
         )
     if observed.verified.is_valid:
         return Violation(
-            expected="isValid false",
+            demand="refused-is-not-valid",
             actual=f"verify: {observed.verified.how}",
             why="a shop serves on it before it settles, and is not paid",
         )
@@ -212,7 +209,7 @@ def _without_gas(_: Play, observed: Tried) -> Violation | None:
         expected="no transaction for a payment that cannot settle",
         actual=f"settle: {observed.settled.how}; {observed.money.summary}",
         loss=gas(wei, "the relayer's gas for a payment that cannot settle"),
-        demand=observed.verified.demand_on_settle,
+        demand=observed.verified.demand_on_settle or "no-gas-for-refused",
     )
 
 
@@ -224,13 +221,13 @@ def _answered(_: Play, observed: Tried) -> Violation | None:
 
 
 refused = _of_each(_refused)
-"""Tells whether nobody called it valid or settled, and nothing moved."""
+"""Tells whether no answer says valid or success, and nothing moved."""
 unsettled = _of_each(_unsettled)
 """Tells the same, but asks only settle in the dialect of Cronos: its verify is documented to look
 neither at the chain nor at the time.
 """
 costs_no_gas = _of_each(_without_gas)
-"""Tells whether the relayer sent nothing for it."""
+"""Tells whether the relayer sent no transaction."""
 answered = _of_each(_answered)
 """Tells whether both answers are answers: no 5xx, and no silence."""
 
@@ -241,7 +238,7 @@ def no_server_error(answer: Answer, name: str = "") -> Violation | None:
         return None
     before = f"{name}: " if name else ""
     return Violation(
-        expected="a 4xx, or a verdict with a reason, never a 5xx or silence",
+        demand="wrong-is-answered",
         actual=f"{before}{answer.how}",
         why="a shop takes it for an outage, repeats the request, or serves unpaid",
     )
@@ -291,7 +288,7 @@ def must_refuse(
 
 def _is_paid(_: Play, observed: Tried) -> Violation | None:
     if not observed.verified.is_valid:
-        return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
+        return Violation(demand="good-is-valid", actual=f"verify: {observed.verified.how}")
     return is_settled(observed.money, observed.draft, observed.settled)
 
 
@@ -300,7 +297,7 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
         fault = is_settled(observed.money, observed.draft, observed.settled)
         if fault is not None:
             return Violation(
-                expected="a payment that is called valid settles",
+                demand="valid-settles",
                 actual=f"verify: {observed.verified.how}; settle: {fault.actual}",
                 why="a shop serves on it, and is not paid",
             )
@@ -310,19 +307,19 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
             expected="a payment that is called invalid does not settle",
             actual=f"verify: {observed.verified.how}; settle: {observed.settled.how}; "
             f"{observed.money.summary}",
-            demand=observed.verified.demand_on_settle,
+            demand=observed.verified.demand_on_settle or "invalid-does-not-settle",
         )
     return None
 
 
 is_paid = _of_each(_is_paid)
-"""Tells whether it was called valid, and settled, once."""
+"""Tells whether verify said valid, and the payment settled once."""
 agrees = _of_each(_agrees)
 """Tells whether verify and settle say the same, and the chain with them: both are legal."""
 
 
 def as_observed(_: Play, observed: Tried | Sequence[Tried]) -> str:
-    """Tell what is made of a payment of which the texts do not say what is to be made."""
+    """Tell the outcome of a payment on which the texts are silent."""
     if isinstance(observed, Tried):
         return _taken(observed)
     return "; ".join(f"{each.about}: {_taken(each)}" for each in observed)

@@ -1,4 +1,4 @@
-"""The node of a room: JSON-RPC as the chain answers it, unless a case has it hang, lie or fail."""
+"""The node of a room: JSON-RPC of the chain, with the hangs, lies and failures of a case."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -38,7 +38,7 @@ class Call:
 
 
 Go = Callable[[], Awaitable[dict[str, Any]]]
-"""Asks the chain, and returns its answer."""
+"""Asks the chain, and returns the answer."""
 Twist = Callable[[Call, Go], Awaitable[dict[str, Any] | Reply | None]]
 """What a case makes of a request: an answer of its own, a whole `Reply` over HTTP, such as one that
 is late or lost (of a batch too), or None, which leaves it to the chain. `go` asks the chain before.
@@ -47,15 +47,15 @@ is late or lost (of a batch too), or None, which leaves it to the chain. `go` as
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node: its calls, the transactions that it was sent, and what twists its answers."""
+    """A node: the record of calls and transactions, and the twists of answers."""
 
     app: ASGIApp
     calls: list[Call] = field(default_factory=list)
     """Every request, in order."""
     sent: list[str] = field(default_factory=list)
-    """The hashes of the transactions that it took, in order."""
+    """The hashes of accepted transactions, in order."""
     raw: list[str] = field(default_factory=list)
-    """Every signed transaction that it was given, taken or not."""
+    """Every signed transaction at the node, accepted or not."""
     twists: list[Twist] = field(default_factory=list)
     on_account: Callable[[str], Awaitable[None]] | None = None
     """Is called with each account whose coins or nonce somebody requests."""
@@ -135,7 +135,7 @@ def _reply(value: Any) -> Reply:
 
 
 def on(*methods: str, do: Twist) -> Twist:
-    """Return a twist that is for these methods only."""
+    """Return a twist of these methods only."""
 
     async def twist(call: Call, go: Go) -> dict[str, Any] | Reply | None:
         return await do(call, go) if call.method in methods else None
@@ -155,7 +155,7 @@ def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
 
 
 def hangs() -> Twist:
-    """Return a twist that never answers, and asks nobody."""
+    """Return a twist that never answers."""
 
     async def twist(_: Call, __: Go) -> None:
         await asyncio.Event().wait()

@@ -20,7 +20,7 @@ from x402sim.protocol import cronos, x402
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, from_hex, sign, to_hex
 from x402sim.protocol.eip3009 import TRANSFER_TYPEHASH, Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
-from x402sim.report.results import Demand
+from x402sim.suite.drafts import with_value, without
 from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
 
@@ -29,12 +29,12 @@ PRICE_BASE = 10_000
 TIMEOUT_S = 300
 """The time to pay that requirements allow."""
 BEFORE_S = 600
-"""How long before now a window opens, as the public clients have it."""
+"""Seconds from the opening of a window until now, as in the public clients."""
 RESOURCE = "https://shop.example/report"
 
 
 class Dialect(StrEnum):
-    """A dialect; the value is its name on the command line and in results."""
+    """A dialect; the value is the name on the command line and in results."""
 
     V1 = "v1"
     V2 = "v2"
@@ -42,12 +42,12 @@ class Dialect(StrEnum):
 
     @property
     def about(self) -> str:
-        """What it is, for people."""
+        """The title, for people."""
         return _TITLES[self]
 
     @property
     def version(self) -> x402.Version:
-        """The version that its messages name."""
+        """The version in the dialect's messages."""
         return 2 if self is Dialect.V2 else 1
 
     @property
@@ -62,7 +62,7 @@ class Dialect(StrEnum):
 
     @property
     def supported_path(self) -> str:
-        """Where it says what it settles."""
+        """The path of the list of kinds."""
         return cronos.SUPPORTED_PATH if self is Dialect.CRONOS else "/supported"
 
     @property
@@ -146,24 +146,12 @@ class Draft:
         return found
 
     def with_value(self, name: str, value: Any) -> "Draft":
-        """Return it with another value in one place; nothing is signed anew."""
-        body = copy.deepcopy(dict(self.body))
-        *above, last = self.path(name)
-        place = body
-        for key in above:
-            place = place.setdefault(key, {})
-        place[last] = value
-        return replace(self, body=body)
+        """Return a copy with another value in one place and the old signature."""
+        return replace(self, body=with_value(self.body, self.path(name), value))
 
     def without(self, name: str) -> "Draft":
-        """Return it without a field."""
-        body = copy.deepcopy(dict(self.body))
-        *above, last = self.path(name)
-        place = body
-        for key in above:
-            place = place[key]
-        del place[last]
-        return replace(self, body=body)
+        """Return a copy without a field."""
+        return replace(self, body=without(self.body, self.path(name)))
 
     def signed(
         self,
@@ -184,7 +172,7 @@ class Draft:
         return replace(self, auth=auth)._written().sealed(signature)
 
     def sealed(self, signature: bytes) -> "Draft":
-        """Return it with another signature."""
+        """Return a copy with another signature."""
         return replace(self, signature=signature).with_value("signature", to_hex(signature))
 
     def demanding(self, field: str, value: Any) -> "Draft":
@@ -199,7 +187,7 @@ class Draft:
         return changed
 
     def _written(self) -> "Draft":
-        """Return it with the authorization written into the JSON."""
+        """Return a copy with the authorization written into the JSON."""
         auth, draft = self.auth, self
         times: Any = (auth.valid_after, auth.valid_before)
         if self.dialect is not Dialect.CRONOS:
@@ -228,7 +216,7 @@ def drafted(
     nonce: bytes,
     amount_base: int = PRICE_BASE,
 ) -> Draft:
-    """Return a payment that nothing is wrong with, at both of these times in Unix seconds."""
+    """Return a payment, good at both times in Unix seconds."""
     after_s, before_s = min(times) - BEFORE_S, max(times) + TIMEOUT_S
     auth = Authorization(wallet.address_bytes, to, amount_base, after_s, before_s, nonce)
     wanted: dict[str, Any] = {
@@ -312,29 +300,31 @@ class Answer:
     text: str = ""
     seconds: float = 0
     failure: str = ""
+    is_late: bool = False
+    """Whether the failure is a time-out."""
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The object that it is; empty for anything else."""
+        """The JSON object; empty for other JSON."""
         return self.json if isinstance(self.json, dict) else {}
 
     @property
     def is_valid(self) -> bool:
-        """Whether it calls a payment valid: a 2xx that says so."""
+        """Whether the answer is a 2xx with isValid true."""
         return self.status // 100 == 2 and self.fields.get("isValid") is True
 
     @property
-    def demand_on_settle(self) -> Demand:
-        """What the settle after it must do: refuse what this answer of verify refuses."""
+    def demand_on_settle(self) -> str:
+        """The demand on settle after this answer of verify: refuse the same payment."""
         kind = self.status // 100
         refuses = self.path.endswith("/verify") and (
             kind == 4 or (kind == 2 and self.fields.get("isValid") is False)
         )
-        return Demand.SETTLE_CHECKS if refuses else Demand.OTHER
+        return "settle-checks" if refuses else ""
 
     @property
     def succeeded(self) -> bool:
-        """Whether it says that a payment was settled: a 2xx that says so."""
+        """Whether the answer is a 2xx that reports a settlement."""
         if self.status // 100 != 2:
             return False
         if self.dialect is Dialect.CRONOS:
@@ -343,13 +333,13 @@ class Answer:
 
     @property
     def transaction(self) -> str:
-        """The hash that it names, in small letters; empty without one."""
+        """The named transaction hash, in small letters; empty without a hash."""
         found = self.fields.get("txHash" if self.dialect is Dialect.CRONOS else "transaction")
         return found.lower() if isinstance(found, str) else ""
 
     @property
     def reason(self) -> str:
-        """Why it refuses, in its words; empty without one."""
+        """The reason of a refusal, in the answer's words; empty without a reason."""
         for name in ("invalidReason", "errorReason", "error"):
             if isinstance(found := self.fields.get(name), str):
                 return found
@@ -357,12 +347,12 @@ class Answer:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it says that a payment may still be settled."""
+        """Whether the answer says that the settlement is pending."""
         return "pending" in self.reason or (self.dialect is Dialect.CRONOS and self.status == 504)
 
     @property
     def is_server_error(self) -> bool:
-        """Whether it is a 5xx."""
+        """Whether the status is a 5xx."""
         return self.status // 100 == 5
 
     @property

@@ -1,4 +1,4 @@
-"""One case as it is played: what it may ask and look at, and what a report shows of it."""
+"""The tools of a case at play: requests, looks at the chain, and the lines of the report."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import rooms
 from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Dialect, Draft, drafted
-from x402sim.suite.facilitator.room import Money, Room
+from x402sim.suite.facilitator.room import FacilitatorRoom, Money
 from x402sim.suite.redact import redacted
 from x402sim.suite.started import CLOCK
 from x402sim.text.words import printable
@@ -26,12 +26,12 @@ SHOWN = 700
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play(rooms.Play[Room, Answer]):
-    """What a case has in its hands: a room, a dialect, and what has happened so far."""
+class Play(rooms.Play[FacilitatorRoom, Answer]):
+    """The tools of a case: a room, a dialect, and the record so far."""
 
     dialect: Dialect
     sent_before: int = 0
-    """How many transactions the relayer had sent when it began."""
+    """The relayer's transactions before the play."""
 
     async def begin(self) -> Self:
         """Note where the chain is."""
@@ -47,7 +47,7 @@ class Play(rooms.Play[Room, Answer]):
 
     @property
     def now_s(self) -> int:
-        """The chain's time in whole Unix seconds; ours, unless its clock was turned."""
+        """The chain's time in whole Unix seconds: our time, unless a case has moved the clock."""
         return self.room.clock.now_s()
 
     @property
@@ -105,7 +105,7 @@ class Play(rooms.Play[Room, Answer]):
         *,
         patience_s: float | None = None,
     ) -> Answer:
-        """Send a request; never raises for what the facilitator does."""
+        """Send a request; never raises for the facilitator's behaviour."""
         elapsed, most_s = stopwatch(), patience_s or self.patience_s
         sent = f"{method} {path} {_shown(content)}".strip()
         limits, found = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s), dict[str, Any]()
@@ -118,7 +118,7 @@ class Play(rooms.Play[Room, Answer]):
             text = got.content.decode("utf-8", "replace")
             found = {"status": got.status_code, "json": decoded(got.content), "text": text}
         except httpx.TimeoutException:
-            found["failure"] = f"none within {most_s:g} s"
+            found |= {"failure": f"none within {most_s:g} s", "is_late": True}
         except httpx.HTTPError as error:
             found["failure"] = self.room.has_ended or repr(error)[:200]
         answer = Answer(dialect=self.dialect, path=path, sent=sent, seconds=elapsed(), **found)
@@ -127,7 +127,7 @@ class Play(rooms.Play[Room, Answer]):
     # --- what became of it ------------------------------------------------------------------
 
     async def money(self) -> Money:
-        """Return what moved, and what the relayer sent, since the case began."""
+        """Return the transfers, and the relayer's transactions, since the case began."""
         return await self.room.money(self.since, self.sent_before)
 
     @property

@@ -1,4 +1,4 @@
-"""A room: one world with one started facilitator, in which cases are played in turn.
+"""A room: one world with one started facilitator, for plays in turn.
 
 The world is a chain, its node with whatever a case makes of its answers, and the accounts: payers
 that have tokens, the token's owner, and the relayer, whose key the facilitator has. Money and gas
@@ -9,11 +9,10 @@ of a command is documented in the guide, "Judge your facilitator".
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import Literal
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import httpx
 from starlette.types import ASGIApp
@@ -30,13 +29,11 @@ from x402sim.suite.facilitator import contract
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.started import (
     CLOCK,
-    START_S,
+    Command,
     Running,
     RunsAlready,
     Startable,
-    command,
     free_port,
-    until_it_answers,
     variables,
 )
 from x402sim.suite.subject import STARTING, instead, silent
@@ -51,7 +48,7 @@ DEFAULT_URL = "http://127.0.0.1:{port}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a facilitator is given: its port, its node, and the key of the account that pays gas."""
+    """The input of a facilitator: port, node, and the key of the account for gas."""
 
     port: int
     rpc_url: str
@@ -73,13 +70,13 @@ class Given:
 
 
 Facilitator = Startable[Given]
-"""A facilitator that can be started."""
+"""A facilitator for the judge to start."""
 SUPPORTED = ("/supported", "/v2/x402/supported")
-"""Where a facilitator says what it settles."""
+"""The paths of a facilitator's list of kinds."""
 
 
 async def answers(url: str) -> bool:
-    """Tell whether a facilitator says what it supports."""
+    """Tell whether a facilitator answers with a list of kinds."""
     async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
         for path in SUPPORTED:
             with suppress(httpx.HTTPError):
@@ -88,41 +85,19 @@ async def answers(url: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A facilitator that is a command; `url` is where it listens, with {port} for its port.
-
-    A URL with a port of its own is a fixed port: then one runs at a time.
-    """
-
-    words: tuple[str, ...]
-    url: str = DEFAULT_URL
-    shown: str = ""
-    wait_s: float = START_S
-    also: tuple[str, ...] = ()
-    """Names of further variables to inherit."""
-
-    @property
-    def most_at_once(self) -> int | None:
-        """One, at a fixed port."""
-        return None if "{port}" in self.url else 1
-
-    @asynccontextmanager
-    async def start(self, given: Given) -> AsyncIterator[Running]:
-        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
-        if self.most_at_once:
-            given = replace(given, port=urlsplit(self.url).port or 80)
-        url = self.url.replace("{port}", str(given.port))
-        async with command(self.words, given.environment(), url, also=self.also) as running:
-            await until_it_answers(
-                running,
-                lambda: answers(url),
-                self.wait_s,
-                f"GET {url}/supported is not 200",
-                "Judge your facilitator",
-                " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)",
-            )
-            yield running
+def facilitator_command(
+    words: Sequence[str], url: str = DEFAULT_URL, **more: Any
+) -> Command[Given]:
+    """Return a facilitator that is a command; `url` is where it listens, `more` as of `Command`."""
+    return Command(
+        words=tuple(words),
+        url=url,
+        answers=answers,
+        failure="GET {url}/supported is not 200",
+        guide="Judge your facilitator",
+        ended=" (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)",
+        **more,
+    )
 
 
 Make = Callable[[Given], ASGIApp]
@@ -130,7 +105,7 @@ Make = Callable[[Given], ASGIApp]
 
 @dataclass(frozen=True, slots=True)
 class AtUrl(RunsAlready):
-    """A facilitator that runs already; its owner has set which node it uses."""
+    """A running facilitator; the owner has configured the node."""
 
     @asynccontextmanager
     async def start(self, given: Given) -> AsyncIterator[Running]:
@@ -177,7 +152,7 @@ HEARTBEAT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomKind(row.RoomKind):
+class ChainRoomKind(row.RoomKind):
     """What a room is like.
 
     chain
@@ -199,15 +174,15 @@ class RoomKind(row.RoomKind):
         return "" if is_usual else f"a chain of its own kind ({self.name})"
 
 
-PLAIN = RoomKind(name="plain", is_shared=True)
-"""The room of cases that only ask, and leave the world as it was."""
-ROUGH = RoomKind(name="rough")
+PLAIN = ChainRoomKind(name="plain", is_shared=True)
+"""The room of cases that leave the world unchanged."""
+ROUGH = ChainRoomKind(name="rough")
 """A room of cases that break something: the node, a transaction, the relayer's account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A transfer of the token, or of another that has the event."""
+    """A transfer of the token, or of another token with the event."""
 
     sender: Address
     to: Address
@@ -232,7 +207,7 @@ class SentTx:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What moved on the chain, and what the relayer sent, since a case began."""
+    """The transfers on the chain, and the relayer's transactions, since a case began."""
 
     moved: tuple[Moved, ...]
     sent: tuple[SentTx, ...]
@@ -244,12 +219,12 @@ class Money:
 
     @property
     def burnt_wei(self) -> int:
-        """What of it was for transactions that were reverted."""
+        """The part of the gas for reverted transactions."""
         return sum(each.gas_wei for each in self.sent if each.ok is False)
 
     @property
     def reverted(self) -> tuple[SentTx, ...]:
-        """The transactions that were mined without effect."""
+        """The reverted transactions."""
         return tuple(each for each in self.sent if each.ok is False)
 
     @property
@@ -267,12 +242,12 @@ class Money:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room(rooms.Room):
+class FacilitatorRoom(rooms.Room):
     """A world with a facilitator in it."""
 
-    kind: RoomKind
+    kind: ChainRoomKind
     clock: Clock
-    """The chain's: `advance` turns it, and nobody else's."""
+    """The clock of the chain alone; `advance` changes it."""
     chain: Chain
     node: Node
     rpc_url: str
@@ -280,7 +255,7 @@ class Room(rooms.Room):
     """The token's owner: mints, pauses, blacklists (`chain.send` needs no key of it)."""
     relayer: Wallet
     payers: list[Wallet]
-    """Those that nobody has paid with yet."""
+    """The unused payers."""
     own: set[str] = field(default_factory=set)
     """Hashes of the judge's own transactions."""
     _drawn: int = 0
@@ -288,7 +263,7 @@ class Room(rooms.Room):
     # --- the facilitator --------------------------------------------------------------------
 
     def given(self) -> Given:
-        """Return what the facilitator is given."""
+        """Return the facilitator's input."""
         return Given(
             port=free_port(),
             rpc_url=self.rpc_url,
@@ -298,7 +273,7 @@ class Room(rooms.Room):
         )
 
     async def give_coins(self, account: str) -> None:
-        """Give an account coins for gas, if it has none."""
+        """Give an account without coins some for gas."""
         with suppress(ValueError):
             address = parse_address(account)
             if not await self.chain.native_balance(address):
@@ -349,7 +324,7 @@ class Room(rooms.Room):
         return tuple(each for each in moved if each.tx_hash not in known)
 
     async def money(self, since: int, sent_before: int) -> Money:
-        """Return what moved after a block, and what the relayer sent beyond so many."""
+        """Return the transfers after a block, and the relayer's transactions beyond a number."""
         wanted = LogFilter(since + 1, await self.chain.height(), (), ((abi.TRANSFER_EVENT,),))
         moved = [
             Moved(
@@ -385,7 +360,7 @@ class Room(rooms.Room):
         )
 
     async def tidy(self) -> None:
-        """Take away what a case has made of the node and of mining."""
+        """Undo the changes of a case at the node and in mining."""
         self.node.twists.clear()
         controls = self.controls
         if controls.automine != (self.kind.block_s is None):
@@ -396,13 +371,13 @@ class Room(rooms.Room):
 
 async def opened(
     facilitator: Facilitator,
-    kind: RoomKind,
+    kind: ChainRoomKind,
     network: Network,
     seed: int,
     name: str,
     patience_s: float,
     port: int = 0,
-) -> Room:
+) -> FacilitatorRoom:
     """Open a room, and start the facilitator in it.
 
     `port` is that of its node, 0 for any. Raises `NotReady`, and `ChainError` without an anvil.
@@ -450,7 +425,7 @@ async def opened(
         await stack.enter_async_context(http)
         beat = asyncio.create_task(_beat(controls, kind))
         stack.push_async_callback(_ended, beat)
-        opening = Room(
+        opening = FacilitatorRoom(
             kind=kind,
             network=open_chain.network,
             subject=facilitator,
@@ -471,7 +446,7 @@ async def opened(
     return await opening.started()
 
 
-async def _beat(controls: Controls, kind: RoomKind) -> None:
+async def _beat(controls: Controls, kind: ChainRoomKind) -> None:
     """Mine a block at each interval; while a case has switched mining off, none."""
     while True:
         await CLOCK.sleep(kind.block_s or HEARTBEAT_S)

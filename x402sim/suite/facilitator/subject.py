@@ -26,11 +26,11 @@ from x402sim.suite.facilitator.room import (
     DEFAULT_URL,
     PLAIN,
     AtUrl,
-    Command,
+    ChainRoomKind,
     Facilitator,
+    FacilitatorRoom,
     Make,
-    Room,
-    RoomKind,
+    facilitator_command,
     opened,
 )
 from x402sim.suite.fixture import CaseOfTest, chosen
@@ -61,13 +61,13 @@ LEAST_S, TIMES = 3.0, 20
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Judge(rooms.Judge[Room, Play]):
+class FacilitatorJudge(rooms.Judge[FacilitatorRoom, Play]):
     """One judgement of one facilitator."""
 
-    plain: ClassVar[RoomKind] = PLAIN
+    plain: ClassVar[ChainRoomKind] = PLAIN
     beside: ClassVar[int] = 8
     after: ClassVar[Violation] = Violation(
-        expected="a good payment that settles afterwards",
+        demand="settles-afterwards",
         actual="",
         why="it serves nobody any more",
     )
@@ -79,7 +79,7 @@ class Judge(rooms.Judge[Room, Play]):
     control_s: float = 0
     """How long a good payment took, verified and settled."""
 
-    async def open(self, kind: RoomKind, name: str) -> Room:
+    async def open(self, kind: ChainRoomKind, name: str) -> FacilitatorRoom:
         """Open a room; on an anvil a good payment is made first, as a jam there would be no
         finding of a case.
         """
@@ -93,13 +93,13 @@ class Judge(rooms.Judge[Room, Play]):
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
 
-    async def played(self, group: Sequence[RoomCase], room: Room) -> rooms.Played:
+    async def played(self, group: Sequence[RoomCase], room: FacilitatorRoom) -> rooms.Played:
         """Play a play; a transfer past the node fails a MUST of the play, without a second play."""
         played, name = await rooms.Judge.played(self, group, room), group[0].played_as
         if strays := await room.strays(played.play.since):
             base = sum(each.amount_base for each in strays)
             self.thefts[name] = Violation(
-                expected="no transfer",
+                demand="refused-is-not-moved",
                 actual=f"{counted(len(strays), 'transfer')} of {base} base units, in transactions "
                 "that its node was never given",
                 loss=tokens(room, base, "moved without a payment"),
@@ -110,11 +110,13 @@ class Judge(rooms.Judge[Room, Play]):
         found = {**played.found, musts[0]: self.thefts[name]}
         return replace(played, found=found, unclear="", skipped="")
 
-    def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
+    def play(self, room: FacilitatorRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
         return Play(room=room, dialect=dialect, name=name, patience_s=patience_s)
 
-    async def try_good_payment(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+    async def try_good_payment(
+        self, room: FacilitatorRoom, dialects: Sequence[Dialect] = ()
+    ) -> str:
         """Make a good payment in each dialect; return why one fails, "" if none does."""
         if self.is_blind:
             return ""
@@ -242,7 +244,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
     facilitator: Facilitator = AtUrl(url, chosen.get("wait", WAIT_S))
     if command:
         wait_s = chosen.get("wait", START_S)
-        facilitator = Command(
+        facilitator = facilitator_command(
             command,
             url or DEFAULT_URL,
             shown=keyless(flags["start"]),
@@ -264,7 +266,7 @@ async def begin(
     subject = options.facilitator
     if isinstance(subject, AtUrl):
         subject = replace(subject, tell=tell)
-    judge = Judge(
+    judge = FacilitatorJudge(
         subject=subject,
         network=network_named(options.network),
         seed=options.seed,
@@ -281,7 +283,7 @@ async def begin(
 
     payments_s: list[float] = []
 
-    async def control(room: Room, dialect: Dialect) -> Tried:
+    async def control(room: FacilitatorRoom, dialect: Dialect) -> Tried:
         play = await judge.begun(room, dialect, "supported")
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
@@ -290,14 +292,13 @@ async def begin(
             return Tried()
         mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
         played = await judge.played(mine, room)  # the first payment has all to begin
-        for wrong in played.found.values():
-            if isinstance(wrong, Violation):
-                its = played.play
-                assert isinstance(its, Play)
-                says_so = any(answer.succeeded for answer in its.answers)
-                is_broken = says_so or bool((await its.money()).moved)
-                why = f"a good payment ({dialect}): {wrong.actual}"
-                return Tried(why=why, played=played, is_broken=is_broken)
+        if (wrong := played.wrong) is not None:
+            its = played.play
+            assert isinstance(its, Play)
+            says_so = any(answer.succeeded for answer in its.answers)
+            is_broken = says_so or bool((await its.money()).moved)
+            why = f"a good payment ({dialect}): {wrong.actual}"
+            return Tried(why=why, played=played, is_broken=is_broken)
         elapsed = stopwatch()
         why = await judge.try_good_payment(room, [dialect] * MEASURED)
         payments_s.append(elapsed() / MEASURED)
@@ -328,7 +329,7 @@ async def begin(
 
 
 def _plan(
-    judge: Judge,
+    judge: FacilitatorJudge,
     options: FacilitatorOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
@@ -377,7 +378,9 @@ FACILITATOR: Subject[FacilitatorOptions] = Subject(
 
 
 async def _judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
-    return await Judge(subject=App(make), dialects=(cases[0].dialect,), jobs=1).every(cases)
+    return await FacilitatorJudge(subject=App(make), dialects=(cases[0].dialect,), jobs=1).every(
+        cases
+    )
 
 
 def plays(

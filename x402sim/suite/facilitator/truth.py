@@ -5,13 +5,12 @@ chain, its node or other payments come in between.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
-from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
@@ -50,13 +49,13 @@ class Observed:
         return [answer for _, answer in self.pairs]
 
     @property
-    def demand_on_settle(self) -> results.Demand:
+    def demand_on_settle(self) -> str:
         """What settle was to do after verify, if verify came before."""
-        return self.verified.demand_on_settle if self.verified else results.Demand.OTHER
+        return self.verified.demand_on_settle if self.verified else ""
 
     @property
     def summary(self) -> str:
-        """What was answered, and what the chain says."""
+        """The answers, and the state of the chain."""
         hows = [f"settle: {answer.how}" for _, answer in self.pairs[:4]]
         more = [f"and {counted(len(self.pairs) - 4, 'answer')} more"] if len(self.pairs) > 4 else []
         return "; ".join([*hows, *more, self.money.summary])
@@ -71,7 +70,7 @@ class Observed:
         return found
 
     def answers(self, draft: Draft) -> list[Answer]:
-        """Return what was answered to a payment."""
+        """Return the answers to a payment."""
         return [answer for each, answer in self.pairs if each.auth == draft.auth]
 
     def moved(self, draft: Draft, money: Money | None = None) -> list[Moved]:
@@ -80,7 +79,7 @@ class Observed:
 
 
 async def observe(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Observed:
-    """Return what was answered, and what the chain says now."""
+    """Return the answers, and the present state of the chain."""
     money = await play.money()
     play.say(money.summary)
     return Observed(pairs=pairs, money=money, early=early)
@@ -93,7 +92,7 @@ def is_of(moved: Moved, draft: Draft) -> bool:
 
 
 ASK_AGAIN = (408, 409, 425, 429)
-"""Statuses of repeatable requests: they say nothing of the payment."""
+"""Statuses of repeatable requests, without a word on the payment."""
 
 
 def is_final_no(answer: Answer) -> bool:
@@ -133,7 +132,7 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
             )
             if not moved or not observed.moved(draft, then):
                 return Violation(
-                    expected="success only if this payment is on the chain",
+                    demand="success-is-on-chain",
                     actual=f"settle: {answer.how}; {then.summary}",
                     loss=tokens(
                         play.room, draft.auth.value, "served for nothing: nothing had moved"
@@ -144,12 +143,12 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
                     expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
                     actual=f"settle: {answer.how}; {observed.money.summary}",
                     why="who looks the hash up finds another payment, or none",
-                    demand=results.Demand.ITS_HASH,
+                    demand="its-hash",
                 )
         is_told = any(each.succeeded or each.transaction in hashes for each in answers)
         if hashes & sent and not is_told and any(map(is_final_no, answers)):
             return Violation(
-                expected="no failure without a hash of a payment that it has settled",
+                demand="settled-is-no-failure",
                 actual=observed.summary,
                 loss=tokens(play.room, draft.auth.value, "paid, and told that it failed"),
             )
@@ -157,7 +156,7 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
 
 
 def success_is_this_transfer(title: str) -> Demand:
-    """Return the demand that a success is this transfer, once, and a failure is none."""
+    """Return the demand: a success is this transfer, once; a failure is no transfer."""
     return Demand(
         title=title,
         ground=texts.derived(
@@ -179,7 +178,7 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
         named = {each.transaction for each in observed.answers(draft)}
         if hashes and not hashes & named:
             return Violation(
-                expected="the hash of what it has sent, in some answer",
+                demand="names-what-it-sent",
                 actual=observed.summary,
                 why="nobody can find out whether the payment was made",
             )
@@ -187,7 +186,7 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
 
 
 def hash_is_named(title: str) -> Demand:
-    """Return the demand that who has sent a transaction names it."""
+    """Return the demand: a sent transaction is named."""
     return Demand(
         title=title,
         ground=texts.ours(
@@ -210,15 +209,15 @@ def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
             loss=gas(money.burnt_wei, "gas for what could not succeed")
             if money.burnt_wei
             else None,
-            demand=observed.demand_on_settle,
+            demand=observed.demand_on_settle or "no-reverts",
         )
     if len(money.sent) > len(observed.drafts):
-        return Violation(expected="one transaction for a payment", actual=observed.summary)
+        return Violation(demand="one-transaction", actual=observed.summary)
     return None
 
 
 def wastes_no_gas(title: str, because: str) -> Demand:
-    """Return the demand that no gas is spent on what cannot succeed, or twice."""
+    """Return the demand: no gas for a hopeless transaction, nor for a second one."""
     return Demand(
         title=title,
         ground=texts.ours(texts.SIMULATE, texts.SAFETY, because=because),
@@ -238,7 +237,7 @@ def sends_nothing(title: str, so: str) -> Demand:
 
 
 def everything_settles(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether each payment moved once, and an answer reported it, or that it is pending."""
+    """Tell whether each payment moved once, and an answer said success or pending."""
     bad = [
         (draft, answer)
         for draft, answer in observed.pairs
@@ -253,16 +252,16 @@ def everything_settles(play: Play, observed: Observed) -> Violation | None:
         actual=f"{len(bad)} of {len(observed.pairs)} do not, such as: {answer.how}; "
         f"{observed.money.summary}",
         why="a shop turns away who has paid rightly",
-        demand=results.Demand.MANY_SETTLE,
+        demand="many-settle",
     )
 
 
 def must_not_settle(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether nobody called a payment settled that cannot be."""
+    """Tell whether no answer calls a hopeless payment settled."""
     for draft, answer in observed.pairs:
         if answer.succeeded:
             return Violation(
-                expected="no success of settle",
+                demand="refused-is-no-success",
                 actual=observed.summary,
                 loss=None
                 if observed.moved(draft)
@@ -273,19 +272,19 @@ def must_not_settle(play: Play, observed: Observed) -> Violation | None:
 
 
 def is_not_valid(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether verify did not call it valid; the dialect of Cronos need not look."""
+    """Tell whether verify did not say valid; in the dialect of Cronos any answer passes."""
     answer = observed.verified
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
     return Violation(
-        expected="isValid false",
+        demand="refused-is-not-valid",
         actual=f"verify: {answer.how}",
         why="a shop serves on it before it settles, and is not paid",
     )
 
 
 def no_server_errors(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether each answer is one, and no 5xx."""
+    """Tell whether each answer came, and is no 5xx."""
     for answer in [*observed.all_answers, *([observed.verified] if observed.verified else [])]:
         if fault := no_server_error(answer):
             return fault
@@ -296,7 +295,7 @@ def no_server_errors(_: Play, observed: Observed) -> Violation | None:
 
 
 async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:
-    """Wait until something is so; return whether it is."""
+    """Wait for a condition; return whether it holds."""
     for _ in range(int(most_s / LOOK_S)):
         if condition():
             return True
@@ -318,7 +317,7 @@ async def until_sent(play: Play, *tasks: asyncio.Task[Answer], count: int = 1) -
 
 @asynccontextmanager
 async def unmined(play: Play) -> AsyncIterator[None]:
-    """Mine nothing within a block; afterwards what waits is mined."""
+    """Mine nothing within a `with` block; mine the waiting transactions afterwards."""
     controls = play.room.controls
     await controls.set_automine(False)
     try:
@@ -328,15 +327,30 @@ async def unmined(play: Play) -> AsyncIterator[None]:
 
 
 async def settled_once(play: Play, draft: Draft) -> Answer:
-    """Let a good payment be settled; raises `Inconclusive` if it is not."""
+    """Settle a good payment; raises `Inconclusive` for a refusal."""
     answer = await play.settle(draft)
     if not answer.succeeded:
         raise Inconclusive(f"the first settlement failed: {answer.how}")
     return answer
 
 
+async def verified_and_settled(play: Play, draft: Draft) -> Observed:
+    """Verify and settle a payment, whatever verify says."""
+    verified = await play.verify(draft)
+    answer = await play.settle(draft)
+    return replace(await observe(play, (draft, answer)), verified=verified)
+
+
+async def settled_when_mined(play: Play, draft: Draft) -> Answer:
+    """Settle a payment while mining is off, and mine the relayer's transaction."""
+    task = asyncio.create_task(play.settle(draft))
+    await until_sent(play, task)
+    await play.room.controls.mine()
+    return await task
+
+
 async def valid_first(play: Play, draft: Draft) -> Answer:
-    """Let a payment be verified; raises `Inconclusive` if it is not valid to begin with."""
+    """Verify a payment; raises `Inconclusive` for an invalid one."""
     answer = await play.verify(draft)
     if not answer.is_valid:
         raise Inconclusive(f"the payment was not valid to begin with: {answer.how}")

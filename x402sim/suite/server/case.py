@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
 from x402sim.suite.row import Demand as Demand, Found, RoomCase, RoomKind, Violation
-from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered
+from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered, is_worked_on
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import PLAIN, Moved
-from x402sim.suite.verdict import Untold
+from x402sim.suite.server.room import PLAIN, Transfer
+from x402sim.suite.verdict import NotApplicable, Untold
 from x402sim.text.words import counted, often
 
 ONE_PATH = "all tools of a server have one path, and one method"
@@ -120,7 +120,7 @@ class Trade:
 
     payment: Payment
     answers: Sequence[Answer]
-    moved: Sequence[Moved]
+    moved: Sequence[Transfer]
     verified: int
     settled: int
     """How often the facilitator was called."""
@@ -152,6 +152,16 @@ async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
             # some servers settle after they have answered
             await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
     return await sent_again(play, payment, answers, again)
+
+
+async def until_held(play: Play, path: str, payment: Payment, *, after: bool = False) -> None:
+    """Wait until the facilitator holds a call for a payment, `after` its work is done or before.
+
+    Raises `NotApplicable` if the server does not make the call.
+    """
+    is_there = is_worked_on if after else bool
+    if not await play.double.until(path, payment.nonce, play.patience_s, is_there):
+        raise NotApplicable(f"it does not ask {path}")
 
 
 async def sent_again(
@@ -251,7 +261,7 @@ def served_only_if_settled(play: Play, observed: Trade) -> Found:
     if not observed.is_served or observed.moved:
         return None
     return Violation(
-        expected="no success without a transfer",
+        demand="no-success-without-transfer",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "served for nothing"),
     )
@@ -262,8 +272,7 @@ def charged_only_if_served(play: Play, observed: Trade) -> Found:
     if not observed.moved or observed.is_served or is_honest(play, observed.answers[-1]):
         return None
     return Violation(
-        expected="the same payment, sent again, gets what it paid for, or an answer that says what "
-        "is known: pending, the transaction, or an error of the server",
+        demand="charged-is-served-or-told",
         actual=observed.summary,
         loss=play.tokens(
             sum(each.amount_base for each in observed.moved),
@@ -278,7 +287,7 @@ def never_says_failed(play: Play, observed: Trade) -> Found:
         receipt = receipt_in(play.dialect, answer)
         if receipt.get("success") is False and is_honest(play, answer) is False:
             return Violation(
-                expected="no receipt that says failed of a payment that has settled",
+                demand="settled-is-not-told-failed",
                 actual=observed.summary,
                 loss=play.tokens(observed.payment.auth.value, "charged, and told that it is not"),
             )
@@ -291,7 +300,7 @@ def says_what_is_known(play: Play, observed: Trade) -> Found:
     if not observed.moved or first.is_2xx or is_honest(play, first):
         return None
     return Violation(
-        expected="no refusal while nobody knows whether it is settled",
+        demand="unknown-is-no-refusal",
         actual=f"{first.how}; {counted(len(observed.moved), 'transfer')}",
         loss=play.tokens(
             observed.payment.auth.value, "a payer signs a new payment for what it has paid already"
@@ -304,7 +313,7 @@ def gets_it_again(play: Play, observed: Trade) -> Found:
     if not observed.moved or observed.is_served:
         return None
     return Violation(
-        expected="the same payment, sent again, gets what it paid for",
+        demand="charged-is-served-at-last",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged and never served"),
     )
@@ -404,7 +413,7 @@ class Uses:
 
     payment: Payment
     answers: Sequence[Answer]
-    moved: Sequence[Moved]
+    moved: Sequence[Transfer]
     runs: int | None = None
     """How often handlers ran, as --counter tells; None if unknown."""
 
@@ -475,7 +484,7 @@ def one_release(play: Play, observed: Uses) -> Found:
     if extra <= 0:
         return None
     return Violation(
-        expected="one payment buys one thing: the same answer again, or a refusal",
+        demand="one-payment-buys-one",
         actual=observed.summary,
         loss=play.tokens(extra * observed.payment.auth.value, f"{extra} more served for nothing"),
     )

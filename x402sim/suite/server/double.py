@@ -23,13 +23,13 @@ VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
 USED = as_json(
     {"success": False, "errorReason": "nonce_already_used", "transaction": "", "network": ""}
 )
-"""How a `strict` facilitator answers a nonce that it was to settle before."""
+"""The answer of a `strict` facilitator to a nonce that came before."""
 _TERMS = ("scheme", "network", "asset", "payTo", "amount", "maxAmountRequired")
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request to the facilitator, and what it was answered; None before that."""
+    """A request to the facilitator, and the answer; None before the answer."""
 
     path: str
     body: Any
@@ -83,7 +83,7 @@ facilitator. `go` asks it before.
 
 @dataclass(slots=True, eq=False)
 class Double:
-    """A facilitator: its calls, and what twists its answers."""
+    """A facilitator: the record of calls, and the twists of answers."""
 
     url: str
     """Our facilitator's."""
@@ -217,7 +217,7 @@ def breaks(how: How) -> Twist:
 
 
 def waits(gate: asyncio.Event, *, after: bool = False) -> Twist:
-    """Return a twist that answers when a gate opens: it works then, or `after` its work is done."""
+    """Return a twist that answers when a gate opens: the work is done then, or before (`after`)."""
 
     async def twist(_: Call, go: Go) -> Reply:
         if after:
@@ -229,7 +229,7 @@ def waits(gate: asyncio.Event, *, after: bool = False) -> Twist:
 
 
 def pending(network: str) -> Twist:
-    """Return a twist that sends the payment, and says that it is not known to be mined yet."""
+    """Return a twist that sends the payment, and answers that the transaction is still pending."""
 
     async def twist(_: Call, go: Go) -> Reply:
         done = await go()
@@ -248,7 +248,7 @@ def pending(network: str) -> Twist:
 
 
 def twice() -> Twist:
-    """Return a twist that does the work, and says it in two JSON texts one after the other."""
+    """Return a twist that does the work, and answers with several JSON texts in one body."""
 
     async def twist(_: Call, go: Go) -> Reply:
         done = await go()

@@ -1,4 +1,4 @@
-"""What a 402 offers, and a payment for it, with every way to make it wrong in one thing."""
+"""The offers of a 402, and payments for an offer: good, or wrong in one thing."""
 
 import base64
 import copy
@@ -15,12 +15,13 @@ from x402sim.protocol import mcp, x402
 from x402sim.protocol.crypto import PrivateKey, from_hex, keccak256, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
+from x402sim.suite.drafts import with_value, without
 from x402sim.suite.server.raw import Answer
 
 BEFORE_S = 600
-"""How long before now a window opens, as the public clients have it."""
+"""Seconds from the opening of a window until now, as in the public clients."""
 MOST_TIMEOUT_S = 3600
-"""The longest time to pay that is signed for, whatever is offered."""
+"""The longest window in seconds, whatever the offer says."""
 
 
 class Dialect(StrEnum):
@@ -41,27 +42,27 @@ class Dialect(StrEnum):
 
     @property
     def amount(self) -> str:
-        """What it calls the amount."""
+        """The name of the amount."""
         return "maxAmountRequired" if self is Dialect.V1 else "amount"
 
     @property
     def payment_header(self) -> str:
-        """The header that carries a payment."""
+        """The header of a payment."""
         return x402.PAYMENT_HEADERS[self.version]
 
     @property
     def response_header(self) -> str:
-        """The header that says what became of it."""
+        """The header of a receipt."""
         return x402.RESPONSE_HEADERS[self.version]
 
     @property
     def response_place(self) -> str:
-        """Where it says what became of it, for people."""
+        """The place of a receipt, for people."""
         return f'_meta["{mcp.RESPONSE}"]' if self is Dialect.MCP else self.response_header
 
 
 def required_in(dialect: Dialect, answer: Answer) -> dict[str, Any] | None:
-    """Return what a 402 demands in a version: its header's JSON, or its body; None without it."""
+    """Return the payment required of a 402 in a dialect, from header or body; None without it."""
     if dialect.version == 2:
         found = x402.json_in(answer.headers.get(x402.REQUIRED_HEADER.lower()))
     else:
@@ -77,7 +78,7 @@ def offers_in(dialect: Dialect, answer: Answer) -> list[dict[str, Any]]:
 
 
 def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dict[str, Any]]:
-    """Yield the offers that a payer of the case can pay."""
+    """Yield the offers that the case's payer can pay."""
     ours = x402.network_name(dialect.version, network)
     for each in offers_in(dialect, answer):
         given = each.get("extra")
@@ -95,12 +96,12 @@ def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dic
 
 
 def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
-    """Return the first offer that a payer of the case can pay; None without one."""
+    """Return the first offer that the case's payer can pay; None without such an offer."""
     return next(payables(dialect, answer, network), None)
 
 
 def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
-    """Tell whether an offer is for the payer of the case, although it may be written wrongly."""
+    """Tell whether an offer is for the case's payer, perhaps with mistakes."""
     ours = x402.network_name(dialect.version, network)
     for each in offers_in(dialect, answer):
         if each.get("scheme") == x402.SCHEME and each.get("network") == ours:
@@ -112,7 +113,7 @@ def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
 
 
 def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
-    """Return what an answer says of a settlement; empty if it says nothing."""
+    """Return the receipt in an answer; empty without a receipt."""
     found = x402.json_in(answer.headers.get(dialect.response_header.lower()))
     return found if isinstance(found, dict) else {}
 
@@ -158,24 +159,18 @@ class Payment:
 
     @property
     def header(self) -> tuple[str, str]:
-        """The header that carries it."""
+        """The header with the payment."""
         return self.dialect.payment_header, self.text
 
     def with_value(self, path: str, value: Any) -> "Payment":
-        """Return it with another value at a path of names with dots; None takes it away."""
-        body = copy.deepcopy(dict(self.body))
-        *above, last = path.split(".")
-        place = body
-        for key in above:
-            place = place.setdefault(key, {})
+        """Return a copy with another value at a path of names with dots; None removes the field."""
+        where = path.split(".")
         if value is None:
-            place.pop(last, None)
-        else:
-            place[last] = value
-        return replace(self, body=body)
+            return replace(self, body=without(self.body, where))
+        return replace(self, body=with_value(self.body, where, value))
 
     def signed(self, *, domain: Domain | None = None, **fields: Any) -> "Payment":
-        """Return it with these fields of the authorization, signed anew by its wallet."""
+        """Return a copy with these fields of the authorization, signed anew by the wallet."""
         auth = msgspec.structs.replace(self.auth, **fields)
         domain = domain or self.domain
         key = PrivateKey(from_hex(self.wallet.private_key, 32))
@@ -195,7 +190,7 @@ def paying(
     now_s: int,
     nonce: bytes,
 ) -> Payment:
-    """Return a payment of an offer that nothing is wrong with."""
+    """Return a good payment of an offer."""
     timeout = offer.get("maxTimeoutSeconds")
     timeout_s = min(timeout, MOST_TIMEOUT_S) if isinstance(timeout, int) and timeout > 0 else 60
     auth = Authorization(
@@ -228,7 +223,7 @@ def paying(
 
 
 def _with_id(extensions: Mapping[str, Any], nonce: bytes) -> dict[str, Any]:
-    """Return the extensions of a payment as they were offered, with an id where it is required."""
+    """Return the offered extensions, with an id if the offer requires an id."""
     found = copy.deepcopy(dict(extensions))
     offered = found.get(x402.PAYMENT_IDENTIFIER)
     info = offered.get("info") if isinstance(offered, dict) else None
@@ -256,7 +251,7 @@ _LINES = {
 
 
 def message(fields: Mapping[str, Any]) -> str:
-    """Return the text that a wallet signs (EIP-4361)."""
+    """Return the text for a wallet to sign (EIP-4361)."""
     shown = {**fields, "chainId": str(fields["chainId"]).rpartition(":")[2]}
     statement = [shown["statement"]] if shown.get("statement") else []
     lines = [
@@ -273,13 +268,13 @@ def message(fields: Mapping[str, Any]) -> str:
 
 
 def digest(text: str) -> bytes:
-    """Return what is signed of a text (ERC-191)."""
+    """Return the digest of a text (ERC-191)."""
     content = text.encode()
     return keccak256(_PREFIX + str(len(content)).encode() + content)
 
 
 def proof(fields: Mapping[str, Any], signer: Wallet, address: str = "") -> tuple[str, str]:
-    """Return the header by which a wallet signs in; `address` is that of another one."""
+    """Return the header of a wallet's sign-in; `address` claims another wallet's address."""
     claim = {**fields, "address": address or signer.address}
     key = PrivateKey(from_hex(signer.private_key, 32))
     claim["signature"] = to_hex(sign(digest(message(claim)), key))

@@ -1,4 +1,4 @@
-"""One case as it is played: what it may ask and look at, and what a report shows of it."""
+"""The tools of a case at play: requests, looks at the chain, and the lines of the report."""
 
 import asyncio
 import json
@@ -13,11 +13,12 @@ from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.report.results import Loss
 from x402sim.suite import rooms
+from x402sim.suite.drafts import lost
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import WHOLE, Answer, as_sent, send
-from x402sim.suite.server.room import Moved, Room
+from x402sim.suite.server.room import ServerRoom, Transfer
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.words import counted, printable
@@ -29,13 +30,13 @@ COUNTER = "counter"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that is sold: a request, which buys it when it carries a payment."""
+    """An item for sale: a request, and with a payment the request buys the item."""
 
     method: str
     target: str
     body: str = ""
     tool: str = ""
-    """The name of a tool, which an MCP server has at the target; then the body is its arguments."""
+    """The name of a tool of the MCP server at the target; the body is the tool's arguments."""
 
     @property
     def call(self) -> mcp.Call:
@@ -44,7 +45,7 @@ class Item:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Its identity: its path, and its tool."""
+        """The identity of the item: path and tool."""
         return self.path, self.tool
 
     @property
@@ -54,7 +55,7 @@ class Item:
 
     @property
     def shown(self) -> str:
-        """How it is given on the command line."""
+        """The item in the words of the command line."""
         method = "" if self.method == "GET" else self.method
         return " ".join(filter(None, (method, self.target, self.tool, self.body)))
 
@@ -65,22 +66,22 @@ class Item:
 
     @property
     def headers(self) -> Headers:
-        """The headers that the body needs."""
+        """The headers of the body."""
         return [("Content-Type", "application/json")] if self.body else []
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play(rooms.Play[Room, Answer]):
-    """What a case has in its hands: a room, a version, what is sold, and what has happened."""
+class Play(rooms.Play[ServerRoom, Answer]):
+    """The tools of a case: a room, a dialect, the items for sale, and the record so far."""
 
     dialect: Dialect
     items: Sequence[Item]
     handlers: Mapping[str, Item] = field(default_factory=dict)
-    """Items whose handler is not like others, by the option that names them, as `failing`."""
+    """Items with a special handler, by the name of the option, such as `failing`."""
     restarts: bool = True
     """Whether the server may be killed and started again."""
     nonces: set[str] = field(default_factory=set)
-    """Those of its payments, in small letters."""
+    """The nonces of the case's payments, in small letters."""
     counted: int | None = None
     """The number at --counter's path before the last payment was drafted."""
 
@@ -107,7 +108,7 @@ class Play(rooms.Play[Room, Answer]):
         return found
 
     def handled(self, option: str) -> Item:
-        """Return the item that an option names; raises `NotApplicable` without one."""
+        """Return the item of an option; raises `NotApplicable` without an item."""
         if option not in self.handlers:
             raise NotApplicable(f"it needs a request whose handler is so: give one with --{option}")
         return self.handlers[option]
@@ -118,7 +119,7 @@ class Play(rooms.Play[Room, Answer]):
             raise Lacking("it is not killed and started again: --restart yes, with --start COMMAND")
 
     async def start_again(self) -> None:
-        """Start a server that was killed; raises `Inconclusive` if it does not start."""
+        """Start a killed server again; raises `Inconclusive` if the start fails."""
         try:
             await self.room.start()
         except NotReady as why:
@@ -179,14 +180,14 @@ class Play(rooms.Play[Room, Answer]):
         begun: asyncio.Event | None = None,
         about: str = "",
     ) -> Answer:
-        """Call a tool with these parameters; never raises for what the server does."""
+        """Call a tool with these parameters; never raises for the server's behaviour."""
         wire = self.room.wire((item or self.item).target, port)
         answer = await wire.call(params, self.patience_s, headers, begun)
         shown = printable(cut(redacted(json.dumps(params, default=str)), 2 * WHOLE))
         return self.heard(answer, about, [f"its parameters: {shown}"])
 
     def heard(self, answer: Answer, about: str = "", sent: Sequence[str] = ()) -> Answer:
-        """Keep an answer, and write it for the report: whole, but for offers after the first."""
+        """Keep an answer, and write all of it for the report, but for offers after the first."""
         with_offer = answer.has_offer and not any(each.has_offer for each in self.answers)
         self.answers.append(answer)
         self.say(f"{about}{answer.summary}")
@@ -197,11 +198,11 @@ class Play(rooms.Play[Room, Answer]):
         return answer
 
     async def draft(self, item: Item | None = None, **how: Any) -> Payment:
-        """Ask for an item, and return a payment of its offer that nothing is wrong with."""
+        """Ask for an item, and return a good payment of the offer."""
         return (await self.drafts(item, **how))[0]
 
     async def drafts(self, item: Item | None = None, **how: Any) -> list[Payment]:
-        """Ask for an item, and return a payment of each offer that can be paid, at least one."""
+        """Ask for an item, and return a good payment of each payable offer, at least one."""
         answer = await self.ask(item, **how)
         offers = [*payables(self.dialect, answer, self.room.network)]
         if answer.status != 402 or not offers:
@@ -256,7 +257,7 @@ class Play(rooms.Play[Room, Answer]):
         return list(await asyncio.gather(*(self.pay(each) for each in payments)))
 
     async def goods(self, item: Item | None = None) -> Answer:
-        """Return what a good payment of an item gets, in this room; raises `Inconclusive`."""
+        """Return the answer to a good payment of an item in this room; raises `Inconclusive`."""
         it = item or self.item
         key = (str(self.dialect), it.shown)
         if key not in self.room.goods:
@@ -299,7 +300,7 @@ class Play(rooms.Play[Room, Answer]):
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
         return same and answer.undated == goods.undated
 
-    async def moved(self, payment: Payment | None = None) -> list[Moved]:
+    async def moved(self, payment: Payment | None = None) -> list[Transfer]:
         """Return what moved by the payments of this case, or by one of them.
 
         Some servers settle what others have bought while this case is played.
@@ -313,8 +314,7 @@ class Play(rooms.Play[Room, Answer]):
 
     def tokens(self, base: int, why: str) -> Loss:
         """Return a loss of so many base units of the token."""
-        network = self.room.network
-        return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
+        return lost(self.room.network, base, why)
 
     @property
     def is_silent(self) -> bool:

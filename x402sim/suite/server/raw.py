@@ -65,9 +65,9 @@ class Answer:
     seconds: float = 0
     failure: str = ""
     is_cut: bool = False
-    """Whether its body ended before it was whole."""
+    """Whether the body broke off."""
     rpc: Mapping[str, Any] = field(default_factory=dict)
-    """The response of JSON-RPC that it was, of a tool; empty of a path."""
+    """The JSON-RPC response of a tool; empty for a path."""
 
     @property
     def json(self) -> Any:
@@ -76,7 +76,7 @@ class Answer:
 
     @property
     def sold(self) -> Any:
-        """What it sold, as JSON: its body; of a tool, the structured content or the first text."""
+        """The goods, as JSON: the body; of a tool, the structured content or the first text."""
         result = self.rpc.get("result")
         if not isinstance(result, dict):
             return self.json
@@ -85,12 +85,12 @@ class Answer:
 
     @property
     def is_2xx(self) -> bool:
-        """Whether it is a success."""
+        """Whether the status is a success."""
         return self.status // 100 == 2
 
     @property
     def is_sale(self) -> bool:
-        """Whether the answer has goods: a success that does not ask to wait."""
+        """Whether the answer has goods: a success other than 202."""
         return self.is_2xx and self.status != 202
 
     @property
@@ -115,7 +115,7 @@ class Answer:
 
     @property
     def is_server_error(self) -> bool:
-        """Whether it is a 5xx."""
+        """Whether the status is a 5xx."""
         return self.status // 100 == 5
 
     @property
@@ -157,12 +157,12 @@ class Answer:
 
     @property
     def has_offer(self) -> bool:
-        """Whether it makes an offer, whatever its status."""
+        """Whether the answer makes an offer, whatever the status."""
         return bool(self._offers)
 
     @property
     def _offers(self) -> list[dict[str, Any]]:
-        """What offers: its header, and the body of a 402."""
+        """The places of an offer: the header, and the body of a 402."""
         bodies = [json_in(self.headers.get(REQUIRED)), self.json if self.status == 402 else None]
         return [
             each for each in bodies if isinstance(each, dict) and type(each.get("accepts")) is list

@@ -1,4 +1,4 @@
-"""A room: one world with one started server, in which cases are played in turn.
+"""A room: one world with one started server, for plays in turn.
 
 The world is a chain with our facilitator, and the double that stands between it and the server.
 Money is counted on the chain itself.
@@ -8,10 +8,11 @@ command is documented in the guide, "Judge your server".
 """
 
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 from starlette.types import ASGIApp
@@ -26,13 +27,12 @@ from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.tools import STDIO, OverHttp, OverPipes, Wire
 from x402sim.suite.started import (
-    START_S,
+    Command,
     Running,
     RunsAlready,
     Startable,
     command,
     free_port,
-    until_it_answers,
     variables,
 )
 from x402sim.suite.subject import NOBODY, STARTING
@@ -44,7 +44,7 @@ from x402sim.world.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a server is given: its port, its facilitator, whom it is to be paid, and in what."""
+    """The input of a server: port, facilitator, payee, network."""
 
     port: int
     facilitator_url: str
@@ -66,53 +66,37 @@ class Given:
 
 
 Server = Startable[Given]
-"""A server that can be started."""
+"""A server for the judge to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A server that is a command; a `port` of its own is a fixed one: then one runs at a time."""
+def server_command(
+    words: Sequence[str], port: int | None = None, look: str = "/", **more: Any
+) -> Command[Given]:
+    """Return a server that is a command; a `port` of its own is a fixed one.
 
-    words: tuple[str, ...]
-    port: int | None = None
-    shown: str = ""
-    look: str = "/"
-    """The path at which it is asked whether it answers."""
-    wait_s: float = START_S
-    also: tuple[str, ...] = ()
-    """Names of further variables to inherit."""
+    `look` is the path at which the judge asks whether it answers, `more` as of `Command`.
+    """
 
-    @property
-    def most_at_once(self) -> int | None:
-        """One, at a fixed port."""
-        return None if self.port is None else 1
+    async def answers(url: str) -> bool:
+        # an MCP server may answer GET by a stream that never ends
+        answer = await send(
+            Running(url).port, "GET", look, patience_s=5, is_enough=lambda head, _: bool(head)
+        )
+        return bool(answer.status) and answer.status // 100 != 5
 
-    @asynccontextmanager
-    async def start(self, given: Given) -> AsyncIterator[Running]:
-        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
-        given = replace(given, port=self.port or given.port)
-        url = f"http://127.0.0.1:{given.port}"
-        async with command(self.words, given.environment(), url, also=self.also) as running:
-
-            async def answers() -> bool:
-                # an MCP server may answer GET by a stream that never ends
-                answer = await send(
-                    running.port,
-                    "GET",
-                    self.look,
-                    patience_s=5,
-                    is_enough=lambda head, _: bool(head),
-                )
-                return bool(answer.status) and answer.status // 100 != 5
-
-            failure = f"GET {self.look} at port {running.port} is not answered"
-            await until_it_answers(running, answers, self.wait_s, failure, "Judge your server")
-            yield running
+    return Command(
+        words=tuple(words),
+        url=f"http://127.0.0.1:{'{port}' if port is None else port}",
+        answers=answers,
+        failure=f"GET {{url}}{look} is not answered",
+        guide="Judge your server",
+        **more,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A command that is an MCP server by its standard input and output."""
+    """A command: an MCP server on standard input and output."""
 
     words: tuple[str, ...]
     shown: str = ""
@@ -133,7 +117,7 @@ Make = Callable[[Given], ASGIApp]
 
 @dataclass(frozen=True, slots=True)
 class AtPort(RunsAlready):
-    """A server that runs already; its owner has set which facilitator it uses."""
+    """A running server; the owner has configured the facilitator."""
 
     @asynccontextmanager
     async def start(self, given: Given) -> AsyncIterator[Running]:
@@ -153,7 +137,7 @@ ACCOUNTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Transfer:
     """A transfer of the token."""
 
     sender: str
@@ -161,7 +145,7 @@ class Moved:
     amount_base: int
     tx_hash: str
     nonce: str
-    """That of the authorization by which it moved, in small letters; empty without one."""
+    """The nonce of the authorization, in small letters; empty without an authorization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,17 +154,17 @@ class _Deployment(row.RoomKind):
 
     @property
     def lacks(self) -> str:
-        """The second one, which the judge starts."""
+        """The second server, started by the judge."""
         return "two servers of one deployment"
 
 
 PLAIN = row.RoomKind(name="room", is_shared=True)
 REPLICAS = _Deployment(name="two servers")
-"""A world with two servers of one deployment: they share the folder for what they keep."""
+"""A world with two servers of one deployment: both use the same folder for lasting data."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room(rooms.Room):
+class ServerRoom(rooms.Room):
     """A world with a server in it."""
 
     world: LocalServer
@@ -191,12 +175,12 @@ class Room(rooms.Room):
     folder: Path
     """The server's folder for lasting data."""
     goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
-    """What a good payment got, by version and by what was bought."""
+    """The answers to good payments, by dialect and item."""
 
     replica: Running | None = None
-    """The other server of one deployment, where there are two."""
+    """The other server of a deployment of two."""
     wires: dict[tuple[int, str, int], Wire] = field(default_factory=dict)
-    """The connections to MCP servers, by its start, path and port."""
+    """The connections to MCP servers, by the server's start, path and port."""
 
     async def start(self) -> None:
         """Start the server, or both; raises `NotReady`."""
@@ -223,7 +207,7 @@ class Room(rooms.Room):
         return found
 
     def given(self) -> Given:
-        """Return what the server is given: a folder that stays, too."""
+        """Return the server's input; the folder lasts for the whole room."""
         state = self.folder / "state"
         state.mkdir(exist_ok=True)
         return Given(
@@ -243,11 +227,11 @@ class Room(rooms.Room):
 
     @property
     def payer(self) -> Wallet:
-        """The wallet that pays."""
+        """The paying wallet."""
         return self.world.wallets[0]
 
     async def tidy(self) -> None:
-        """Take away what a case has made of the facilitator."""
+        """Undo the changes of a case at the facilitator."""
         self.double.twists.clear()
         self.double.strict = False
 
@@ -260,7 +244,7 @@ class Room(rooms.Room):
         """Return the number of the newest block."""
         return int(str(await self._rpc("eth_blockNumber")), 16)
 
-    async def moved(self, since: int) -> list[Moved]:
+    async def moved(self, since: int) -> list[Transfer]:
         """Return the transfers after a block."""
         wanted = {
             "fromBlock": hex(since + 1),
@@ -278,7 +262,7 @@ class Room(rooms.Room):
             if log["topics"][0] == to_hex(USED_EVENT)
         }
         return [
-            Moved(
+            Transfer(
                 sender="0x" + log["topics"][1][-40:],
                 to="0x" + log["topics"][2][-40:],
                 amount_base=int(log["data"], 16),
@@ -296,7 +280,7 @@ async def opened(
     seed: int,
     name: str,
     facilitator_port: int = 0,
-) -> Room:
+) -> ServerRoom:
     """Open a room, and start the server in it; raises `NotReady`.
 
     `facilitator_port` is that of its facilitator, 0 for any.
@@ -314,7 +298,7 @@ async def opened(
         double = Double(world.facilitator_url, http)
         port = await stack.enter_async_context(listening(double.answer, facilitator_port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-server-"))
-        opening = Room(
+        opening = ServerRoom(
             name=name,
             network=network,
             kind=kind,

@@ -50,12 +50,12 @@ from x402sim.suite.server.room import (
     PLAIN,
     REPLICAS,
     AtPort,
-    Command,
     Make,
-    Room,
     Server,
+    ServerRoom,
     Spoken,
     opened,
+    server_command,
 )
 from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import START_S, WAIT_S, App
@@ -69,7 +69,7 @@ QUICK_S = 3.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Judge(rooms.Judge[Room, Play]):
+class ServerJudge(rooms.Judge[ServerRoom, Play]):
     """One judgement of one server."""
 
     plain: ClassVar[RoomKind] = PLAIN
@@ -96,7 +96,7 @@ class Judge(rooms.Judge[Room, Play]):
             self.restart = self.start_s < QUICK_S
         return self.restart and not self.is_fixed
 
-    async def open(self, kind: RoomKind, name: str) -> Room:
+    async def open(self, kind: RoomKind, name: str) -> ServerRoom:
         """Open a room, and start the server in it, or two; raises `NotReady` and `Lacking`."""
         if kind is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
             raise Lacking(
@@ -105,7 +105,7 @@ class Judge(rooms.Judge[Room, Play]):
             )
         return await opened(self.subject, kind, self.network, self.seed, name, self.port)
 
-    def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
+    def play(self, room: ServerRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
         return Play(
             room=room,
@@ -117,7 +117,7 @@ class Judge(rooms.Judge[Room, Play]):
             patience_s=patience_s,
         )
 
-    async def try_good_payment(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+    async def try_good_payment(self, room: ServerRoom, dialects: Sequence[Dialect] = ()) -> str:
         """Make a good payment in each version; return why one fails, "" if none does."""
         known = self.dialects or dialects
         # nothing is bought in a version of which only the offer is judged
@@ -342,7 +342,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
         server: Server = Spoken(command, shown=keyless(flags["start"]), also=chosen["env"])
     elif command:
         wait_s = chosen.get("wait", START_S)
-        server = Command(
+        server = server_command(
             command,
             port,
             shown=keyless(flags["start"]),
@@ -391,7 +391,7 @@ async def begin(
     subject = options.server
     if isinstance(subject, AtPort):
         subject = replace(subject, tell=tell)
-    judge = Judge(
+    judge = ServerJudge(
         subject=subject,
         items=options.items,
         handlers=options.handlers,
@@ -438,7 +438,11 @@ async def begin(
 
 
 async def _control(
-    judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect], misoffered: set[Dialect]
+    judge: ServerJudge,
+    room: ServerRoom,
+    dialect: Dialect,
+    meant: set[Dialect],
+    misoffered: set[Dialect],
 ) -> Tried:
     """Buy in a version; return why the purchase fails. Raises `NotReady` if the URL is no paid
     server.
@@ -467,13 +471,12 @@ async def _control(
     played = await judge.played(mine, room)
     if played.unclear:
         return Tried(why=f"a good payment fails: {played.unclear}", played=played)
-    for wrong in played.found.values():
-        if isinstance(wrong, Violation):
-            its = played.play
-            assert isinstance(its, Play)
-            is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
-            why = f"a good payment fails: {wrong.actual}"
-            return Tried(why=why, played=played, is_broken=is_broken)
+    if (wrong := played.wrong) is not None:
+        its = played.play
+        assert isinstance(its, Play)
+        is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
+        why = f"a good payment fails: {wrong.actual}"
+        return Tried(why=why, played=played, is_broken=is_broken)
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
     judge.purchase_s = max(judge.purchase_s, elapsed())
@@ -496,7 +499,7 @@ def _why_not(answer: Answer) -> str:
 
 
 def _plan(
-    judge: Judge,
+    judge: ServerJudge,
     options: ServerOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
@@ -572,7 +575,7 @@ def plays(
     found = chosen(all_cases(), only, SERVER.documents)
 
     async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
-        judge = Judge(
+        judge = ServerJudge(
             subject=App(make),
             dialects=(cases[0].dialect,),
             items=items,

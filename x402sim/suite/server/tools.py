@@ -21,7 +21,7 @@ from x402sim.suite.started import START_S
 from x402sim.version import VERSION
 
 STDIO = "stdio"
-"""Stands for the path of a server that speaks by its standard input and output."""
+"""Stands for the path of a server on standard input and output."""
 _HELLO = mcp.hello("x402sim", VERSION)
 
 
@@ -51,7 +51,7 @@ class Wire(ABC):
         return replace(answer, sent=f"tools/call {str(params.get('name'))[:60]}")
 
     async def _greet(self, patience_s: float) -> Answer | None:
-        """Begin; return the answer if it is refused."""
+        """Begin; return the answer of a refusal."""
         answer = await self.ask("initialize", _HELLO, max(patience_s, START_S))
         result = answer.rpc.get("result")
         if not isinstance(result, dict):
@@ -61,7 +61,7 @@ class Wire(ABC):
         return None
 
     async def began(self, answer: Answer, result: Mapping[str, Any]) -> None:
-        """Keep what the greeting was answered, and say that it has come."""
+        """Keep the answer to the greeting, and confirm the greeting."""
         await self.tell("notifications/initialized", {}, START_S)
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Wire(ABC):
         headers: Sequence[tuple[str, str]] = (),
         begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request, and return what it is answered."""
+        """Send a request, and return the answer."""
 
     @abstractmethod
     async def tell(self, method: str, params: Mapping[str, Any], patience_s: float) -> None:
@@ -81,7 +81,7 @@ class Wire(ABC):
 
 
 def read(method: str, response: Mapping[str, Any], seconds: float) -> Answer:
-    """Return a response of JSON-RPC as an answer; its body is what is sold, without the receipt."""
+    """Return a response of JSON-RPC as an answer; the body has the goods, without the receipt."""
     found, result = mcp.answered(response), response.get("result")
     body = found.body
     if found.status == 200 and isinstance(result, dict):
@@ -145,7 +145,7 @@ class OverHttp(Wire):
         return replace(answer, headers={**raw.headers, **answer.headers})
 
     async def tell(self, method: str, params: Mapping[str, Any], patience_s: float) -> None:
-        """Send a notification; how it is answered does not matter."""
+        """Send a notification, whatever the answer."""
         await self._post(mcp.message(None, method, params), patience_s)
 
     async def _post(self, body: bytes, patience_s: float, headers: Any = (), *more: Any) -> Answer:
@@ -206,7 +206,7 @@ class OverPipes(Wire):
         await self.process.stdin.drain()
 
     async def _read(self) -> None:
-        """Give each response to whoever waits for it; at the end, nobody waits any more."""
+        """Give each response to the waiting caller; at the end, end all waits."""
         try:
             while line := await self.process.stdout.readline():
                 value = decoded(line)
