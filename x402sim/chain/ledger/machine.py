@@ -329,7 +329,7 @@ class Machine:
         return self._last_snapshot
 
     def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete all snapshots from this on; raises `ChainError`."""
         if snapshot not in self._snapshots:
             known = ", ".join(map(str, self.snapshots)) or "none"
             raise ChainError(f"no snapshot {snapshot}; there are: {known}")
