@@ -152,9 +152,10 @@ async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[An
     objects of logs, or hashes of transactions; and whether that is all.
     """
     if found.kind == "transactions":
-        arrived = chain.machine.arrivals.after(found.arrived)
-        found.arrived = chain.machine.arrivals.number - len(arrived[most:])
-        return [to_hex(tx_hash) for tx_hash in arrived[:most]], len(arrived) <= most
+        arrivals = chain.machine.arrivals
+        arrived = arrivals.after(found.arrived, most)
+        found.arrived = max(arrived, default=found.arrived)
+        return [*map(to_hex, arrived.values())], found.arrived >= arrivals.number
     gone = await _undo(found, chain)
     height = await chain.height()
     numbers = range(found.next_block, height + 1)[:most]
