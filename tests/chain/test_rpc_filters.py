@@ -9,6 +9,7 @@ import pytest
 
 from tests.chain.asking import ALICE, PAYMENT, SHOP, Rpc
 from x402sim.chain.base import Call
+from x402sim.chain.ledger import machine
 from x402sim.chain.rpc import subscriptions
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.http import web
@@ -125,6 +126,15 @@ def test_a_filter_of_arrivals_tells_each_once(rpc: Rpc, monkeypatch: pytest.Monk
     assert changes(rpc, name) == []
     sent = [rpc.send(Call(PAYMENT.sender, TESTNET.asset, abi.transfer(SHOP, n))) for n in range(4)]
     assert changes(rpc, name) == [to_hex(each) for each in sent]
+    monkeypatch.setattr(machine, "KEPT_ARRIVALS", 3)
+    monkeypatch.setattr(subscriptions, "AT_ONCE", 2)
+    small = Rpc()
+    name = small.result("eth_newPendingTransactionFilter")
+    sent = [
+        small.send(Call(PAYMENT.sender, TESTNET.asset, abi.transfer(SHOP, n))) for n in range(9)
+    ]
+    assert changes(small, name) == [to_hex(each) for each in sent[-3:]]
+    assert changes(small, name) == []
 
 
 def test_a_filter_that_is_far_behind_goes_on_where_an_answer_is_full(

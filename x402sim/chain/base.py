@@ -166,7 +166,7 @@ class Controls(Protocol):
         """Take a snapshot of the state; return its id."""
 
     async def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete all snapshots from this on; raises `ChainError`."""
 
     async def deepest_reorg(self) -> int:
         """Return how many of the last blocks `reorg` can replace."""

@@ -283,7 +283,7 @@ class LedgerChain:
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete all snapshots from this on; raises `ChainError`."""
         await self._apply("revert", snapshot)
 
     async def deepest_reorg(self) -> int:
@@ -320,7 +320,7 @@ class LedgerChain:
         await self._apply("nonce", account, nonce)
 
     async def force_revert(self, calls: int, account: Address | None = None) -> None:
-        """Make the next calls of the token, or only calls that name an account, revert when mined."""
+        """Make the next calls of the token, or calls that name an account, revert when mined."""
         await self._apply("force_revert", calls, *([] if account is None else [account]))
 
     async def reset(self) -> None:

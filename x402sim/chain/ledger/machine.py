@@ -8,9 +8,8 @@ fee is refused, as by anvil. And a full mempool (too many transactions or bytes,
 transactions behind gaps in nonces) refuses the newest transaction; geth drops one silently.
 """
 
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from itertools import accumulate, islice
+from itertools import accumulate
 
 import msgspec
 from msgspec.structs import replace
@@ -189,18 +188,19 @@ class Arrivals:
     def __init__(self) -> None:
         self.number = 0
         """How many transactions have arrived so far."""
-        self._newest = deque[Hash](maxlen=KEPT_ARRIVALS)
+        self._newest = dict[int, Hash]()
 
     def add(self, tx_hash: Hash) -> int:
         """Add a transaction; return its number."""
         self.number += 1
-        self._newest.append(tx_hash)
+        self._newest[self.number] = tx_hash
+        self._newest.pop(self.number - KEPT_ARRIVALS, None)
         return self.number
 
-    def after(self, number: int) -> list[Hash]:
-        """Return the transactions that arrived after this number."""
-        kept = len(self._newest)
-        return list(islice(self._newest, max(0, kept - self.number + number), None))
+    def after(self, number: int, most: int) -> dict[int, Hash]:
+        """Return up to `most` of the transactions that arrived after this number, by number."""
+        first = max(number, self.number - len(self._newest)) + 1
+        return {n: self._newest[n] for n in range(first, min(self.number, first + most - 1) + 1)}
 
 
 class Pending(msgspec.Struct):
@@ -329,7 +329,7 @@ class Machine:
         return self._last_snapshot
 
     def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete all snapshots from this on; raises `ChainError`."""
         if snapshot not in self._snapshots:
             known = ", ".join(map(str, self.snapshots)) or "none"
             raise ChainError(f"no snapshot {snapshot}; there are: {known}")

@@ -97,7 +97,7 @@ class Controls:
         return snapshot
 
     async def revert(self, snapshot: int) -> None:
-        """Revert to a snapshot, and delete this snapshot and all later ones; raises `ChainError`."""
+        """Revert to a snapshot, and delete all snapshots from this on; raises `ChainError`."""
         async with self.operation():
             if snapshot not in self._snapshots:
                 known = ", ".join(map(str, self._snapshots)) or "none"

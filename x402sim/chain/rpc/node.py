@@ -130,9 +130,6 @@ def _filters(chain: EvmChain) -> Make:
             if kind == "newHeads":
                 each = [await chain.node.ask("eth_getBlockByHash", it, False) for it in result]
                 return [header(block) for block in each if block]
-            if kind == "newPendingTransactions" and wanted is True:
-                each = [await chain.node.ask("eth_getTransactionByHash", it) for it in result]
-                return [tx for tx in each if tx]
             return result
 
         return news

@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from x402sim.chain.base import Block, ChainError, Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc.jsonrpc import log_object, read_log_filter, transaction_object, whole_block
+from x402sim.chain.rpc.jsonrpc import log_object, read_log_filter, whole_block
 from x402sim.http.limits import (
     MAX_AGE_S,
     MAX_ALL_SUBSCRIPTIONS,
@@ -38,8 +38,6 @@ from x402sim.protocol.messages import encode
 from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
-    read_bool,
-    read_hash,
     read_object,
     read_text,
     shown,
@@ -154,9 +152,10 @@ async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[An
     objects of logs, or hashes of transactions; and whether that is all.
     """
     if found.kind == "transactions":
-        arrived = chain.machine.arrivals.after(found.arrived)
-        found.arrived = chain.machine.arrivals.number - len(arrived[most:])
-        return [to_hex(tx_hash) for tx_hash in arrived[:most]], len(arrived) <= most
+        arrivals = chain.machine.arrivals
+        arrived = arrivals.after(found.arrived, most)
+        found.arrived = max(arrived, default=found.arrived)
+        return [*map(to_hex, arrived.values())], found.arrived >= arrivals.number
     gone = await _undo(found, chain)
     height = await chain.height()
     numbers = range(found.next_block, height + 1)[:most]
@@ -242,6 +241,8 @@ class Subscriptions(msgspec.Struct, frozen=True):
         """Begin a subscription to what is new from now on; return its id. Raises `ChainError`."""
         if read_text(kind, "a subscription") not in KINDS:
             raise BadParams(f"expected one of {', '.join(KINDS)}, got {shown(kind)}")
+        if kind == "newPendingTransactions" and wanted:
+            raise BadParams("newPendingTransactions tells hashes, not whole transactions")
         if len(self.news) + len(self.fresh) >= MAX_SUBSCRIPTIONS:
             raise ChainError(f"a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
         if sum(map(len, self.everybody)) >= MAX_ALL_SUBSCRIPTIONS:
@@ -274,16 +275,12 @@ def on_ledger(chain: LedgerChain) -> Make:
 
     async def make(kind: Any, wanted: Any) -> News:
         fields = read_object(wanted, "a filter") if kind == "logs" and wanted is not None else {}
-        is_whole = kind == "newPendingTransactions" and read_bool(wanted or False, "whole")
         found = made_now(chain, KINDS[kind], read_log_filter(fields, 0, 2**256))
 
         async def news() -> list[Any]:
             items, _ = await changes(found, chain, AT_A_TURN)
             if kind == "newHeads":
                 return [header(await whole_block(chain, each, full=False)) for each in items]
-            if is_whole:
-                each = [await chain.transaction(read_hash(tx_hash)) for tx_hash in items]
-                return [transaction_object(tx, chain.chain_id) for tx in each if tx]
             return items
 
         return news
