@@ -1,6 +1,7 @@
 """A `Verdict`: the result of one judgement of any subject, for programs and notebooks."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from x402sim.report import conformance as report, need_extra
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.conformance import About, written
 from x402sim.report.results import Outcome, Result, by_dialect
-from x402sim.text.templates import render
+from x402sim.text.templates import markdown_table, render
 from x402sim.text.words import unknown
 
 if TYPE_CHECKING:
@@ -23,21 +24,40 @@ KINDS = {".html": "html", ".json": "json", ".xml": "junit", ".sarif": "sarif", "
 """The kind of report, by the suffix of a file's name."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of `Verdict.frame`; `of` takes a result, its dialect, and whether it counts."""
+
+    name: str
+    dtype: str
+    meaning: str
+    of: Callable[[Result, str, bool], object]
+
+
+def _tokens(result: Result) -> float:
+    lost = result.loss
+    return float(to_decimal(lost.base, lost.decimals)) if lost else math.nan
+
+
 _COLUMNS = (
-    *(
-        "id",
-        "dialect",
-        "section",
-        "level",
-        "outcome",
-        "counts",
-        "title",
-        "expected",
-        "actual",
-        "reason",
-    ),
-    *("loss", "token", "cause", "follows", "seconds", "rerun"),
-)
+    _Column("id", "str", '"document/section/slug"', lambda it, _, __: it.id),
+    _Column("dialect", "str", "empty for a subject with only one", lambda _, dialect, __: dialect),
+    _Column("section", "str", "the section", lambda it, _, __: it.section),
+    _Column("level", "str", "MUST, SHOULD or MAY", lambda it, _, __: it.level),
+    _Column("outcome", "str", ", ".join(Outcome), lambda it, _, __: str(it.outcome)),
+    _Column("counts", "bool", "for the verdict", lambda _, __, counts: counts),
+    _Column("title", "str", "the demand", lambda it, _, __: it.title),
+    _Column("expected", "str", "of a failure", lambda it, _, __: it.expected or ""),
+    _Column("actual", "str", "of a failure, or observed", lambda it, _, __: it.actual or ""),
+    _Column("reason", "str", "of a skipped or inconclusive id", lambda it, _, __: it.reason),
+    _Column("loss", "float64", "tokens; NaN without money", lambda it, _, __: _tokens(it)),
+    _Column("token", "str", "of the loss", lambda it, _, __: it.loss.symbol if it.loss else ""),
+    _Column("cause", "str", "of a failure: the probable cause",
+            lambda it, _, __: cause(it) if it.outcome is Outcome.FAILED else ""),
+    _Column("follows", "str", "the failed id that probably causes this", lambda it, _, __: it.like),
+    _Column("seconds", "float64", "real seconds", lambda it, _, __: it.seconds),
+    _Column("rerun", "str", "the command that repeats the id alone", lambda it, _, __: it.rerun),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,61 +103,27 @@ class Verdict:
             if each.outcome is Outcome.FAILED and report.counts_for_exit(each, self.strict)
         ]
 
-    @property
-    def frame(self) -> "DataFrame":
-        """One row for each id and dialect.
-
-        | column | dtype | meaning |
-        | --- | --- | --- |
-        | id | str | "document/section/slug" |
-        | dialect | str | the dialect; empty for a subject with only one |
-        | section | str | the section |
-        | level | str | MUST, SHOULD or MAY |
-        | outcome | str | passed, failed, skipped, inconclusive, observed |
-        | counts | bool | whether it counts for the verdict |
-        | title | str | what is demanded |
-        | expected, actual | str | of a failure; of what was observed, `actual` |
-        | reason | str | why it was skipped, or is inconclusive |
-        | loss | float64 | tokens that the failure costs; NaN if no money was counted |
-        | token | str | of which token |
-        | cause | str | of a failure: what is probably wrong |
-        | follows | str | the id that it probably follows from |
-        | seconds | float64 | how long it took |
-        | rerun | str | what repeats it alone |
-
-        Raises `ModuleNotFoundError` without the extra `report`.
-        """
+    def _frame(self) -> "DataFrame":
         need_extra()
         import pandas as pd
 
-        def tokens(result: Result) -> float | None:
-            lost = result.loss
-            return float(to_decimal(lost.base, lost.decimals)) if lost else None
-
         rows = [
-            {
-                "id": each.id,
-                "dialect": dialect,
-                "section": each.section,
-                "level": each.level,
-                "outcome": str(each.outcome),
-                "counts": report.counts_for_exit(each, self.strict),
-                "title": each.title,
-                "expected": each.expected or "",
-                "actual": each.actual or "",
-                "reason": each.reason,
-                "loss": tokens(each),
-                "token": each.loss.symbol if each.loss else "",
-                "cause": cause(each) if each.outcome is Outcome.FAILED else "",
-                "follows": each.like,
-                "seconds": each.seconds,
-                "rerun": each.rerun,
-            }
+            (each, dialect, report.counts_for_exit(each, self.strict))
             for result in report.readable(self.results)
             for dialect, each in by_dialect(result).items()
         ]
-        made = pd.DataFrame(rows, columns=_COLUMNS)
-        return made.astype({"loss": "float64", "seconds": "float64", "counts": bool})
+        made = pd.DataFrame({each.name: [each.of(*row) for row in rows] for each in _COLUMNS})
+        return made.astype({each.name: each.dtype for each in _COLUMNS if each.dtype != "str"})
+
+    frame = property(
+        _frame,
+        doc="One row for each id and dialect.\n\n"
+        + markdown_table(
+            ("column", "dtype", "meaning"),
+            [(each.name, each.dtype, each.meaning) for each in _COLUMNS],
+        )
+        + "\nRaises `ModuleNotFoundError` without the extra `report`.",
+    )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw a bar for each section: how many ids failed, passed, and so on, and the loss.
