@@ -39,9 +39,6 @@ Only = Annotated[
 List = Annotated[
     bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="List the ids that do not apply, too.")
-]
 Known = Annotated[
     Path | None,
     typer.Option(
@@ -100,7 +97,6 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
         ] = None,
         only: Only = None,
         show_list: List = False,
-        verbose: Verbose = False,
         baseline: Known = None,
         junit: Annotated[Path | None, _report("a JUnit XML")] = None,
         as_json: AsJson = False,
@@ -139,7 +135,6 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             asked = Asked(
                 files=places,
                 strict=given[STRICT.name],
-                verbose=verbose,
                 baseline=load_baseline(baseline, subject.name) if baseline else None,
             )
         with as_misuse(OSError, begin="cannot write the report: "):

@@ -108,13 +108,12 @@ class Asked:
     """What a user requests of any judgement, whatever its subject.
 
     `files` are where to write each kind of report: json, junit, html, sarif, markdown, annotations;
-    - for stdout. If `strict`, SHOULD counts; if `verbose`, the terminal names what does not apply,
-    too. What the `baseline`, a JSON report, has found already does not count.
+    - for stdout. If `strict`, SHOULD counts. What the `baseline`, a JSON report, has found already
+    does not count.
     """
 
     files: Mapping[str, Path] = field(default_factory=dict)
     strict: bool = False
-    verbose: bool = False
     baseline: Baseline | None = None
 
 
@@ -256,7 +255,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
         _write(file, written(kind, about, results, strict=asked.strict))
     if STDOUT not in map(str, asked.files.values()):
         whole = " or ".join(str(file) for file in asked.files.values()) or printing.FILES
-        printing.show_results(subject, results, asked.strict, verbose=asked.verbose, whole=whole)
+        printing.show_results(subject, results, asked.strict, whole=whole)
     in_part, lacks = begun[0].left_open(results) if begun else ([], [])
     for line in [*in_part, *lacks]:
         tell(line)

@@ -108,13 +108,11 @@ def show_results(
     results: list[Result],
     strict: bool,
     *,
-    verbose: bool = False,
     whole: str = FILES,
 ) -> None:
     """Print the failures, their causes, what was observed or not judged, the verdict.
 
-    Unless `verbose`, the ids that do not apply are only counted. Of a long line its beginning and
-    its end are printed, and `whole`, where all of it is.
+    Of a long line, the beginning and the end are printed, and `whole`, where to find all of it.
     """
     console = new_console(soft_wrap=True, highlight=False)
     with unread(console):
@@ -133,22 +131,14 @@ def show_results(
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
-        _show_not_begun(console, results, subject.uncounted, verbose)
-        numbers = Counter(each.outcome for each in results if not is_uncounted(subject, each))
+        _show_not_begun(console, results)
+        numbers = Counter(each.outcome for each in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
-        left = len(results) - numbers.total()
-        more = f"; {left} more not applicable" if left else ""
-        console.print(f"\n{counted(numbers.total(), 'id')}: {line}{more}")
+        console.print(f"\n{counted(numbers.total(), 'id')}: {line}")
         if losses := report.total_loss(results):
             console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
         outcome, why = report.verdict(results, strict)
         console.print(f"[{_COLORS[outcome]}]{why}[/]")
-
-
-def is_uncounted(subject: Subject[Any], result: Result) -> bool:
-    """Tell whether an id was not judged because it is not of what the subject offers."""
-    is_skipped = result.outcome is Outcome.SKIPPED
-    return is_skipped and bool(subject.uncounted) and result.reason == subject.uncounted
 
 
 def _show_cause(
@@ -209,15 +199,14 @@ def _show_failure(
             if not line.startswith(report.RAW)
         ):
             _show(console, "  […]       ", f"shortened here; the whole: {whole}")
-    _show_not_judged(console, result, subject.uncounted)
+    _show_not_judged(console, result)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
 
-def _show_not_begun(console: Console, results: list[Result], uncounted: str, verbose: bool) -> None:
+def _show_not_begun(console: Console, results: list[Result]) -> None:
     """Print what was not judged for want of something: each id once, by what most of it lacks.
 
-    Unless `verbose`, what does not apply is only counted. An id of which a case was begun and
-    not completed is printed case by case.
+    An id with a case that was begun and not completed is printed case by case.
     """
     lacks: dict[str, list[str]] = defaultdict(list)
     in_part: Counter[str] = Counter()
@@ -231,7 +220,7 @@ def _show_not_begun(console: Console, results: list[Result], uncounted: str, ver
             continue
         elif any(case.has_begun for case in left):
             console.print(f"[dim]{report.headline(result)} {result.id}[/]")
-            _show_not_judged(console, result, uncounted)
+            _show_not_judged(console, result)
         elif left:
             reason, _ = Counter(case.reason for case in left).most_common(1)[0]
             part = sum(case.outcome is Outcome.PASSED for case in result.cases)
@@ -241,17 +230,14 @@ def _show_not_begun(console: Console, results: list[Result], uncounted: str, ver
         whole, part = len(ids) - in_part[reason], in_part[reason]
         counted = (str(whole) if whole else "", f"{part} in part" if part else "")
         counts = " and ".join(filter(None, counted))
-        if reason == uncounted and not verbose:
-            _show(console, f"[dim]not judged[/] {counts} (-v names them): ", reason, "  ")
-        else:
-            _show(console, f"[dim]not judged[/] {counts}: ", reason, "  ")
-            _show(console, "  ", ", ".join(ids), "  ")
+        _show(console, f"[dim]not judged[/] {counts}: ", reason, "  ")
+        _show(console, "  ", ", ".join(ids), "  ")
 
 
-def _show_not_judged(console: Console, result: Result, uncounted: str) -> None:
-    """Print which cases of an id were not judged, and why, but for those that do not apply."""
+def _show_not_judged(console: Console, result: Result) -> None:
+    """Print which cases of an id were not judged, and why."""
     for case in result.cases:
-        if case.outcome in NOT_JUDGED and case.reason != uncounted:
+        if case.outcome in NOT_JUDGED:
             _show(
                 console,
                 "  not judged: ",

@@ -111,8 +111,6 @@ class Subject(Generic[AnyChosen]):
     """What `--list` calls the needs of cases."""
     costs: Callable[[Sequence[Any]], str] = field(default=lambda cases: "")
     """Returns what `--list` says that the cases of an id cost, such as "pays 2"."""
-    uncounted: str = ""
-    """The reason of what does not apply and is only counted, unless the run is verbose."""
 
 
 # --- the table of subjects -------------------------------------------------------------------
