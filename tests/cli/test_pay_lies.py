@@ -396,6 +396,19 @@ def test_a_replay_is_signed_for_the_network_of_the_payment_only(tmp_path: Path) 
     assert len(host.got) == 1
 
 
+@pytest.mark.parametrize("there", ["http:foo", "mailto:x", "http://xn--/", "http://[x"])
+def test_a_redirect_to_no_url_is_told_with_the_payment(there: str) -> None:
+    def shop(asked: Asked) -> Reply:
+        paid = host(asked)
+        return Reply(302, {}, {"Location": there}) if host.got else paid
+
+    host = Host([[offer()]])
+    with serving(shop) as url:
+        done = run(url + "/page", "--key", KEY)
+    assert done.exit_code == 1
+    assert "it can be used until" in " ".join(done.stderr.split())
+
+
 def test_an_option_to_repeat_is_one_word_of_a_shell() -> None:
     said = "x';touch y;'"
     shown = pay.proof_in(httpx.Request("GET", "http://shop", headers={"X-Payment-Id": said}))

@@ -1,5 +1,6 @@
 """What the judge of services signs with the user's own key: `Wallets.sign` decides."""
 
+import base64
 import json
 import time
 from contextlib import suppress
@@ -118,7 +119,7 @@ def test_another_chain_of_a_check_is_a_test_network(network: Network) -> None:
 def test_a_service_that_lies_gets_no_more_than_the_plan_says(
     lie: str, options: list[str], said: str, tmp_path: Path
 ) -> None:
-    got, asked, paid = dict[bytes, int](), list[Asked](), set[str]()
+    got, asked, paid, told = dict[bytes, int](), list[Asked](), set[str](), set[str]()
 
     def shop(request: Asked) -> Reply:
         asked.append(request)
@@ -129,9 +130,11 @@ def test_a_service_that_lies_gets_no_more_than_the_plan_says(
                 if recover(transfer_digest(auth, TESTNET.domain), signature) == PAYER.address_bytes:
                     got[auth.nonce] = auth.value
                 paid.add(body["paymentId"])
+                r, s = signature[:32].hex(), signature[32:64].hex()
+                told.update({r, s, base64.b64encode(signature).decode()})
                 receipt = {"success": True, "paymentId": body["paymentId"]}
                 return Reply(200, receipt | {"txHash": "0x" + "ab" * 32, "timestamp": 1})
-            return Reply(400, {"error": "Invalid payment header"})
+            return Reply(400, {"error": "Invalid payment header", "seen": [*told]})
         if request.headers.get("x-payment-id") in paid:
             return Reply(200, {"quote": {"quoteId": "q1"}, "success": True})
         wanted: dict[str, Any] = {"paymentId": f"order-{len(asked):032x}", "network": TESTNET.name}
@@ -144,6 +147,7 @@ def test_a_service_that_lies_gets_no_more_than_the_plan_says(
     only = ["--only", "1/sign-settle-repeat,2.8/networks", "--json-file", str(report)]
     with serving(shop) as url:
         done = conformance(url, *key, *options, *only)
-    assert "order-0000" not in report.read_text() + done.all
+    shown = report.read_text() + done.all
+    assert [each for each in ("order-0000", *told) if each in shown] == []
     assert sum(got.values()) == (10_000 if lie == "price" else 0), done.all
     assert said in done.words

@@ -168,7 +168,10 @@ def answer_to(
     The deadline, of head and body, is for a request without `auth`: that has a deadline of its own.
     """
     limits = Limits(deadline_s=deadline_s)
-    response = http.send(request, auth=auth or _Unpaid(limits), stream=True)
+    try:
+        response = http.send(request, auth=auth or _Unpaid(limits), stream=True)
+    except (httpx.InvalidURL, UnicodeError) as wrong:  # httpx reads a redirect's URL in any case
+        raise httpx.RemoteProtocolError(f"the answer redirects to no URL: {wrong}") from wrong
     try:
         if not response.is_stream_consumed:
             bound(response, limits, None if auth else stopwatch())

@@ -213,12 +213,15 @@ class _Meter:
 class EncodedEnd:
     """Tells whether a body in gzip or deflate was whole, by its bytes; keeps none of them.
 
-    A body in another encoding counts as whole: nothing here can read it.
+    A body in another encoding counts as whole: nothing here can read it. A body in several counts
+    as cut: a few bytes in gzip twice may become gigabytes, and no client asks for them.
     """
 
     def __init__(self, encoding: str) -> None:
-        self._encoding = encoding.strip().lower()
-        self._head, self._is_broken = b"", False
+        named = [each.strip().lower() for each in encoding.split(",")]
+        encodings = [each for each in named if each not in ("", "identity")]
+        self._encoding = "".join(encodings[:1])
+        self._head, self._is_broken = b"", len(encodings) > 1
         self._zlib: Any = None
 
     def feed(self, chunk: bytes) -> None:

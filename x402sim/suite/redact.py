@@ -95,6 +95,13 @@ def proofless(text: str) -> str:
     return _ID.sub(r"\1\2…", _PROOF.sub(r"\1\2…", text))
 
 
+def spellings(signature: bytes) -> set[str]:
+    """Return the texts in which an answer may repeat a signature, or its halves r and s."""
+    halves = {signature[at : at + 32].hex() for at in (0, 32)}
+    whole = {base64.b64encode(signature).decode(), base64.urlsafe_b64encode(signature).decode()}
+    return {*halves, *(each.upper() for each in halves), *(each.rstrip("=") for each in whole)}
+
+
 def shortened(text: str, proofs: Collection[str]) -> str:
     """Return a text with only the first characters of these proofs of payment."""
     for proof in proofs:

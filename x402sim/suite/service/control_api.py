@@ -20,7 +20,7 @@ from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling, authorization_of
+from x402sim.protocol.header import Spelling, authorization_of, encode_header
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network, network_named
@@ -393,9 +393,12 @@ class Wallets:
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
         auth = core.changed(auth, changes)
-        self._allow(challenge, by or payer, auth, network)
+        signer = by or payer
+        self._allow(challenge, signer, auth, network)
+        signature = signer.sign(auth, network.domain)
+        self._setting.signatures |= redact.spellings(signature)
         spelling = spelling or self._setting.target.pay.spelling
-        return core.signed_header(auth, by or payer, network, spelling)
+        return encode_header(auth, signature, network, spelling)
 
     def rewrite_header(self, challenge: Challenge, header: str, **changes: Any) -> str:
         """Return a header with fields of its authorization changed after signing."""

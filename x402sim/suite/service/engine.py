@@ -303,7 +303,9 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
         expected=_clean(setting, expected) or None,
         actual=_clean(setting, actual) or None,
         reason=_clean(setting, reason),
-        exchange=redact.without(_exchange(probe, outcome, show), setting.options.secrets),
+        exchange=_hidden(
+            setting, redact.without(_exchange(probe, outcome, show), setting.options.secrets)
+        ),
         seconds=round(elapsed(), 3),
         ground=case.ground,
         has_begun=has_begun,
@@ -320,7 +322,14 @@ def _clean(setting: Setting, text: str) -> str:
     """Return a text for a report: without keys, proofs of payment and the user's secrets."""
     options = setting.options
     clean = redact.redacted(redact.without(text, options.secrets), options.payer)
-    return clean if setting.control is not None else redact.shortened(clean, setting.known_ids)
+    return _hidden(setting, clean)
+
+
+def _hidden(setting: Setting, text: str) -> str:
+    """Return a text without ids and signatures of payments, if these are not a world's."""
+    if setting.control is not None:
+        return text
+    return redact.shortened(text, (*setting.known_ids, *setting.signatures))
 
 
 def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:

@@ -276,6 +276,8 @@ class Setting:
 
     signed_base: int = 0
     """The amount that the payer's own key has signed for, in base units."""
+    signatures: set[str] = field(default_factory=set)
+    """The spellings of what that key has signed, which a service may repeat in parts."""
     planned_base: int | None = None
     """What that key signs for at most by the plan, at the prices of then; None without a plan."""
     main_network: str = ""
