@@ -38,7 +38,7 @@ from x402sim.text.words import counted
 
 _STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 FEW_REQUESTS = 8
-"""What a payer that waits longer each time asks before its patience ends."""
+"""The requests of a payer that doubles its waits, until its patience ends."""
 MOST_REQUESTS = 60
 """More than a payer needs for three starts, with ten tries each."""
 
@@ -134,7 +134,7 @@ def _short(shop: Shop, request: Request) -> Reply | None:
 
 
 def _ended(shop: Shop, request: Request) -> Reply | None:
-    """Say that a session has ended, and that it was refunded, which it was not."""
+    """Say falsely that a session has ended and was refunded."""
     if SESSION_ID not in request.headers:
         return None
     refund = {"status": "refunded", "refunded": "50000", "refundTxHash": "0x" + "ef" * 32}
@@ -143,7 +143,7 @@ def _ended(shop: Shop, request: Request) -> Reply | None:
 
 
 def _renamed(shop: Shop, request: Request) -> Reply | None:
-    """Know a session only by the id that is answered when its payment opens it once more."""
+    """Know a session only by the id in the answer to its payment, sent once more."""
     paid = _as_opened(shop, request)
     if paid is None:
         named = request.headers.get(SESSION_ID, "").startswith("session_first")
@@ -160,9 +160,7 @@ def _one_deposit(slug: str, title: str, story: Story) -> Row:
         slug=slug,
         story=story,
         absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
-        demands=[
-            one_price(title, "one deposit is what the task allows, and the shop has taken it")
-        ],
+        demands=[one_price(title, "the task allows one deposit, and the shop has taken one")],
     )
 
 

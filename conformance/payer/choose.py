@@ -1,4 +1,4 @@
-"""Which offer a payer takes: their order, those that it cannot pay, and when they are settled."""
+"""Which offer a payer takes: order, schemes that the payer lacks, and the time of settlement."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 BECAUSE = (
-    "a payer that only looks at the first offer does not buy what it could: shops list several "
+    "a payer that looks only at the first offer misses purchases: shops list several "
     "networks and schemes"
 )
 
@@ -115,7 +115,9 @@ ROWS = [
                 texts.PAIRS,
             ),
             is_bought(
-                "Schemes that a payer lacks do not hide the one that it has", BECAUSE, texts.ACCEPTS
+                "Schemes that a payer lacks do not hide the scheme in common",
+                BECAUSE,
+                texts.ACCEPTS,
             ),
         ],
     ),

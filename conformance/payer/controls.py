@@ -22,7 +22,7 @@ def _random_nonce(played: Played) -> Violation | None:
                 expected="a nonce of 32 random bytes",
                 cause=Cause.NONCE,
                 actual=f"0x{nonce.hex()}",
-                why="a nonce that is used again is refused, and one that is known can be cancelled",
+                why="a repeated nonce is refused, and a known nonce can be cancelled",
             )
     return None
 
@@ -45,7 +45,7 @@ def _window(most_s: int, expected: str, cause: Cause) -> Demand:
             title="An authorization ends when the offer's time to pay does",
             ground=texts.ours(
                 texts.TIMEOUT,
-                because="until it ends, who was refused by a shop cannot know that it has not paid",
+                because="until the window ends, a refused payer cannot know whether it has paid",
             ),
             test=test,
             suffix="window-as-offered",

@@ -92,7 +92,7 @@ def _strict(shop: Shop, request: Request) -> Reply | None:
 
 
 def _same_id(played: Played) -> Violation | None:
-    """An id stands for one payload, and a payment that is sent again keeps its id."""
+    """An id stands for one payload; a repeated payment keeps its id."""
     by_id: dict[str, str] = {}
     by_payload: dict[str, str] = {}
     for said in played.payments_said:

@@ -1,7 +1,8 @@
 """Lost answers: nobody knows whether the payment was made. What does a payer sign next?
 
-The shop takes an authorization once, and answers the same one again with what it answered before.
-So who sends it again is served for one price, and who signs another pays twice.
+The shop takes an authorization once, and answers its repetition with the first answer.
+A payer that repeats the authorization is served for one price; a payer that signs another pays
+twice.
 """
 
 import json

@@ -31,7 +31,7 @@ from x402sim.suite.payer.shop import (
 )
 from x402sim.suite.wire import Reply, Request, as_json
 
-SO = "the task names the hosts that may be paid, and this is none of them"
+SO = "this host is none of the hosts in the task that may be paid"
 Where = Callable[[Shop], str]
 
 _refused = partial(Row, section="send", starts=REFUSED)

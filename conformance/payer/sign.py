@@ -29,7 +29,7 @@ _OUTSIDE = {PaymentFlow.SESSION: NAMED}
 
 
 def one(change: Callable[[Shop, Offer], Offer]) -> Story:
-    """Return the story of a shop with one offer, which settles whatever is signed for it."""
+    """Return the story of a shop with one offer that settles every authorization."""
     return Story(offers=lambda shop, right: [change(shop, right)], takes_anything=True)
 
 

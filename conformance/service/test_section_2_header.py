@@ -1,4 +1,4 @@
-"""Section 2.3: the payment header, what it carries and how long it is valid."""
+"""Section 2.3: the payment header: its content and its validity."""
 
 import base64
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def _upper(text: str) -> str:
         "2.3: An opaque hex string",
         "2.3: It carries",
         "4.1: Validate the parameters",
-        so="What is no hex string carries no authorization, so there is nothing to settle.",
+        so="Text that is not hex carries no authorization, so there is nothing to settle.",
     ),
     baseline="payment",
     needs="funds",
@@ -87,7 +87,7 @@ def _require_hex(probe: Probe) -> None:
 
 @refusal_check(
     "2.3/contents",
-    title=("A header without one of its fields is refused, or exactly what was signed is settled."),
+    title=("A header without a field is refused, or settled exactly as signed."),
     ground=derived(
         "2.3: It carries",
         "4.1: Validate the parameters",

@@ -31,7 +31,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     "2.2/payment-id",
     title="A payment id is pay_ and an opaque part that is valid in a header.",
     ground=derived(
-        "2.2: paymentId", so="The client quotes it in X-Payment-Id, so it fits into a header."
+        "2.2: paymentId", so="The client quotes the id in X-Payment-Id, so ids fit into a header."
     ),
     decisive=True,
 )

@@ -70,7 +70,7 @@ async def the_scheme_is_exact(probe: Probe) -> None:
     ground=derived(
         "2.1: network",
         "2.8: The selected network",
-        so="A deployment has selected one network, so every 402 names it.",
+        so="A deployment has selected one network, so every 402 names that network.",
     ),
     decisive=True,
 )

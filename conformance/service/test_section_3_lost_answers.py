@@ -206,11 +206,11 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
 
 @refusal_check(
     "5/nonce-once",
-    title="After a lost answer, an authorization that is sent for a second id opens one of them.",
+    title="After a lost answer, an authorization sent for a second id opens one of the two ids.",
     ground=derived(
         "5: The token contract keeps",
         "4.1: Store the payment record",
-        so="One transfer has been made, so there is one payment to record, for one of the ids.",
+        so="One transfer has been made, so one payment is recorded, for one of the ids.",
     ),
     needs="funds, world",
     decisive=True,

@@ -34,7 +34,7 @@ LONG = 86_400
 RESTART_S = 6
 """Longer than a restart takes, mostly."""
 USED_S, USED_AT = 8, (0.4, 0.8)
-"""A session that lasts so long is used at these parts of it; another check may act just then."""
+"""The parts of a session of that duration at which it is used; another check may act then."""
 DONE = partial(SETTLE, does="answer", work_done=True)
 TROUBLE: dict[str, Fault] = {
     "its answer is lost": SETTLE(does="lose answer"),
@@ -102,7 +102,7 @@ async def each_session_has_its_own_end(probe: Probe) -> None:
 
 @session_check(
     "3/expiry-refund",
-    title="A deposit that was refused, and one that was never paid, are not refunded.",
+    title="Refused deposits and unpaid deposits are not refunded.",
     ground=UNSPENT,
     needs=REFUNDED,
     waits=refunded_s,
@@ -166,7 +166,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
 
 @session_check(
     "3/expiry-refund",
-    title="A session that is used until shortly before its end serves nothing after it.",
+    title="A session in use until shortly before its end serves nothing after its end.",
     ground=derived(
         "3: A session expires",
         "4.4: duration",

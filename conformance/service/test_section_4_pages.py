@@ -30,7 +30,7 @@ MAX_REDIRECTS = 5
     ground=derived(
         "0: All bodies are JSON",
         "1: The service also lists agents",
-        so="The list is a body, so it is JSON, whatever its shape.",
+        so="The list is a body, so JSON of any shape.",
     ),
     needs="agents",
     pays=1,
@@ -69,7 +69,7 @@ def _values(body: Any) -> list[Any]:
 
 
 async def _agents(probe: Probe) -> TargetAnswer:
-    """Return the list of agents; pay for it if it costs something and there are funds."""
+    """Return the list of agents; pay for a list with a price if there are funds."""
     path = probe.target.agents.path
     answer = await _get(probe, path)
     if answer.status in (401, 403):
@@ -123,7 +123,7 @@ async def the_index_is_plain_text(probe: Probe) -> None:
     title="Every page of this server that the index names exists.",
     ground=derived(
         "4.5: A plain-text index",
-        so="It is an index of pages, so what it names of this server is a page.",
+        so="llms.txt is an index of pages, so each URL of this server in llms.txt is a page.",
     ),
     needs="llms",
     decisive=True,

@@ -1,4 +1,4 @@
-"""Section 4.1: the steps of a settlement, their order, and what ends it at each."""
+"""Section 4.1: the steps of a settlement, their order, and the failures of each step."""
 
 import asyncio
 import itertools
@@ -113,7 +113,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
         "4.1: Store the payment record",
         "4.1: Cache the entitlement",
         "5: X-Payment-Id",
-        so=("The payment is stored and cached after it is settled, so before that nothing grants."),
+        so=("The payment is stored and cached after its settlement: before, nothing opens."),
     ),
     needs="funds, world",
     decisive=True,

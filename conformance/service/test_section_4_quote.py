@@ -34,11 +34,11 @@ async def a_quote_has_its_price(probe: Probe) -> None:
 
 @check(
     "4.2/price",
-    title="The price does not depend on the order: its size, its leverage or its pair.",
+    title="The price does not depend on the order's size, leverage or pair.",
     ground=derived(
         "8: Quote price",
         "4.2: The amount shown",
-        so="A quote has one price, so it does not depend on the order.",
+        so="A quote has one price for all orders.",
     ),
     decisive=True,
 )

@@ -98,9 +98,7 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
 
 @refusal_check(
     "4.1/receipt",
-    title=(
-        "Concurrent payments, two of them of one payer, each get their own receipt, and access."
-    ),
+    title=("Concurrent payments, two by one payer, each get a receipt and access of their own."),
     ground=derived(
         "4.1: paymentId | string",
         "4.1: Return the transaction hash",
@@ -149,7 +147,7 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     ground=derived(
         "4.1: Return the transaction hash",
         "4.1: The facilitator executes",
-        so="The transaction that is returned is the one that has executed the transfer.",
+        so="The returned transaction has executed the transfer.",
     ),
     needs="funds, observe chain",
     pays=1,

@@ -108,7 +108,7 @@ async def the_deposit_is_exact(probe: Probe) -> None:
 async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
     """Fail unless the 402s for amounts in cents ask for exactly these.
 
-    A service may refuse small deposits, and large ones; between two that it takes, it takes all.
+    A service may refuse small deposits, and large ones, but no deposit between two accepted ones.
     """
     spelled = {cents: to_decimal(cents * CENT_BASE, 6) for cents in sorted(amounts)}
     answers = {cents: await probe.ask_session(text) for cents, text in spelled.items()}
@@ -260,7 +260,7 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
 
 @session_check(
     "4.4/deposit-flow",
-    title="A deposit whose session was asked for before it was paid opens it once it is paid.",
+    title="A deposit opens its session once paid, even if the session was requested earlier.",
     ground=derived(
         "1: Alternatively, a client funds",
         so="The session is there once it is funded, whatever was answered before.",

@@ -25,7 +25,7 @@ def other_letters(path: str) -> list[str]:
 
 
 def look_alikes(path: str) -> list[str]:
-    """Return paths that a proxy or a router may normalise to this one; by RFC 3986 they differ."""
+    """Return paths that a proxy or a router may normalise to `path`; by RFC 3986 they differ."""
     first, rest = path[1:].partition("/")[::2]
     ends = [f"{path}{end}" for end in ("//", ";a=b", "%00", "%20", "%09")]
     return [*ends, f"/{first}//{rest}"]
@@ -45,7 +45,7 @@ def spellings(path: str) -> list[str]:
 async def _ask_paid(probe: Probe, path: str, paid: Paid) -> None:
     """Request a path with the payment for the protected one; fail if it opens it.
 
-    With other slashes it may be the same resource: the target says so in its 402 there.
+    A path with other slashes may name the same resource: the 402 there says so.
     """
     answer = await _ask(probe, path, paid)
     if answer.has_content and _letters(path) == _letters(probe.target.protected.path):

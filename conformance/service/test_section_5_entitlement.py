@@ -55,7 +55,7 @@ FAILURES: dict[str, Fault | None] = {
     ),
     "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
 }
-"""What happens instead of a settlement, so that no money moves; None is a revert of the chain."""
+"""The fault that replaces a settlement: no money moves. None is a revert of the chain."""
 
 
 @unpaid_check(
@@ -93,7 +93,7 @@ async def access_again(probe: Probe) -> None:
     ground=derived(
         "5: When it is present",
         "2.1: resource",
-        so="What is compared is the path that is requested, and a query is no part of it.",
+        so="The requested path is compared, and a query is no part of a path.",
     ),
     decisive=True,
 )
@@ -163,7 +163,7 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
 
 @refusal_check(
     "5/stored-records",
-    title="An id that was refused before its payment grants access once it is paid.",
+    title="An id refused before its payment grants access once paid.",
     ground=derived(
         "5: X-Payment-Id",
         "5: Otherwise look",

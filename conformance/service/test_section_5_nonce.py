@@ -108,7 +108,7 @@ def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
 
 
 def _ways(paid: Paid, spelling: Spelling) -> Iterator[tuple[str, str]]:
-    """Yield the ways to write a payment that differ when they are sent, each with its name."""
+    """Yield the spellings of a payment that differ on the wire, each with its name."""
     sent = set()
     for name, header in rewritten(paid.header, spelling):
         if header not in sent:
@@ -183,7 +183,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     ground=derived(
         "5: X-Payment-Id",
         "5: The token contract keeps",
-        so="A nonce that was cancelled has moved no money, so there is no settled payment.",
+        so="A cancelled nonce has moved no money, so there is no settled payment.",
     ),
     needs="world",
     decisive=True,
@@ -267,7 +267,7 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
 
 @refusal_check(
     "5/nonce-once",
-    title="One payment sent several times concurrently makes one transfer and one receipt.",
+    title="Concurrent copies of one payment make one transfer and one receipt.",
 )
 async def one_id_at_the_same_time(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -280,7 +280,7 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
 
 @refusal_check(
     "5/nonce-once",
-    title="One authorization sent for several ids concurrently pays one of them.",
+    title="One authorization sent concurrently for several ids pays for one id.",
     decisive=True,
 )
 async def two_ids_at_the_same_time(probe: Probe) -> None:

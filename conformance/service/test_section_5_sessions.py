@@ -288,7 +288,7 @@ async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
     ground=derived(
         "2.6: A session is identified",
         "2.6: Remaining budget",
-        so="Each session has its own deposited and released amounts, and its id finds them.",
+        so="Each session id finds the deposited and released amounts of its own session.",
     ),
     needs="funds, sessions, world",
     decisive=True,

@@ -67,7 +67,7 @@ def _resigned(
 
 @refusal_check(
     "5/signature-proves",
-    title="An authorization is refused unless its payer has signed exactly this one.",
+    title="An authorization is refused unless its payer has signed exactly these fields.",
     ground=PROVES,
     pays=9,
     decisive=True,

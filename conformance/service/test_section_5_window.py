@@ -43,7 +43,7 @@ async def after_valid_before(probe: Probe) -> None:
 
 @refusal_check(
     "5/window",
-    title="An authorization whose validAfter has not passed, or that ends before it, is refused.",
+    title="An authorization that is not valid yet, or never valid, is refused.",
     pays=3,
     decisive="its beginning",
 )

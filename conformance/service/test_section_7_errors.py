@@ -34,7 +34,7 @@ NONCE = "Nonce already used"
 EXPIRED = "Authorization expired"
 SETTLED = "Payment already settled"
 PAST_S, FUTURE_S = (-420, -60), (600, 900)
-"""A time window that has ended, and one that has not begun, relative to signing."""
+"""Time windows that have ended or not yet begun, relative to signing."""
 
 
 # --- the 402 -------------------------------------------------------------------------
@@ -292,7 +292,7 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
 
 @refusal_check(
     "7/payment-already-settled",
-    title="Of concurrent payments for one id, by one payer or two, one is accepted.",
+    title="Of concurrent payments for one id, by one payer or two, exactly one is accepted.",
     ground=derived(
         "7: Payment already settled",
         "5: The token contract keeps",

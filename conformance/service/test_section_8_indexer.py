@@ -27,7 +27,7 @@ from x402sim.world.transport.faults import Fault
 
 BATCH, TOGETHER = 100, 25
 PARTS, NEARLY = 4, 0.8
-"""An interval has this many parts; runs that are this share of it apart are an interval apart."""
+"""An interval has this many parts; runs at least this share of it apart are an interval apart."""
 AT_ONCE_S = 5
 """A query within this after a payment may belong to its settlement."""
 LEAST_SLACK_S = 3

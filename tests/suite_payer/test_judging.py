@@ -301,44 +301,6 @@ def test_a_door_is_judged_too() -> None:
     assert ended.exit_code == 0, ended.output
 
 
-def test_a_transfer_outside_the_protocol_counts() -> None:
-    """Money that leaves the wallet by a transaction of its own is on the same ledger."""
-    import httpx
-    from eth_account import Account
-
-    from tests.suite_payer.payer import Payer
-    from x402sim.protocol import abi
-    from x402sim.protocol.crypto import to_hex
-
-    def tips(task: Task) -> str:
-        def ask(method: str, *params: Any) -> Any:
-            asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-            return httpx.post(task.rpc_url, json=asked).json()["result"]
-
-        count = int(ask("eth_getTransactionCount", task.address, "latest"), 16)
-        price = int(ask("eth_gasPrice"), 16)
-        data = to_hex(abi.transfer(bytes.fromhex("22" * 20), 30_000))
-        chain = int(task.network[7:])
-        sent = {
-            "to": task.asset,
-            "data": data,
-            "nonce": count,
-            "gas": 200_000,
-            "gasPrice": price,
-            "chainId": chain,
-            "value": 0,
-        }
-        raw = Account.sign_transaction(sent, task.private_key).raw_transaction
-        ask("eth_sendRawTransaction", to_hex(bytes(raw)))
-        return Payer()(task)
-
-    mine = [case for case in all_cases() if case.name == "payer/send/tip-in-prose [v2]"]
-    (result,) = judged(tips, mine).values()
-    assert result.outcome is Outcome.FAILED
-    assert result.loss is not None
-    assert result.loss.base == 30_000
-
-
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
     told = {case.played_as for case in all_cases()}
     for row in rows():

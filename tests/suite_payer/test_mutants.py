@@ -13,7 +13,7 @@ from tests.suite_payer.payer import Payer
 from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
-from x402sim.suite.payer.case import PayerCase, Violation
+from x402sim.suite.payer.case import Cause, PayerCase, Violation
 from x402sim.suite.payer.play import Function
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import Judge, all_cases
@@ -165,6 +165,7 @@ def cases(ids: str) -> list[PayerCase]:
     return with_ids(all_cases(), ids)
 
 
+CAUSES = {"sends its key": Cause.HOSTS, "prints nothing": Cause.SERVED}
 PATIENCE_S = {"no limits": 5, "never stops": 3}
 """How long a start may take that does not end by itself: longer than the deadline of a payer below."""
 
@@ -176,6 +177,8 @@ def test_a_defect_is_caught(defect: str) -> None:
     payer = Payer(with_it, timeout_s=2, deadline_s=2)
     found = failures(payer, wanted, PATIENCE_S.get(defect, 20))
     assert [case.name for case in wanted if case.name not in found] == [], "missed"
+    if defect in CAUSES:
+        assert {found[case.name].evidence.about for case in wanted} == {CAUSES[defect]}
     told = causes([of_id([case], {case: found[case.name]}, "") for case in wanted])
     assert all(each.repair for each in told), (
         "conformance/payer/causes.toml says what is wrong, and how to repair it"

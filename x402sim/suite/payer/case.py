@@ -137,7 +137,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
                 expected="what pays goes to the hosts of the task only, and the key to nobody",
                 cause=Cause.HOSTS,
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
-                why="who has it may be served in its stead, or take everything",
+                why="whoever has it may be served instead of the payer, or take everything",
             )
         return None
 

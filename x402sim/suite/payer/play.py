@@ -1,4 +1,4 @@
-"""Plays a case: a world of its own, a payer started in it as a supervisor would, and its money.
+"""Plays a case: a world of its own, a payer started as by a supervisor, and the payer's money.
 
 A payer is a command, an HTTP door, or a function of Python. The environment of a command is
 documented in the guide, "Judge your payer or agent".

@@ -272,7 +272,7 @@ ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
 INVALID = (
-    "It buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judge your "
+    "It buys nothing at an honest shop, so there is nothing to judge. {}. The guide, `Judge your "
     "payer or agent`, says what it gets and what it is to print"
 )
 _STARTS = 1.3
@@ -482,7 +482,7 @@ PAYER: Subject[PayerOptions] = Subject(
     name="payer",
     words="-- COMMAND…",
     words_help="The command that buys once, as the guide says: `x402sim open guide`.",
-    help="Judge a payer or an agent: does it pay once, what it should, and only there?",
+    help="Judge a payer or an agent: does it pay once, the right amount, to the right payee?",
     options=PayerOptions,
     read=_read,
     cases=all_cases,

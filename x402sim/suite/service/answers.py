@@ -268,10 +268,10 @@ def _choose(several: list[Any], target: Target, networks: Collection[str]) -> An
 
 
 def find_session_id(body: Any) -> str | None:
-    """Return the session's id anywhere in an answer; None without an id.
+    """Return the session's id from any place in an answer; None without an id.
 
-    An id in a field that names a session, or in a list there, goes before other texts, of which a
-    word such as session_opened is none; outer fields go before inner fields.
+    Fields that name a session, and lists in such fields, go before other texts, and outer fields
+    before inner fields; a word such as session_opened is no id.
     """
     others = []
     for place, value in walk(body):

@@ -123,7 +123,7 @@ async def answered_at_its_end(probe: Probe, ending: Ending) -> TargetAnswer:
 async def expect_refunded(
     probe: Probe, *endings: Ending, is_in_trouble: bool = False, until_s: float = math.inf
 ) -> None:
-    """Fail unless the payers of sessions that are over get back what they have not spent.
+    """Fail unless the payers of ended sessions get back their unspent deposits.
 
     More is a failure in any case, also if it comes later. `Skipped` is raised for less if the rest
     may still come: if its time is not known, or the first attempt `is_in_trouble`. Nothing of

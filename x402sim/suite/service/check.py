@@ -52,7 +52,7 @@ Waits = Callable[[Setting], float]
 
 
 Baseline = Literal["unpaid", "payment", "session"]
-"""What the target must accept before and after a check, so that a refusal proves something.
+"""Requests that the target must accept around a check, so that a refusal proves something.
 
 unpaid: a request without payment gets a 402 that can be paid; payment: a payment is settled and
 opens the resource; session: a deposit opens a session, and a request is served.
@@ -63,11 +63,11 @@ opens the resource; session: a deposit opens a session, and a request is served.
 class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
-    If the target's clock cannot be advanced, a case that `waits` until time has passed runs beside
-    the others, and a `late` one begins to wait when the others are over. A case that `disturbs` the
-    target's background, by faults of the facilitator or of the chain, runs when no other waits.
-    Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
-    that this case decides (`check` explains them): a MUST passes only if each is decided.
+    If the target's clock cannot be advanced, a case that `waits` for time to pass runs beside the
+    others, and a `late` case begins to wait after the others. A case that `disturbs` the target's
+    background, by faults of the facilitator or of the chain, runs while no other waits. Several
+    cases may have the same id; the worst outcome is the id's. A MUST passes only if each question
+    that its cases `decide` is decided (see `check`).
     """
 
     id: str
@@ -127,27 +127,25 @@ def check(
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; `title` says what it demands.
 
-    `clause` is an id of spec/clauses.md; of a demand that is not the specification's, it may be
-    any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
-    payments of the quote's price, and `deposits` tokens in session deposits; where the world mints
-    the money, both are 0. `waits` gives the
-    seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
-    longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
-    others are over. A case that injects faults of the facilitator or of the chain, forces reverts
-    or holds blocks back says `disturbs`: no other case counts on the target's background until that
-    was observed to run again. A check that demands a refusal names its `baseline`. The
-    `ground` says where the demand comes from, if not from where its clause does: it is `explicit`,
-    `derived`, `ours` or `silent` (`x402sim.spec.ground`). The document of the id follows from it:
-    "spec" if it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level`
-    is the highest that the ground supports, or a lower one: only what the specification demands is
-    a MUST.
+    `clause` is an id of spec/clauses.md, or any section/slug for a demand beyond the specification.
+    `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the quote's
+    price, and `deposits` tokens in session deposits; where the world mints the money, both are 0.
+    `waits` gives the seconds that a case waits for with `probe.wait`, beside other cases (only with
+    --patient if longer than `PATIENCE_S`); a `late` case begins to wait after all others. A case
+    that injects faults of the facilitator or of the chain, forces reverts or holds blocks back
+    `disturbs`: no other case counts on the target's background until the background was seen to
+    run again. A check that demands a refusal names its `baseline`. The `ground` says where the
+    demand comes from, if not from where its clause does: `explicit`, `derived`, `ours` or `silent`
+    (`x402sim.spec.ground`). The ground gives the document of the id ("spec" for explicit and
+    derived, "kit" for ours, "silent" for silent) and the highest `level`: only demands of the
+    specification are a MUST.
 
-    A MUST has not passed without its `decisive` cases, because no other case finds some defect of
-    its clause. With `True` this case alone finds it. With a name, every case of that name finds it,
-    and one of them must be judged; a case may have several names, separated by commas. For example,
-    two cases of 3/expiry-refund find a session that never ends, so both have
-    `decisive="its end"`. Only one finds a session that ends too early, so it has `decisive=True`.
-    The id passes if that one and either of the two were judged, and hold.
+    A MUST does not pass without its `decisive` cases: no other case finds some defect of the
+    clause. With `True`, this case alone finds the defect. With a name, every case of that name
+    does, and one of these must be judged; a case may have several names, separated by commas. For
+    example, two cases of 3/expiry-refund find a session that never ends: both have
+    `decisive="its end"`. One case finds a session that ends too early, with `decisive=True`. The
+    id passes if that case and either of the two were judged, and hold.
 
     Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """

@@ -1,4 +1,4 @@
-"""Expectations of a payment: it came to nothing, or was settled exactly on the terms issued.
+"""Expectations of a payment: no effect, or a settlement exactly on the terms issued.
 
 A payer may send anything to the settlement endpoint. A service chooses how to refuse, and whether
 to read the returned requirements: what counts is what moved on the ledger and what was granted.

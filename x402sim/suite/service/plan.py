@@ -4,11 +4,10 @@ The requests and the waits of each case were counted with our own service
 (`conformance/service/costs.json`, made by `python -m tests.suite.costs`). How long a request takes
 is measured at the target, before the checks.
 
-First, cases that wait act beside those without faults; then cases whose faults strike everybody
-act. A case whose faults strike only the refunds of its own payers waits beside all of them. A
-target may have one loop for all its background work, and index nothing while it repeats a refund
-that the facilitator has refused: a case that fails beside such a case only is judged once more
-without it.
+First, cases that wait act beside cases without faults; then cases act whose faults strike
+everybody. A case whose faults strike only the refunds of its own payers waits beside all others.
+A target may have one loop for all its background work, and index nothing while it repeats a
+refused refund: a failure seen only beside such a case is judged once more without that case.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,13 +28,13 @@ from x402sim.suite.verdict import Lacking, NotApplicable, Skipped
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The cases of a run, in the groups in which they act, one group after the other.
+    """The cases of a run in groups that act one after the other.
 
-    `acting` cases act one by one, and `waiting` ones beside them. Then those `with_faults` inject
-    faults, one by one. The faults of `waiting_with_faults` strike the refunds of their own payers
-    only, so these wait beside all others. `restarting` cases prepare beside the first groups, and
-    share a restart at the end; `restarting_with_faults` also inject a fault, and prepare
-    immediately before the restart.
+    `acting` cases act one by one, beside the `waiting` cases. Then cases `with_faults` inject
+    faults, one by one. The faults of `waiting_with_faults` strike only the refunds of their own
+    payers, so these cases wait beside all others. `restarting` cases prepare beside the first
+    groups, and share a restart at the end; `restarting_with_faults` also inject a fault, and
+    prepare immediately before the restart.
     """
 
     acting: tuple[Check, ...]

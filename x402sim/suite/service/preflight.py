@@ -205,7 +205,7 @@ async def _is_site(probe: Probe, answer: TargetAnswer) -> bool:
 
 
 async def _of_facilitator(probe: Probe) -> str | None:
-    """Return what to do with a facilitator, which lists what it supports; None for others."""
+    """Return the advice for a facilitator, known by `GET /supported`; None for other targets."""
     supported = await probe.send("GET", "/supported", may_break=True)
     if supported.status != 200 or not isinstance(supported.at("/kinds"), list):
         return None

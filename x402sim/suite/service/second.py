@@ -92,7 +92,7 @@ async def find_second(
 ) -> SecondPath | None:
     """Return the first path that asks for a payment of its own; None if the documents name none.
 
-    `known` are the path that is known to be sold, and others that do not count. `ask` gets a
+    `known` are the path known to be sold, and paths to leave out. `ask` gets a
     method, a path and a body, and requests without payment; `asks_for` returns the path that an
     answer asks to pay for.
     """

@@ -1,4 +1,4 @@
-"""Connects to a target by its URL, and to its world if one is given; sends the requests of a run.
+"""Connects to a target by its URL, and to a given world; sends the requests of a run.
 
 With the user's TLS, headers and limits, it follows redirects on the target's own host, and waits
 while the target is busy: what is answered 429, or 503 with Retry-After, is sent again after the

@@ -1,6 +1,6 @@
 """The setting of a run: options, connections to the target and the world, and the turn to act.
 
-One check acts at a time, and while it waits, others act.
+One check acts at a time; during its waits, other checks act.
 
 Checks that need a restart share a restart, when all others are over and each is ready. The owner's
 command ends the target, starts the target again, and returns while the target runs on. `Overlaps`
@@ -98,7 +98,7 @@ class Overlaps:
             self._waiting_with_faults.pop(name, None)
 
     def recovered(self) -> None:
-        """Note that the target's background runs as it should, apart from faults that go on."""
+        """Note that the target's background runs well, apart from faults in progress."""
         self.unrecovered = dict.fromkeys(self._waiting_with_faults.values())
         self._left = {*self._waiting_with_faults}
 

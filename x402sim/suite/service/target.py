@@ -408,7 +408,7 @@ def to_ask(looked: Looked) -> str:
     ]
     if any(each.key == "path" for each in looked.tables.get("sessions", ())):
         lines += [f"  {key}: {meaning}" for key, meaning in _OWNERS.items()]
-    return "\n".join(["only its owner knows, so set in it:", *lines]) if lines else ""
+    return "\n".join(["only the owner knows, so set in the file:", *lines]) if lines else ""
 
 
 def as_toml(looked: Looked, name: str) -> str:
