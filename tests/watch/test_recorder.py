@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import gzip
 import json
+import zlib
 from typing import Any
 
 import pytest
@@ -590,6 +592,53 @@ def test_a_payment_of_real_money_that_cannot_be_read_is_hidden_after_one_of_play
         watch.see(offer(1), exchange(2, method="POST", body=body))
         assert signature_of(header) not in watch.text
         assert watch.recorder.fault(exchange(3, method="POST", body=body)) is None
+
+
+def a_call(**meta: Any) -> dict[str, Any]:
+    params = {"_meta": meta, "name": "t", "arguments": {}}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+REAL = signed(NOW_S, MAIN)
+MESSAGE = json.loads(base64.b64decode(REAL))
+WHOLE = json.dumps({"paymentPayload": MESSAGE}).encode()
+RAW = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+ODD_WAYS: dict[str, dict[str, Any]] = {
+    "a batch": {"body": [a_call(**{"x402/payment": MESSAGE})]},
+    "a batch in base64": {"body": [a_call(**{"x402/payment": REAL})]},
+    "a call in base64": {"body": a_call(**{"x402/payment": REAL})},
+    "a draft's name": {"body": a_call(**{"org.x402/payment": MESSAGE})},
+    "A2A": {"body": {"params": {"message": {"metadata": {"x402.payment.payload": MESSAGE}}}}},
+    "a payload in base64": {"body": {"paymentPayload": REAL}},
+    "a nested payload": {"body": {"a": {"paymentPayload": MESSAGE}}},
+    "a list": {"body": [{"paymentPayload": REAL}]},
+    "a form": {"body": f"PAYMENT-SIGNATURE={REAL}".encode()},
+    "two headers": {"sent": {"X-PAYMENT": signed_v1(NOW_S)[1], "PAYMENT-SIGNATURE": REAL}},
+    "gzip in two members": {
+        "body": gzip.compress(WHOLE[:1]) + gzip.compress(WHOLE[1:]),
+        "sent": {"Content-Encoding": "gzip"},
+    },
+    "gzip beside identity": {
+        "body": gzip.compress(WHOLE), "sent": {"Content-Encoding": "gzip, identity"},
+    },
+    "gzip twice": {
+        "body": gzip.compress(gzip.compress(WHOLE)), "sent": {"Content-Encoding": "gzip, gzip"},
+    },
+    "deflate without a head": {
+        "body": RAW.compress(WHOLE) + RAW.flush(), "sent": {"Content-Encoding": "deflate"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ODD_WAYS)
+def test_a_payment_of_real_money_is_hidden_however_it_is_sent(way):
+    for first in ([], [offer(1)]):
+        watch = Watch(faults=(Fault(victim="service", does="refuse", times=None),))
+        watch.see(*first, exchange(2, method="POST", **ODD_WAYS[way]))
+        assert first or SHOP.lower() not in watch.text.lower()
+        assert signature_of(REAL)[2:] not in watch.text
+        assert REAL[200:300] not in watch.text
+        assert watch.recorder.fault(exchange(3, method="POST", **ODD_WAYS[way])) is None
 
 
 def test_what_an_answer_repeats_of_a_payment_is_not_recorded():

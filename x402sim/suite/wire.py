@@ -175,8 +175,10 @@ async def listening(
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        await CLOCK.sleep(LAST_S)  # waiting connections are accepted
-        server.close()
+        try:
+            await CLOCK.sleep(LAST_S)  # waiting connections are accepted
+        finally:
+            server.close()  # also if the case is cancelled now
         if unread:
             await asyncio.wait(unread, timeout=LAST_S)
         for task in list(open_now):

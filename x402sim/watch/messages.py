@@ -24,7 +24,7 @@ from x402sim.protocol.explain import explain
 from x402sim.protocol.findings import Finding, of_settlement, of_terms
 from x402sim.protocol.header import SignedPayment, json_of_header
 from x402sim.protocol.messages import BadMessage, decoded, encode
-from x402sim.protocol.networks import TEST_CHAIN_IDS, Network, chain_id_of
+from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS, Network, chain_id_of
 from x402sim.protocol.recognize import recognize, recognized
 from x402sim.protocol.ways import Way, network_called, ways_in
 from x402sim.protocol.x402 import (
@@ -101,7 +101,9 @@ def hidden_body(body: bytes, *, is_cut: bool) -> bytes:
     if isinstance(read, dict | list):
         return encode(hidden(read))
     looks_like_json = body.lstrip()[:1] in (b"{", b"[")
-    return HIDDEN.encode() if looks_like_json or is_cut else body
+    if looks_like_json or is_cut:
+        return HIDDEN.encode()
+    return _PACKED.sub(HIDDEN.encode(), body)
 
 
 def hidden(value: Any, depth: int = 0) -> Any:
@@ -110,9 +112,21 @@ def hidden(value: Any, depth: int = 0) -> Any:
         return HIDDEN
     if isinstance(value, list):
         return [hidden(each, depth + 1) for each in value]
+    if isinstance(value, str):
+        return _text(value)
     if not isinstance(value, dict):
         return value
     return {name: _field(name, each, depth + 1) for name, each in value.items()}
+
+
+def _text(text: str) -> str:
+    """Return a text without signatures in hex, and without messages in base64 that can be spent."""
+    is_packed = _PACKED.fullmatch(text.encode("utf-8", "replace")) is not None
+    message = hidden_message(text) if is_packed else HIDDEN
+    return message if message != HIDDEN else _LONG_HEX.sub(HIDDEN, text)
+
+
+_LONG_HEX = re.compile(r"[0-9a-fA-F]{128,}")
 
 
 def _field(name: str, value: Any, depth: int) -> Any:
@@ -160,10 +174,29 @@ _OF_PAYMENTS = frozenset(
         REQUIRED_HEADER,
     )
 )
-_MARKS = (b'"paymentHeader"', b'"paymentPayload"', b'"paymentRequirements"', b'"x402/payment')
-_ESCAPED = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|/)")
-_FORMS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
-"""zlib's `wbits` for each encoding that can be decompressed in part."""
+_SHOWS = (b"paymentheader", b"paymentpayload", b"payment-signature", b"x402")
+"""Marks of a payment in a body, in small letters, as any transport of x402 writes one of them."""
+_MARKS = (*_SHOWS, b"paymentrequirements")
+_ESCAPED = re.compile(rb"""\\(?:u00([2-7][0-9a-fA-F])|([/"]))""")
+_FORMS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
+"""zlib's `wbits` for each encoding that can be decompressed in part, tried one after the other."""
+
+
+def _inflated(body: bytes, forms: tuple[int, ...]) -> tuple[bytes, bool]:
+    """Return a body decompressed, `MAX_PLAIN` bytes at most, and whether that is all."""
+    for form in forms:
+        found, left = b"", body
+        try:
+            while left and len(found) < MAX_PLAIN:  # gzip may have several members
+                inflating = zlib.decompressobj(form)
+                found += inflating.decompress(left, MAX_PLAIN - len(found))
+                if not inflating.eof:
+                    return found, False
+                left = inflating.unused_data
+        except zlib.error:
+            continue
+        return found, not left
+    return b"", False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,29 +206,29 @@ class Half:
     headers: httpx.Headers
     body: bytes
     is_cut: bool = False
+    is_sealed: bool = False
+    """Whether the body is in an encoding that is not decoded here."""
 
     @property
     def plain(self) -> bytes:
         """The body with every character that JSON may escape as itself, to look for its marks."""
         if b"\\" not in self.body:
             return self.body
-        return _ESCAPED.sub(lambda it: bytes([int(it[1] or b"2f", 16)]), self.body)
+        return _ESCAPED.sub(lambda it: it[2] or bytes([int(it[1], 16)]), self.body)
 
     @classmethod
     def of(cls, headers: RawHeaders, kept: Kept) -> "Half":
         """Return a half of an exchange that passed."""
-        coding = next(
-            (value for name, value in headers if name.lower() == b"content-encoding"), b""
-        )
-        body, is_cut = kept.begin, kept.is_cut
-        if (form := _FORMS.get(coding.strip().lower())) is not None:
-            inflating = zlib.decompressobj(form)
-            try:
-                body = inflating.decompress(body, MAX_PLAIN)
-            except zlib.error:
-                body = b""
-            is_cut = is_cut or not inflating.eof
-        return cls(httpx.Headers(headers), body, is_cut)
+        listed = httpx.Headers(headers).get("content-encoding", "").encode()
+        named = [each.strip().lower() for each in listed.split(b",")]
+        codings = [each for each in named if each not in (b"", b"identity")]
+        body, is_cut, is_sealed = kept.begin, kept.is_cut, False
+        if len(codings) == 1 and codings[0] in _FORMS:
+            body, is_whole = _inflated(body, _FORMS[codings[0]])
+            is_cut = is_cut or not is_whole
+        elif codings:
+            is_sealed = bool(body)
+        return cls(httpx.Headers(headers), body, is_cut, is_sealed)
 
 
 @dataclass(slots=True)
@@ -220,6 +253,8 @@ class Messages:
     """The offers of a 402."""
     payment: str | None = None
     """The payment's header, as it was sent."""
+    shown: int = 0
+    """The number of payments in the request's headers."""
     signed: SignedPayment | None = None
     receipt: dict[str, Any] | None = None
     """The receipt in the answer, if it has one."""
@@ -240,8 +275,9 @@ class Messages:
     @property
     def is_unread(self) -> bool:
         """Whether the request shows a payment that cannot be read whole: it may be real money."""
-        marks = (b'"paymentHeader"', b'"paymentPayload"', b'"x402/payment"')
-        shows = self.is_paying or any(mark in self.sent.plain for mark in marks)
+        if self.sent.is_sealed or self.shown > 1:
+            return True
+        shows = self.is_paying or any(mark in self.sent.plain.lower() for mark in _SHOWS)
         return shows and self.signed is None
 
     @property
@@ -308,7 +344,7 @@ def messages_of(exchange: Exchange) -> Messages:
         is_payment=exchange.status == 402
         or exchange.to == "facilitator"
         or not _OF_PAYMENTS.isdisjoint(name.lower() for name, _ in headers)
-        or any(mark in sent.plain for mark in _MARKS),
+        or any(mark in sent.plain.lower() for mark in _MARKS),
     )
     call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.plain else None
     if call is not None and call.get("method") == "tools/call":
@@ -347,8 +383,9 @@ def _read(found: Messages) -> None:
     body = decoded(sent.body, dict[str, Any]) or {}
     if found.status == 402:
         found.ways = ways_in(answered.headers, answered.body)
-    in_header = (sent.headers.get(name) for name in PAYMENT_HEADERS.values())
-    found.payment = next(filter(None, in_header), None)
+    names = PAYMENT_HEADERS.values()
+    in_header = [each for name in names for each in sent.headers.get_list(name) if each]
+    found.payment, found.shown = next(iter(in_header), None), len(in_header)
     if found.payment is None and isinstance(inner := body.get("paymentHeader"), str):
         found.payment = inner
     try:
@@ -368,22 +405,31 @@ def networks_in(found: Messages) -> set[str]:
     named = {str(way.fields.get("network")) for way in found.ways}
     if found.signed is not None:
         named.add(found.signed.network)
-    elif found.is_unread:  # other readers may take what ours refuses
-        whole = _unchecked(found.payment or "") + found.sent.plain
-        named |= {name.decode() for name in _NETWORK.findall(whole)}
     for text in (found.payment, *(found.answered.headers.get(name) for name in RECEIPTS)):
         named |= set(_named(json_in(text) if text else None))
     for body in (found.sent.body, found.answered.body):
         named |= set(_named(decoded(body, dict[str, Any])))
-    return named
+    return named | _mentioned(found)
 
 
-def _unchecked(header: str) -> bytes:
-    """Return a header and what is in its base64, without any check of either."""
-    text = header.encode("latin-1", "replace")
-    digits = re.sub(rb"[^A-Za-z0-9+/]", b"", text.translate(bytes.maketrans(b"-_", b"+/")))
+def _mentioned(found: Messages) -> set[str]:
+    """Return the networks that an exchange mentions anywhere, also where our readers read nothing.
+
+    Goods may have a field `network` of another meaning: only names of chains count.
+    """
+    headers = [text for half in (found.sent, found.answered) for text in half.headers.values()]
+    texts = [found.sent.plain, found.answered.plain, *(each.encode() for each in headers)]
+    packed = [run for text in texts for run in _PACKED.findall(text)[:MOST_PACKED]]
+    texts += [Half(httpx.Headers(), _unpacked(each)).plain for each in packed]
+    names = {name.decode() for text in texts for name in _NETWORK.findall(text)}
+    return {name for name in names if _CHAIN.fullmatch(name) or name in NETWORKS}
+
+
+def _unpacked(text: bytes) -> bytes:
+    """Return what is in a text's base64, in either alphabet, without any check."""
+    digits = text.translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
     digits = digits[: len(digits) - (len(digits) % 4 == 1)]
-    return text + base64.b64decode(digits + b"=" * (-len(digits) % 4))
+    return base64.b64decode(digits + b"=" * (-len(digits) % 4))
 
 
 def _named(value: Any, depth: int = 6) -> Iterator[str]:
@@ -400,6 +446,9 @@ def _named(value: Any, depth: int = 6) -> Iterator[str]:
 
 
 _NETWORK = re.compile(rb'"network"\s*:\s*"([\x20-\x7e]{1,80}?)"')
+_CHAIN = re.compile(r"[a-z0-9-]{3,8}:[\w-]{1,32}")
+_PACKED = re.compile(rb"[A-Za-z0-9+/_-]{100,}={0,2}")
+MOST_PACKED = 50
 _HOLDERS = ("accepts", "accepted", "paymentRequirements", "paymentPayload", "payload", "kinds")
 
 

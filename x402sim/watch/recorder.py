@@ -432,7 +432,7 @@ class Recorder:
         named = networks_in(found) if found.is_payment else set()
         if named:
             is_main = not all(is_test(name, self._known) for name in named)
-            if found.to == "facilitator" and not found.is_paying and found.signed is None:
+            if found.to == "facilitator" and found.method == "GET":
                 return self.is_main  # /supported lists networks, and pays on none
             self.is_main = bool(self.is_main) or is_main
             return is_main or self.is_main
@@ -442,7 +442,7 @@ class Recorder:
         is_main = self._is_main(found)
         is_asked = found.to == "facilitator" and found.method == "POST"
         shows = found.is_paying or found.signed is not None or bool(found.ways)
-        shows = shows or any(name in found.sent.headers for name in PROOFS)
+        shows = shows or found.is_unread or any(name in found.sent.headers for name in PROOFS)
         carries = found.is_payment and (is_asked or shows)
         return carries and is_main is not False and not self._allow_mainnet
 
@@ -474,7 +474,7 @@ class Recorder:
         if is_hidden:
             halves = [([], b""), ([], b"")]
         elif self._may_be_main(found):
-            cut = (sent.is_cut, answered.is_cut)
+            cut = (sent.is_cut or sent.is_sealed, answered.is_cut or answered.is_sealed)
             halves = [
                 (
                     [(name, without_secrets(found, value)) for name, value in hidden_headers(head)],
