@@ -176,8 +176,10 @@ async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        await CLOCK.sleep(LAST_S)  # waiting connections are accepted
-        server.close()
+        try:
+            await CLOCK.sleep(LAST_S)  # waiting connections are accepted
+        finally:  # also when the case is cancelled in this sleep
+            server.close()
         if unread:
             await asyncio.wait(unread, timeout=LAST_S)
         for task in list(open_now):
