@@ -177,8 +177,8 @@ async def listening(
     finally:
         try:
             await CLOCK.sleep(LAST_S)  # waiting connections are accepted
-        finally:
-            server.close()  # also if the case is cancelled now
+        finally:  # also when the case is cancelled in this sleep
+            server.close()
         if unread:
             await asyncio.wait(unread, timeout=LAST_S)
         for task in list(open_now):
