@@ -133,6 +133,7 @@ def test_a_service_that_lies_gets_no_more_than_the_plan_says(
                 r, s = signature[:32].hex(), signature[32:64].hex()
                 told.update({r, s, base64.b64encode(signature).decode()})
                 receipt = {"success": True, "paymentId": body["paymentId"]}
+                receipt |= {"link": f"/api/payments/{body['paymentId'].upper()}"}
                 return Reply(200, receipt | {"txHash": "0x" + "ab" * 32, "timestamp": 1})
             return Reply(400, {"error": "Invalid payment header", "seen": [*told]})
         if request.headers.get("x-payment-id") in paid:
@@ -148,6 +149,6 @@ def test_a_service_that_lies_gets_no_more_than_the_plan_says(
     with serving(shop) as url:
         done = conformance(url, *key, *options, *only)
     shown = report.read_text() + done.all
-    assert [each for each in ("order-0000", *told) if each in shown] == []
+    assert [each for each in ("order-0000", "ORDER-0000", *told) if each in shown] == []
     assert sum(got.values()) == (10_000 if lie == "price" else 0), done.all
     assert said in done.words

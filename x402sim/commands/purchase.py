@@ -31,7 +31,7 @@ import typer
 
 from x402sim.clock import Clock, SkewedClock, real_now, stopwatch
 from x402sim.commands.common import Step
-from x402sim.http.bounded import Limits, bound
+from x402sim.http.bounded import Limits, bound, to_no_url
 from x402sim.payer import mistakes
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
@@ -170,8 +170,8 @@ def answer_to(
     limits = Limits(deadline_s=deadline_s)
     try:
         response = http.send(request, auth=auth or _Unpaid(limits), stream=True)
-    except (httpx.InvalidURL, UnicodeError) as wrong:  # httpx reads a redirect's URL in any case
-        raise httpx.RemoteProtocolError(f"the answer redirects to no URL: {wrong}") from wrong
+    except (httpx.InvalidURL, UnicodeError) as wrong:
+        raise to_no_url(wrong) from wrong
     try:
         if not response.is_stream_consumed:
             bound(response, limits, None if auth else stopwatch())

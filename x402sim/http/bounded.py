@@ -90,6 +90,14 @@ async def read(response: httpx.Response, limits: Limits) -> None:
         raise
 
 
+def to_no_url(wrong: Exception) -> httpx.RemoteProtocolError:
+    """Return the error of a redirect to no URL, which httpx reads although it does not follow it.
+
+    httpx raises `httpx.InvalidURL` or a `UnicodeError` for it, which are no `httpx.HTTPError`.
+    """
+    return httpx.RemoteProtocolError(f"the answer redirects to no URL: {wrong}")
+
+
 def too_slow(limits: Limits) -> AnswerTooSlow:
     """Return the error of an answer that is not complete at the deadline."""
     return AnswerTooSlow(

@@ -25,6 +25,7 @@ from x402sim.text.words import printable, printable_lines
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
 _ID = re.compile(r'("(?:paymentId|sessionId)" ?: ?")(?!pay_|session_)([^"\s]{4})[^"\s]{4,}(?=")')
 """An id of a service whose ids do not begin as those of the specification do."""
+_ANY_ID = re.compile(r'"(?:paymentId|sessionId)"\s*:\s*"([^"\s]{8,200})"')
 _LEAST_ID = 8
 _ID_HEADERS = ("x-payment-id", "x-session-id")
 _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
@@ -99,14 +100,19 @@ def spellings(signature: bytes) -> set[str]:
     """Return the texts in which an answer may repeat a signature, or its halves r and s."""
     halves = {signature[at : at + 32].hex() for at in (0, 32)}
     whole = {base64.b64encode(signature).decode(), base64.urlsafe_b64encode(signature).decode()}
-    return {*halves, *(each.upper() for each in halves), *(each.rstrip("=") for each in whole)}
+    return halves | {each.rstrip("=") for each in whole}
+
+
+def ids_in(text: str) -> set[str]:
+    """Return the ids of payments and sessions in an answer: proofs of payment."""
+    return set(_ANY_ID.findall(text))
 
 
 def shortened(text: str, proofs: Collection[str]) -> str:
     """Return a text with only the first characters of these proofs of payment."""
     for proof in proofs:
         if len(proof) >= _LEAST_ID:
-            text = text.replace(proof, f"{proof[:4]}…")
+            text = re.sub(re.escape(proof), f"{proof[:4]}…", text, flags=re.IGNORECASE)
     return text
 
 

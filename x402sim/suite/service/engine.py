@@ -329,7 +329,7 @@ def _hidden(setting: Setting, text: str) -> str:
     """Return a text without ids and signatures of payments, if these are not a world's."""
     if setting.control is not None:
         return text
-    return redact.shortened(text, (*setting.known_ids, *setting.signatures))
+    return redact.shortened(text, (*setting.proofs, *setting.signatures))
 
 
 def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:

@@ -166,6 +166,7 @@ class Probe:
         except httpx.TransportError as error:
             return await self._broken(request, error, may_break=may_break)
         self.setting.last = Last(request, self.check_id, f"answered {response.status_code}")
+        self.setting.proofs |= redact.ids_in(response.text)
         self.last = TargetAnswer(
             self.target,
             response.status_code,

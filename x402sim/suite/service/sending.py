@@ -18,7 +18,13 @@ from datetime import UTC, datetime
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport, Limits
+from x402sim.http.bounded import (
+    AnswerTooLarge,
+    AnswerTooSlow,
+    BoundedTransport,
+    Limits,
+    to_no_url,
+)
 from x402sim.http.exchange import retry_after_s
 from x402sim.protocol.networks import Network
 from x402sim.report.results import Demand
@@ -152,7 +158,10 @@ async def answered(
     waited_s = 0.0
     for before in itertools.count():
         await setting.pace.turn(setting.clock)
-        response = await setting.http.send(request)
+        try:
+            response = await setting.http.send(request)
+        except (httpx.InvalidURL, UnicodeError) as wrong:
+            raise to_no_url(wrong) from wrong
         now_s = setting.clock.now()
         wait_s = requested_wait_s(response, before, now_s, may_retry_503=may_retry_503)
         setting.has_answered = True

@@ -276,6 +276,8 @@ class Setting:
 
     signed_base: int = 0
     """The amount that the payer's own key has signed for, in base units."""
+    proofs: set[str] = field(default_factory=set)
+    """The ids of payments and sessions in all answers so far."""
     signatures: set[str] = field(default_factory=set)
     """The spellings of what that key has signed, which a service may repeat in parts."""
     planned_base: int | None = None
