@@ -29,7 +29,7 @@ from typing import Any
 
 SERVERS = "x402sim.cli", "x402sim.commands.serve", "x402sim.commands.service"
 STUDIES = (
-    "x402sim.cli", "x402sim.commands.reproduce", "x402sim.commands.sweep", "x402sim.world.live",
+    "x402sim.cli", "x402sim.commands.reproduce", "x402sim.commands.sweep", "x402sim.story.live",
     "x402sim.experiments.folder", "x402sim.experiments.drive", "x402sim.report.save",
 )  # fmt: skip
 """What programs of a kind import, and their server before them."""

@@ -11,7 +11,7 @@ from typing import Any
 import httpcore  # noqa: F401 - what is loaded later is loaded by each inner run anew
 import pytest
 
-import x402sim.world.server.local  # noqa: F401
+import x402sim.serving.local  # noqa: F401
 from tests.house import blocks
 from tests.house.test_house import PROJECT
 from tests.house.test_readme import README

@@ -23,8 +23,8 @@ from x402sim.journal import Journal
 from x402sim.protocol.messages import SessionRequest
 from x402sim.protocol.refusals import RequestError
 from x402sim.rng import Rng
-from x402sim.world.transport.faults import Faults
-from x402sim.world.transport.strike import faulty
+from x402sim.world.faults import Faults
+from x402sim.world.strike import faulty
 
 SECRET = "the secret of line 42"
 

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     )
     from x402sim.report.run import Run as Run
     from x402sim.service.settings import Settings as Settings
+    from x402sim.serving.local import LocalServer as LocalServer
     from x402sim.spec.decisions import Decisions as Decisions
-    from x402sim.world.live import LiveWorld as LiveWorld
-    from x402sim.world.payer import Answer as Answer, Payer as Payer
+    from x402sim.story.live import LiveWorld as LiveWorld
+    from x402sim.story.payer import Answer as Answer, Payer as Payer
+    from x402sim.world.faults import Fault as Fault
     from x402sim.world.scenario import Scenario as Scenario, scenario as scenario
-    from x402sim.world.server.local import LocalServer as LocalServer
-    from x402sim.world.transport.faults import Fault as Fault
     from x402sim.world.world import World as World
 
 __version__ = VERSION
@@ -54,16 +54,16 @@ _HOME = {
     "BASE_SEPOLIA": "protocol.networks",
     "MAINNET": "protocol.networks",
     "TESTNET": "protocol.networks",
-    "Answer": "world.payer",
+    "Answer": "story.payer",
     "ChainError": "chain.base",
     "Decisions": "spec.decisions",
-    "Fault": "world.transport.faults",
+    "Fault": "world.faults",
     "Journal": "journal",
-    "LiveWorld": "world.live",
-    "LocalServer": "world.server.local",
+    "LiveWorld": "story.live",
+    "LocalServer": "serving.local",
     "Network": "protocol.networks",
     "PaidNotServed": "payer.core",
-    "Payer": "world.payer",
+    "Payer": "story.payer",
     "PaymentAuth": "payer.auth",
     "PaymentFailed": "payer.core",
     "Run": "report.run",

@@ -18,6 +18,11 @@ world.observe(act)         Observed, with a WaitingTransaction: for act
 from x402sim.durations import Exponential as Exponential
 from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
 from x402sim.facilitator.engine import FacilitatorSettings as FacilitatorSettings
+from x402sim.story.observing import (
+    Observed as Observed,
+    WaitingTransaction as WaitingTransaction,
+)
+from x402sim.world.cache import SharedCache as SharedCache
 from x402sim.world.chains import (
     Anvil as Anvil,
     FixedBlocks as FixedBlocks,
@@ -25,12 +30,7 @@ from x402sim.world.chains import (
     PoissonBlocks as PoissonBlocks,
     Reorgs as Reorgs,
 )
-from x402sim.world.observing import (
-    Observed as Observed,
-    WaitingTransaction as WaitingTransaction,
-)
-from x402sim.world.transport.cache import SharedCache as SharedCache
-from x402sim.world.transport.faults import (
+from x402sim.world.faults import (
     FaultedRequest as FaultedRequest,
     Outages as Outages,
     Schedule as Schedule,

@@ -13,7 +13,7 @@ wait       Exponential(mean_s=...), or what a latency can be
 """
 
 from x402sim.durations import Exponential as Exponential
-from x402sim.world.population import (
+from x402sim.story.population import (
     Arrivals as Arrivals,
     Buy as Buy,
     Every as Every,

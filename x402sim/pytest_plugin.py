@@ -150,8 +150,8 @@ def x402_server(
     A fault with turns left is an error: the test does not show what it should.
     """
     from x402sim import LocalServer
-    from x402sim.world.control.client import ControlError
-    from x402sim.world.server.log import Form
+    from x402sim.serving.control.client import ControlError
+    from x402sim.serving.log import Form
 
     test, log = request.node, list[bytes]()
     options, faults = _options(test)
@@ -187,7 +187,7 @@ def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
     import httpx
 
     from x402sim import PaymentAuth
-    from x402sim.world.server.local import certificates
+    from x402sim.serving.local import certificates
 
     wallet, all_it_has = x402_server.wallets[0], "1000"
     auth = PaymentAuth(

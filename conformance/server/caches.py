@@ -14,7 +14,7 @@ from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer, behind_cache
 from x402sim.suite.verdict import NotApplicable
-from x402sim.world.transport.cache import SharedCache, directives, storable_s, varying
+from x402sim.world.cache import SharedCache, directives, storable_s, varying
 
 THROUGH = "through the cache, "
 

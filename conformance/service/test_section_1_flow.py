@@ -21,7 +21,7 @@ from x402sim.suite.service.expect import (
 )
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
 NO_KIND = partial(Fault, victim="facilitator", path="/supported", does="answer", times=None)

@@ -23,7 +23,7 @@ from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, event
 from x402sim.suite.service.expect import expect_served, expect_withheld, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 DONE = partial(SETTLE, does="answer", work_done=True)
 HTML = partial(DONE, content_type="text/html", body="<html>Bad Gateway</html>")

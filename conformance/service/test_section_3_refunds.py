@@ -25,7 +25,7 @@ from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, expect_served
 from x402sim.suite.service.probe import CENT_BASE, Probe
 from x402sim.suite.verdict import NotApplicable
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 ODD_CENTS = 434
 """With a cent more, 4.35: as a binary fraction it is less."""

@@ -24,7 +24,7 @@ from x402sim.suite.service.expect import (
 from x402sim.suite.service.inputs import examples
 from x402sim.suite.service.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.service.probe import Probe
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 INVALID_SIGNATURE = "Invalid signature"
 NOT_VALID = '{"isValid": false, "invalidReason": "Invalid EIP-3009 signature"}'

@@ -20,7 +20,7 @@ from x402sim.suite.service.inputs import examples, other_orders
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive, NotApplicable
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 INVENTED = ("", "pay_", "pay_x", "pay_" + "A" * 60, "pay_00000000-0000-4000-8000-000000000000")
 """Invented payment ids."""

@@ -15,7 +15,7 @@ from x402sim.suite.service.control_api import NOT_SETTLED
 from x402sim.suite.service.expect import expect_not_served, expect_served, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import amounts
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 IN_TROUBLE = ours(
     because="A failing facilitator should give nothing away, charge nobody twice, and end."

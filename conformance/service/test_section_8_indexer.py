@@ -23,7 +23,7 @@ from x402sim.suite.service.check import check
 from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 BATCH, TOGETHER = 100, 25
 PARTS, NEARLY = 4, 0.8

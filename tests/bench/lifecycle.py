@@ -41,12 +41,12 @@ from x402sim.report.run import Run
 from x402sim.rng import Rng
 from x402sim.service import content, gate, payments
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
-from x402sim.world.live import LiveWorld
+from x402sim.story.live import LiveWorld
+from x402sim.story.payer import ORDER
+from x402sim.story.stages import START_S
+from x402sim.world.link import Asgi
 from x402sim.world.loop import run_virtual
-from x402sim.world.payer import ORDER
 from x402sim.world.running_world import RunningWorld, build
-from x402sim.world.stages import START_S
-from x402sim.world.transport.link import Asgi
 
 FUNDS_BASE = 10**15
 URL = "http://service.test"

@@ -23,10 +23,10 @@ from tests.bench.rounds import Measured, NotMeasured
 from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, Running, Server, header
 from x402sim.cli import main as serve
 from x402sim.payer.core import proofs, settlement
-from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.log import ServerLog
-from x402sim.world.server.serve import run
-from x402sim.world.transport.requests import Requests
+from x402sim.serving.listen import Listen, listening_socket
+from x402sim.serving.log import ServerLog
+from x402sim.serving.requests import Requests
+from x402sim.serving.serve import run
 
 CONNECTIONS = 16
 """Requests are sent on so many connections at a time."""

@@ -23,9 +23,9 @@ from x402sim import World
 from x402sim.journal import Journal
 from x402sim.report.run import Run
 from x402sim.rng import Stream
-from x402sim.world.live import LiveWorld
-from x402sim.world.payer import Payer
-from x402sim.world.population import Behaviour, Buy, Every
+from x402sim.story.live import LiveWorld
+from x402sim.story.payer import Payer
+from x402sim.story.population import Behaviour, Buy, Every
 
 PAUSE_S, BUY, IN_MEMORY = 0.5, Buy(), "-"
 Costs = dict[str, float]

@@ -15,7 +15,7 @@ from tests.bench.rounds import Measured, NotMeasured
 from tests.bench.rows import GUARDED_SINCE, QUICK, ROWS, Bench
 from tests.evm import find
 from x402sim.events import PaymentSettled, SessionDebited
-from x402sim.world.payer import Payer
+from x402sim.story.payer import Payer
 
 # --- the sides -------------------------------------------------------------------------
 

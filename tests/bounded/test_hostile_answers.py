@@ -25,6 +25,8 @@ from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.header import present
 from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.serving.control.client import JOURNAL_ANSWER_BYTES, ControlClient
+from x402sim.story.stages import open_stage
 from x402sim.suite.service.control_api import ChainView, ControlApi
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
@@ -32,8 +34,6 @@ from x402sim.suite.service.sending import reach
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive, NotReady
-from x402sim.world.control.client import JOURNAL_ANSWER_BYTES, ControlClient
-from x402sim.world.stages import open_stage
 from x402sim.world.world import Deployment
 
 DEADLINE_S = 0.25

@@ -13,7 +13,7 @@ import pytest
 from tests.rig import ServiceRig, scene
 from x402sim import World
 from x402sim.chain.base import ChainError
-from x402sim.world.control import actions
+from x402sim.serving.control import actions
 from x402sim.world.running_world import build
 
 DATABASE, CHAIN = "world.db", "world.db.chain"

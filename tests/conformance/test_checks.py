@@ -12,6 +12,7 @@ from tests.mutants.changes import all_of, overriding, setting
 from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.clauses import CLAUSES
+from x402sim.story.stages import in_process
 from x402sim.suite.case import matching
 from x402sim.suite.service.check import IDS_BEGIN, Check
 from x402sim.suite.service.control_api import ControlApi
@@ -21,7 +22,6 @@ from x402sim.suite.service.options import Options
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Indexer, load
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages import in_process
 
 OURS = World(seed=2)
 OWN = load(folder() / "targets" / "x402sim.toml")

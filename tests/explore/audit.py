@@ -46,7 +46,7 @@ from x402sim.protocol.refusals import Refusal, RequestError
 from x402sim.protocol.routes import MARKET, QUOTE, SESSIONS
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.service.state import Service as Running
-from x402sim.world.payer import Answer, Payer
+from x402sim.story.payer import Answer, Payer
 
 # --- the evidence -------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from x402sim.events import Skewable
 from x402sim.protocol.cronos import SettleError
-from x402sim.world.transport.faults import Callers, Fault, FaultType
+from x402sim.world.faults import Callers, Fault, FaultType
 
 AtS = Annotated[float, Meta(ge=0, le=86_400)]
 Service = Literal["service", "service 2", "service 3"]

@@ -17,12 +17,12 @@ from x402sim.explorer.index import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
+from x402sim.story.live import LiveWorld
+from x402sim.story.payer import Payer
+from x402sim.story.stages import in_process
 from x402sim.world.chains import FixedBlocks
-from x402sim.world.live import LiveWorld
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
-from x402sim.world.payer import Payer
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.stages import in_process
 
 QUIET_S = 1_600.0
 """The peace before the audit: twelve blocks of 60 s, and several runs of every background job."""

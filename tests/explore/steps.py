@@ -45,11 +45,11 @@ from x402sim.protocol.x402 import (
     requirements_v1,
     requirements_v2,
 )
-from x402sim.world.live import LiveWorld
-from x402sim.world.payer import ORDER, Answer, Payer
+from x402sim.story.live import LiveWorld
+from x402sim.story.payer import ORDER, Answer, Payer
+from x402sim.story.stages import PAYER_TIMEOUT_S
+from x402sim.world.faults import Fault
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.stages import PAYER_TIMEOUT_S
-from x402sim.world.transport.faults import Fault
 
 # --- what the payers know -----------------------------------------------------------------
 

@@ -31,10 +31,10 @@ from x402sim.protocol.header import decode_header, encode_header, present, read_
 from x402sim.protocol.messages import BadMessage, Wire, decode, encode
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.issue import RESOURCES, IssuedTerms
-from x402sim.world.control import messages as control_messages
-from x402sim.world.control.app import ACTIONS
-from x402sim.world.server.listen import origin
-from x402sim.world.transport.faults import read_fault
+from x402sim.serving.control import messages as control_messages
+from x402sim.serving.control.app import ACTIONS
+from x402sim.serving.listen import origin
+from x402sim.world.faults import read_fault
 
 SPECIAL = [value for value in VALUES if isinstance(value, str) and len(value) < 500]
 texts = st.one_of(

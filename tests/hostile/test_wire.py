@@ -11,9 +11,9 @@ import pytest
 from tests.campaign import at_length, seed
 from tests.hostile.inputs import Sent, hostile
 from tests.hostile.town import Town, town
-from x402sim.world.server.connection import Deadlines
-from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.serve import Server, world_app
+from x402sim.serving.connection import Deadlines
+from x402sim.serving.listen import Listen, listening_socket
+from x402sim.serving.serve import Server, world_app
 
 
 @pytest.mark.timeout(at_length(120, 1200))

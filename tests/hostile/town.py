@@ -34,9 +34,9 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import TESTNET
+from x402sim.serving.listen import Listen
+from x402sim.serving.serve import world_app
 from x402sim.world.running_world import RunningWorld, build
-from x402sim.world.server.listen import Listen
-from x402sim.world.server.serve import world_app
 
 HANG_S = 20
 

@@ -24,12 +24,12 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.states import PAYMENT, SESSION
 from x402sim.report import frames
 from x402sim.service.docs import pages
+from x402sim.serving.control.app import ACTIONS, TABLE, openapi, unindented, usage
+from x402sim.serving.control.messages import Ready
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite.service.engine import all_checks
 from x402sim.text.templates import markdown_table
-from x402sim.world.control.app import ACTIONS, TABLE, openapi, unindented, usage
-from x402sim.world.control.messages import Ready
 from x402sim.world.scenario import shipped
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"

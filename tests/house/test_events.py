@@ -17,7 +17,7 @@ from x402sim.journal import VERSION, Journal
 from x402sim.report import diff, trace
 from x402sim.report.frames import TABLES
 from x402sim.report.reading import Reading
-from x402sim.world.transport.faults import DEFAULTS
+from x402sim.world.faults import DEFAULTS
 
 CODE = [
     file

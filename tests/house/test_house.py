@@ -23,7 +23,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, x402sim, x402sim.cli, x402sim.world.server.local; "
+    code = "import sys, x402sim, x402sim.cli, x402sim.serving.local; "
     code += f"print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run([sys.executable, "-c", code]).strip() == "[]"
 

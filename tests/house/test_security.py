@@ -7,7 +7,7 @@ from x402sim.payer.auth import DEADLINE_S
 from x402sim.payer.flow import MAX_REDIRECTS
 from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.service.environment import Environment
-from x402sim.world.control.client import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
+from x402sim.serving.control.client import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
 
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 KEY = bytes(range(1, 33))

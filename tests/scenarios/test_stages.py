@@ -9,8 +9,8 @@ from tests.serve.driver import Server, started
 from x402sim import LocalServer, World
 from x402sim.events import name_of
 from x402sim.spec.needs import Need
+from x402sim.story.stages import PAYER_KEY
 from x402sim.world.scenario import Scenario, shipped
-from x402sim.world.stages import PAYER_KEY
 
 SHIPPED = shipped()
 

@@ -14,7 +14,7 @@ from tests.hostile.town import CONTROL
 from tests.serve.driver import ORDER, PAY, QUOTE, SESSIONS, Server, refusal
 from tests.serve.hosted import status_and_text
 from x402sim.protocol.refusals import RequestError
-from x402sim.world.control.app import ACTIONS
+from x402sim.serving.control.app import ACTIONS
 
 MIB = 1 << 20
 

@@ -36,8 +36,8 @@ from x402sim import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import NETWORKS
 from x402sim.protocol.refusals import Refusal
+from x402sim.serving.listen import Listen
 from x402sim.version import VERSION
-from x402sim.world.server.listen import Listen
 
 READY_KEYS = ["event", "schema", "service", "facilitator", "explorer", "rpc", "control", "payTo"]
 READY_KEYS += ["asset", "network", "chain", "chainId", "token", "accounts", "networks"]
@@ -361,7 +361,7 @@ def test_a_payment_in_flight_is_answered_before_it_stops(tmp_path, number):
 @pytest.mark.clause("3/pending-resolved")
 def test_a_payment_that_takes_too_long_is_resolved_after_the_restart(tmp_path, monkeypatch):
     """No block comes: after the grace time the server goes, and leaves nothing undecided."""
-    monkeypatch.setattr("x402sim.world.server.serve.GRACE_S", 1)
+    monkeypatch.setattr("x402sim.serving.serve.GRACE_S", 1)
     db = tmp_path / "world.db"
     with hosted(file=db, block_time_s=3600) as server:
         asked = server.account().ask()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from x402sim import LocalServer, Settings
 from x402sim.clock import Clock, stopwatch
 from x402sim.service import background
-from x402sim.world.server.log import Form
+from x402sim.serving.log import Form
 
 BACK_S = 10_800
 PATIENCE_S = 30

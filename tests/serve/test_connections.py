@@ -24,10 +24,10 @@ from tests.serve.hosted import status_and_text
 from x402sim.http import web
 from x402sim.http.limits import MAX_HEAD_BYTES, MAX_HEADERS, MAX_TARGET_BYTES
 from x402sim.protocol.refusals import RequestError
-from x402sim.world.server import connection
-from x402sim.world.server.connection import DEADLINES, Deadlines, Exchange
-from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.serve import Server, run
+from x402sim.serving import connection
+from x402sim.serving.connection import DEADLINES, Deadlines, Exchange
+from x402sim.serving.listen import Listen, listening_socket
+from x402sim.serving.serve import Server, run
 
 SOON = Deadlines(head_s=0.4, body_s=0.8, idle_s=1)
 PATIENCE_S = 10

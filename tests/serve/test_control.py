@@ -14,8 +14,8 @@ from x402sim.backends import FacilitatorSettings
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.refusals import RequestError
 from x402sim.protocol.x402 import exact_payload
-from x402sim.world.control.app import ACTIONS
-from x402sim.world.control.messages import State
+from x402sim.serving.control.app import ACTIONS
+from x402sim.serving.control.messages import State
 
 
 def test_the_state_describes_clock_chain_and_database(server):

@@ -8,7 +8,7 @@ import httpx
 
 from tests.serve.hosted import hosted
 from x402sim import World
-from x402sim.world.control.app import ACTIONS, control_app, openapi
+from x402sim.serving.control.app import ACTIONS, control_app, openapi
 from x402sim.world.running_world import build
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tests.serve.hosted import hosted
 from x402sim.chain.rpc.app import METHODS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, parse_address, to_hex
-from x402sim.world.control import development
+from x402sim.serving.control import development
 
 NOBODY = "0x" + "77" * 20
 ETHER = 10**18

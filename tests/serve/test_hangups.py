@@ -13,7 +13,7 @@ import pytest
 from tests.serve.driver import ORDER, QUOTE, Payer, Server
 from tests.serve.hosted import hosted
 from x402sim.service.store.session_budgets import SessionBudgets
-from x402sim.world.server.connection import Wire
+from x402sim.serving.connection import Wire
 
 
 def head(path: str, headers: dict[str, str], body: bytes) -> bytes:

@@ -23,10 +23,10 @@ from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import TESTNET as CRONOS
-from x402sim.world.server.connection import Deadlines
-from x402sim.world.server.log import Form, Names, ServerLog
-from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import PageFeed
+from x402sim.serving.connection import Deadlines
+from x402sim.serving.log import Form, Names, ServerLog
+from x402sim.serving.page import PageFeed
+from x402sim.serving.requests import Requests
 
 PATIENCE_S = 20
 SOON = Deadlines(head_s=0.4, body_s=0.8, idle_s=1, unread_s=0.4)
@@ -222,7 +222,7 @@ def _raw(scene: Scene, nonce: int) -> str:
 
 @attack("requests of all connections, beyond 16 KiB each")
 def _(scene: Scene) -> str:
-    scene.shrink("world.server.connection", "MAX_HELD_BYTES", 300_000)
+    scene.shrink("serving.connection", "MAX_HELD_BYTES", 300_000)
     frame = b"\x01\xff" + (200_000).to_bytes(8) + bytes(4) + bytes(150_000)
     with ExitStack() as opened:
         for _ in range(2):
@@ -242,7 +242,7 @@ def _(scene: Scene) -> str:
 
 @attack("unread answers of all clients, beyond 64 KiB each")
 def _(scene: Scene) -> str:
-    scene.shrink("world.server.connection", "MAX_UNREAD_BYTES", 1 << 24)
+    scene.shrink("serving.connection", "MAX_UNREAD_BYTES", 1 << 24)
     with ExitStack() as opened:
         for _ in range(2):
             to = opened.enter_context(scene.hasty.connect())
@@ -499,7 +499,7 @@ def counted(count: int, size: int) -> str:
 
 @attack("requests waiting to be logged")
 def _(scene: Scene) -> str:
-    most = scene.shrink("world.server.log", "MAX_UNLOGGED", 10)
+    most = scene.shrink("serving.log", "MAX_UNLOGGED", 10)
     return counted(most + 1, 1)
 
 

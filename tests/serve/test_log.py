@@ -18,7 +18,7 @@ from tests.suite.deployment import Deployment
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.x402_reasons import Meaning
-from x402sim.world.server.log import Form, LogLine, _note_not_listed, _read_answer, as_text
+from x402sim.serving.log import Form, LogLine, _note_not_listed, _read_answer, as_text
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide" / "server.md"
 POOR = Wallet("0x" + "17" * 32)

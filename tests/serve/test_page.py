@@ -25,10 +25,10 @@ from x402sim.http.limits import MAX_EXCHANGES_BYTES
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
+from x402sim.serving.page import MAX_BODY, PageFeed
+from x402sim.serving.requests import Requests
+from x402sim.world.faults import DOES, FaultType
 from x402sim.world.scenario import shipped_names
-from x402sim.world.transport.faults import DOES, FaultType
-from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import MAX_BODY, PageFeed
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"
@@ -105,8 +105,8 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
 def test_what_was_served_is_told_also_of_payments_whose_requests_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("x402sim.world.ui.MAX_EXCHANGES", 1)
-    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 3)
+    monkeypatch.setattr("x402sim.serving.page.MAX_EXCHANGES", 1)
+    monkeypatch.setattr("x402sim.serving.page.MOST_SERVED", 3)
     with hosted() as server:
         payer = server.account(1)
         ids = [payer.paid() for _ in range(4)]

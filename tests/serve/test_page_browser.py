@@ -473,8 +473,8 @@ def test_after_an_unknown_word_of_settle_a_payment_is_open(
 def test_what_was_served_and_is_forgotten_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 2)
-    monkeypatch.setattr("x402sim.world.ui.MAX_EXCHANGES", 1)
+    monkeypatch.setattr("x402sim.serving.page.MOST_SERVED", 2)
+    monkeypatch.setattr("x402sim.serving.page.MAX_EXCHANGES", 1)
     with hosted() as server:
         payer = server.account(1)
         for _ in range(4):

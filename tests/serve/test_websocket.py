@@ -22,7 +22,7 @@ from x402sim.clock import stopwatch
 from x402sim.http.web import MAX_BODY_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
-from x402sim.world.server import websocket
+from x402sim.serving import websocket
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from x402sim.service import gate, sessions
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Entitlement, Service
 from x402sim.service.store import Store
-from x402sim.world.control import actions
+from x402sim.serving.control import actions
 
 DAY = 24 * 3600
 

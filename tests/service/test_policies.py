@@ -22,8 +22,8 @@ from x402sim.policies import (
 )
 from x402sim.protocol.refusals import RequestError
 from x402sim.report.reading import checks_of, raised_in
-from x402sim.world.invariants import ORDER_ONCE, SERVED_IF_PAID
-from x402sim.world.payer import ORDER
+from x402sim.story.invariants import ORDER_ONCE, SERVED_IF_PAID
+from x402sim.story.payer import ORDER
 
 LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
 

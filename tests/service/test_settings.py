@@ -15,7 +15,7 @@ from x402sim.rng import Rng
 from x402sim.service.environment import Environment, read_environment
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
-from x402sim.world.server.serve import open_service
+from x402sim.serving.serve import open_service
 
 ENV = {
     "PRIVATE_KEY": "0x" + "11" * 32,

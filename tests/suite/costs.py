@@ -12,13 +12,13 @@ import httpx
 from tests.mutants.judging import quiet
 from x402sim import World
 from x402sim.report.results import Outcome
+from x402sim.story.stages import in_process
 from x402sim.suite.service.engine import all_checks, folder, run_case
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.preflight import examine
 from x402sim.suite.service.setting import Setting
+from x402sim.world.link import Asgi
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages import in_process
-from x402sim.world.transport.link import Asgi
 
 FILE = folder() / "costs.json"
 

@@ -32,7 +32,7 @@ from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 OURS = World(seed=1)
 

@@ -22,7 +22,7 @@ from x402sim.suite.service.probe import WORK_S, Probe
 from x402sim.suite.service.setting import RestartFailed, Scheduler, restarting
 from x402sim.suite.service.target import Indexer, Target
 from x402sim.suite.verdict import CheckFailed, Skipped
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 OURS = World(seed=1)
 MINUTES_S = 300

@@ -16,6 +16,7 @@ from x402sim import Settings, World
 from x402sim.clock import Clock
 from x402sim.report.results import Outcome
 from x402sim.spec.needs import Need
+from x402sim.story.stages import in_process
 from x402sim.suite.case import matching
 from x402sim.suite.options import flags_of
 from x402sim.suite.service.check import IDS_BEGIN, PATIENCE_S, Check
@@ -28,7 +29,6 @@ from x402sim.suite.service.setting import Pace, Setting
 from x402sim.suite.service.subject import parse
 from x402sim.suite.service.target import Indexer, SessionsEndpoint, Target
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages import in_process
 
 PRICE = 10_000
 BUDGET = next(flag.default for flag in flags_of(Options) if flag.name == "budget")

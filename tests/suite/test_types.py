@@ -26,6 +26,7 @@ from x402sim.protocol.routes import PAY
 from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
 from x402sim.service.state import Service
+from x402sim.serving.control.client import ControlClient
 from x402sim.suite.service.answers import TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.check import Check
 from x402sim.suite.service.engine import all_checks, run_case
@@ -37,7 +38,6 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.subject import parse
 from x402sim.suite.service.target import Target, at
 from x402sim.suite.verdict import Inconclusive, Skipped
-from x402sim.world.control.client import ControlClient
 
 LONG = "9" * 5000
 HUGE = 10**400

@@ -14,7 +14,7 @@ from tests.watch.wire import DEADLINE_S, Heard, Watcher, hear, proxied, send, up
 from x402sim import Fault
 from x402sim.http.limits import MAX_HEADERS
 from x402sim.watch.proxy import MAX_BODY, BadUpstream, Upstream
-from x402sim.world.transport.faults import FaultType
+from x402sim.world.faults import FaultType
 
 T = TypeVar("T")
 

@@ -41,10 +41,10 @@ from x402sim.events import (
 from x402sim.journal import Journal
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
 from x402sim.report.diff import describe
+from x402sim.serving.log import Form
 from x402sim.watch.messages import HIDDEN, digest, hidden_body, hidden_message
 from x402sim.watch.proxy import MAX_BODY, Exchange
 from x402sim.watch.recorder import Recorder, Seen, line_of
-from x402sim.world.server.log import Form
 
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

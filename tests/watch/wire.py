@@ -11,7 +11,7 @@ from typing import Any
 import h11
 
 from x402sim.watch.proxy import Exchange, Proxy, Upstream
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 DEADLINE_S = 20
 HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"host"}

@@ -13,7 +13,7 @@ from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
 from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.rng import Rng
-from x402sim.world.stages import START_S
+from x402sim.story.stages import START_S
 
 
 def serving(policy: Any) -> Settings:

@@ -9,7 +9,7 @@ from x402sim.chain.base import GAS_LIMIT, PLENTY_WEI
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.population import Every, Session
 from x402sim.protocol.networks import NETWORKS, Network
-from x402sim.world.payer import Answer
+from x402sim.story.payer import Answer
 
 CHAINS = ["ledger", pytest.param("anvil", marks=pytest.mark.thorough)]
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", base_fee_gwei=0.5)

@@ -108,7 +108,7 @@ def test_the_frames_after_the_users_last_one_say_what_refused() -> None:
     first, *others = trace(World().play(story))
     assert re.fullmatch(rf"{HERE}:\d+ in story: await world.advance\(-1\)", first)
     assert others
-    assert all(line.startswith("x402sim/world/live.py:") for line in others)
+    assert all(line.startswith("x402sim/story/live.py:") for line in others)
 
 
 def test_a_plain_function_is_no_story() -> None:

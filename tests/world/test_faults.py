@@ -21,10 +21,10 @@ from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, W
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
-from x402sim.world.payer import Payer
+from x402sim.story.payer import Payer
+from x402sim.story.stages import START_S
+from x402sim.world.faults import FaultedRequest, Faults, FaultType
 from x402sim.world.process import RESTART_S
-from x402sim.world.stages import START_S
-from x402sim.world.transport.faults import FaultedRequest, Faults, FaultType
 
 QUOTE, PAY, MARKET = "/api/perp/quote", "/api/pay", "/api/perp/market"
 SETTLE = {"victim": "facilitator", "path": "/settle"}

@@ -14,8 +14,7 @@ from x402sim.payer import policies as of_payer
 from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Session
 from x402sim.service import policies as of_service
-from x402sim.world import world
-from x402sim.world.transport import faults
+from x402sim.world import faults, world
 
 pytestmark = pytest.mark.skipif(sys.flags.optimize > 1, reason="-OO leaves docstrings out")
 

@@ -8,9 +8,9 @@ import pytest
 
 from x402sim import LiveWorld, World
 from x402sim.http.exchange import within
+from x402sim.story.payer import Payer
 from x402sim.world import loop
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
-from x402sim.world.payer import Payer
 
 
 def test_a_deadline_ends_the_work_that_waits_when_that_has_cleaned_up() -> None:

@@ -19,11 +19,11 @@ from x402sim.http import web
 from x402sim.http.web import MAX_BODY_BYTES
 from x402sim.journal import Journal
 from x402sim.rng import Rng
-from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.serve import Server
-from x402sim.world.transport.faults import Faults
-from x402sim.world.transport.link import Asgi
-from x402sim.world.transport.strike import ABORT, faulty
+from x402sim.serving.listen import Listen, listening_socket
+from x402sim.serving.serve import Server
+from x402sim.world.faults import Faults
+from x402sim.world.link import Asgi
+from x402sim.world.strike import ABORT, faulty
 
 SCOPE: Scope = {
     "type": "http",

@@ -29,10 +29,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.protocol.networks import BASE
+from x402sim.serving.control.client import ControlClient
+from x402sim.serving.listen import Listen
 from x402sim.world.chains import ChainBackend
-from x402sim.world.control.client import ControlClient
 from x402sim.world.running_world import build
-from x402sim.world.server.listen import Listen
 from x402sim.world.world import Deployment, Hooks
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)

@@ -12,7 +12,7 @@ from x402sim import Fault, LiveWorld, LocalServer, Run, World
 from x402sim.backends import Outages, Schedule
 from x402sim.population import Buy, Every, Poisson
 from x402sim.rng import Rng
-from x402sim.world.transport.faults import Faults, When, read_fault, value_of
+from x402sim.world.faults import Faults, When, read_fault, value_of
 
 DOWN = {"victim": "facilitator", "does": "refuse"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld
-from x402sim.world.payer import Payer
+from x402sim.story.payer import Payer
 from x402sim.world.process import RESTART_S
 
 SETTLE = {"victim": "facilitator", "path": "/settle"}

@@ -23,7 +23,7 @@ from x402sim.population import Buy, Every, Poisson
 from x402sim.report import frames, plots
 from x402sim.rng import Rng
 from x402sim.world.loop import VirtualLoop, run_virtual
-from x402sim.world.transport.strike import Queue
+from x402sim.world.strike import Queue
 
 MEAN_S = 1.2
 

@@ -13,8 +13,8 @@ from tests.serve.driver import exchange
 from x402sim import Fault, LiveWorld, LocalServer, Network, PaymentAuth, Settings, World
 from x402sim.commands.serve import quick_start, show
 from x402sim.events import AnswerSent
-from x402sim.world.control.client import ControlError
-from x402sim.world.server.listen import Listen
+from x402sim.serving.control.client import ControlError
+from x402sim.serving.listen import Listen
 
 PAGE = "http://localhost:3000"
 

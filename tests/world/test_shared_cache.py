@@ -8,8 +8,8 @@ from tests.world.playing import played
 from x402sim import LiveWorld, Settings, World
 from x402sim.backends import SharedCache
 from x402sim.policies import NoStore, ServicePolicy
-from x402sim.world.payer import Answer, Payer
-from x402sim.world.transport.cache import storable_s
+from x402sim.story.payer import Answer, Payer
+from x402sim.world.cache import storable_s
 
 MARKET = "/api/perp/market"
 NAIVE = SharedCache(default_s=60, obeys_headers=False)

@@ -18,7 +18,7 @@ from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.networks import BASE, MAINNET, NETWORKS, Network
-from x402sim.world.stages import PAYER_KEY
+from x402sim.story.stages import PAYER_KEY
 from x402sim.world.world import Deployment
 
 KEY = "0x" + "11" * 32

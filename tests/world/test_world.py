@@ -30,13 +30,13 @@ from x402sim.rng import Rng
 from x402sim.service import payments
 from x402sim.service.store.payment_records import Attempt, PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudgets
+from x402sim.serving.listen import Listen
 from x402sim.spec.needs import Need
-from x402sim.world import invariants, play as idle_timeout
+from x402sim.story import invariants, play as idle_timeout
+from x402sim.story.payer import Answer
+from x402sim.world.link import Asgi, PartClient
 from x402sim.world.loop import run_virtual
-from x402sim.world.payer import Answer
 from x402sim.world.scenario import Scenario
-from x402sim.world.server.listen import Listen
-from x402sim.world.transport.link import Asgi, PartClient
 
 
 async def idle(_: World) -> None:

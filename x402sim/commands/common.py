@@ -25,7 +25,7 @@ from x402sim.text.words import as_given, printable, printable_lines, unknown
 
 if TYPE_CHECKING:
     from x402sim.protocol.findings import Finding
-    from x402sim.world.server.log import Form
+    from x402sim.serving.log import Form
 
 
 def whole(text: Any) -> int:
@@ -219,7 +219,7 @@ def stop_with_stdin(server: Any) -> None:
 
 def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "Form | None":
     """Return the form of a server's log on stderr; None for none."""
-    from x402sim.world.server.log import PAUSE_S, WATCHED_PAUSE_S, Form
+    from x402sim.serving.log import PAUSE_S, WATCHED_PAUSE_S, Form
 
     is_tty = sys.stderr.isatty()
     colours = is_tty and not is_plain()

@@ -20,7 +20,7 @@ from x402sim.payer.signing import Allowed
 from x402sim.protocol import routes
 from x402sim.protocol.networks import Network
 from x402sim.protocol.values import Amount, change, data_of, meant
-from x402sim.world.server.local import LocalServer
+from x402sim.serving.local import LocalServer
 
 
 def demo(

@@ -16,8 +16,8 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.http.exchange import OverClient
 from x402sim.protocol.crypto import PrivateKey, checksum, parse_key
 from x402sim.protocol.networks import choose_network
-from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.serve import Server, run
+from x402sim.serving.listen import Listen, base_url, listening_socket
+from x402sim.serving.serve import Server, run
 
 KEYS = ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY")
 """Environment variables for the relayer's key; the first one that is set counts."""

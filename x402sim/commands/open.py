@@ -8,9 +8,9 @@ import typer
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
 from x402sim.report.page import newest, of_journal, of_run
 from x402sim.report.reading import LAST
-from x402sim.world.server.listen import Listen, base_url, listening_socket, own_programs_only
-from x402sim.world.server.serve import Server, run as serve
-from x402sim.world.ui import PATH, PageFeed, journal_page, one_page
+from x402sim.serving.listen import Listen, base_url, listening_socket, own_programs_only
+from x402sim.serving.page import PATH, PageFeed, journal_page, one_page
+from x402sim.serving.serve import Server, run as serve
 
 NAME = "journal.ndjson"
 SAVES = "`run --out DIR` saves runs, one folder for each scenario"

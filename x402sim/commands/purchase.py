@@ -60,10 +60,10 @@ from x402sim.protocol.x402 import (
     Version,
     json_in,
 )
+from x402sim.serving.control.messages import Account, WorldInfo, network_of
+from x402sim.serving.listen import LOOPBACK
 from x402sim.text.words import as_given, moment, near_url, readable
 from x402sim.version import VERSION
-from x402sim.world.control.messages import Account, WorldInfo, network_of
-from x402sim.world.server.listen import LOOPBACK
 
 
 def url_argument(variable: str | None = None) -> Any:

@@ -31,12 +31,12 @@ from x402sim.report.reading import OUTCOMES, checks_of, reading_of, why_failed
 from x402sim.report.run import Run
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
+from x402sim.story.stages import PAYER_KEY, OtherNetwork, left_ahead
 from x402sim.text.console import WIDTH, console as new_console
 from x402sim.text.program import SHOWN
 from x402sim.text.words import duration, printable
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names
-from x402sim.world.stages import PAYER_KEY, OtherNetwork, left_ahead
 from x402sim.world.world import BUDGET, Deployment, World, parse_where
 
 

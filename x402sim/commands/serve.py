@@ -23,13 +23,13 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, choose_network
 from x402sim.protocol.routes import ORDER
 from x402sim.service.settings import Settings
+from x402sim.serving import serve as server
+from x402sim.serving.control.messages import Ready
+from x402sim.serving.listen import Listen, certified
 from x402sim.text.console import console as new_console
 from x402sim.text.program import SHOWN
 from x402sim.text.words import unknown
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
-from x402sim.world.control.messages import Ready
-from x402sim.world.server import serve as server
-from x402sim.world.server.listen import Listen, certified
 from x402sim.world.world import World
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from x402sim.commands import common
 from x402sim.journal import Journal
 from x402sim.protocol.networks import choose_network
 from x402sim.service.environment import read_environment
-from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.serve import open_service, run, serve_alone
+from x402sim.serving.listen import Listen, base_url, listening_socket
+from x402sim.serving.serve import open_service, run, serve_alone
 
 
 def service(

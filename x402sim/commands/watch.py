@@ -17,14 +17,14 @@ from x402sim.journal import Journal
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network, choose_network, known_networks
 from x402sim.report.page import of_journal
+from x402sim.serving.listen import Listen, base_url, listening_socket, own_programs_only
+from x402sim.serving.log import LogThread
+from x402sim.serving.page import PATH, PageFeed, journal_page
+from x402sim.serving.serve import Server, run as serve
 from x402sim.text.words import printable
 from x402sim.watch.proxy import Proxy, Upstream
 from x402sim.watch.recorder import Recorder, Seen, line_of
-from x402sim.world.server.listen import Listen, base_url, listening_socket, own_programs_only
-from x402sim.world.server.log import LogThread
-from x402sim.world.server.serve import Server, run as serve
-from x402sim.world.transport.faults import Fault, read_fault
-from x402sim.world.ui import PATH, PageFeed, journal_page
+from x402sim.world.faults import Fault, read_fault
 
 MOST_ENTRIES = 4_000
 """Events kept without --out: those of about 500 payments."""

@@ -79,7 +79,7 @@ def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
 def warm(experiment: bytes) -> None:
     """Prepare a worker's process: import what tasks need, once."""
     logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
-    for module in "x402sim.world.live", "x402sim.report.frames":
+    for module in "x402sim.story.live", "x402sim.report.frames":
         importlib.import_module(module)
     with suppress(Exception):  # the first task raises it again, for the user
         _loaded(experiment)

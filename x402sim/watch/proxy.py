@@ -30,8 +30,8 @@ from x402sim.events import Part
 from x402sim.http.limits import BODY_S, HEAD_S, IDLE_S, MAX_HEADERS, UNREAD_S
 from x402sim.tasks import Turns
 from x402sim.text.words import as_given
-from x402sim.world.transport.faults import Fault
-from x402sim.world.transport.strike import strike
+from x402sim.world.faults import Fault
+from x402sim.world.strike import strike
 
 MAX_BODY = 64 * 1024
 """Bytes of a body that are recorded."""

@@ -31,6 +31,9 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Way, network_called
 from x402sim.rng import Rng
+from x402sim.serving.log import Form, LogLine, short
+from x402sim.serving.page import exchange_of
+from x402sim.serving.requests import LoggedRequest
 from x402sim.text.words import moment, printable
 from x402sim.watch.messages import (
     PROOFS,
@@ -47,12 +50,9 @@ from x402sim.watch.messages import (
     without_secrets,
 )
 from x402sim.watch.proxy import Exchange
+from x402sim.world.faults import Fault, Faults, fields_of
+from x402sim.world.link import answer_event, request_event
 from x402sim.world.running_world import receipt_events
-from x402sim.world.server.log import Form, LogLine, short
-from x402sim.world.transport.faults import Fault, Faults, fields_of
-from x402sim.world.transport.link import answer_event, request_event
-from x402sim.world.transport.requests import LoggedRequest
-from x402sim.world.ui import exchange_of
 
 MOST_KEPT = 4096
 """Newest orders, and newest 402s, that are remembered."""

@@ -1,1 +1,1 @@
-"""The world: its parts, chains, stages, control API, server and scenarios."""
+"""A world: its options, its running parts, virtual time, links and faults."""

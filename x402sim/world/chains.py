@@ -44,8 +44,8 @@ from x402sim.rng import Rng, Stream
 from x402sim.spec.needs import Need
 from x402sim.text.program import install
 from x402sim.text.words import as_given, unknown
+from x402sim.world.faults import Faults
 from x402sim.world.loop import VirtualLoop, run_anywhere
-from x402sim.world.transport.faults import Faults
 
 if TYPE_CHECKING:
     from x402sim.chain.node.evm_chain import LinkedChain

@@ -15,7 +15,7 @@ from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.sessions import undo_debits
 from x402sim.service.state import Service, restarted
 from x402sim.tasks import InFlight, cancel_all
-from x402sim.world.transport.strike import ABORT, Queue
+from x402sim.world.strike import ABORT, Queue
 from x402sim.world.world import Hooks
 
 T = TypeVar("T")

@@ -57,6 +57,7 @@ from x402sim.spec.needs import Need
 from x402sim.spilling import Spilling
 from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import described, unknown
+from x402sim.world.cache import cached
 from x402sim.world.chains import (
     CHAIN,
     Accounts,
@@ -66,11 +67,10 @@ from x402sim.world.chains import (
     dropped,
     gas_price_wei,
 )
+from x402sim.world.faults import Caller, Faults
+from x402sim.world.link import Asgi
 from x402sim.world.process import ServiceProcess, paths_of
-from x402sim.world.transport.cache import cached
-from x402sim.world.transport.faults import Caller, Faults
-from x402sim.world.transport.link import Asgi
-from x402sim.world.transport.strike import Queue, cannot_crash, faulty
+from x402sim.world.strike import Queue, cannot_crash, faulty
 from x402sim.world.world import World
 
 _USES: dict[bytes, Literal["used", "canceled"]] = {

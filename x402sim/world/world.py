@@ -32,7 +32,7 @@ from x402sim.service.state import Service
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, changed, near_url, unknown
 from x402sim.world import chains
-from x402sim.world.transport.cache import SharedCache
+from x402sim.world.cache import SharedCache
 
 if TYPE_CHECKING:
     from x402sim.world.scenario import Scenario, ScenarioFunction
@@ -335,7 +335,7 @@ class World:
         """
         # Loaded here, and by name: stories are built on worlds, and worlds know of no story. An
         # import at the top, or any import that the layers see, would close a circle of 13 files.
-        story = import_module("x402sim.world.play")
+        story = import_module("x402sim.story.play")
         run: Run = story.play(self, scenario, progress=progress)
         return run
 

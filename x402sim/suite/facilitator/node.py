@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from x402sim.http.exchange import Request as Sent, Url
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.wire import Reply, Request
-from x402sim.world.transport.link import Asgi
+from x402sim.world.link import Asgi
 
 _URL = Url.of(httpx.URL("http://node.local/"))
 JSON = {"Content-Type": "application/json"}

@@ -24,6 +24,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
+from x402sim.serving.local import certificates
 from x402sim.suite import rooms, row
 from x402sim.suite.facilitator import contract
 from x402sim.suite.facilitator.node import Node
@@ -41,7 +42,6 @@ from x402sim.suite.verdict import NotReady
 from x402sim.suite.wire import listening
 from x402sim.text.words import counted
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
-from x402sim.world.server.local import certificates
 
 DEFAULT_URL = "http://127.0.0.1:{port}"
 

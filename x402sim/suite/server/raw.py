@@ -25,7 +25,7 @@ from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.started import CLOCK, free_port, served
 from x402sim.text.words import counted, printable
-from x402sim.world.transport.cache import SharedCache, cached
+from x402sim.world.cache import SharedCache, cached
 
 MOST_BYTES = 1 << 22
 """How much of an answer is read."""

@@ -22,6 +22,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
+from x402sim.serving.local import LocalServer, certificates
 from x402sim.suite import rooms, row
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer, send
@@ -38,7 +39,6 @@ from x402sim.suite.started import (
 from x402sim.suite.subject import NOBODY, STARTING
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import listening
-from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
 
 

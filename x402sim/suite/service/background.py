@@ -23,7 +23,7 @@ from x402sim.suite.service.expect import expect, expect_served
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 CLOCK_DURATION, CLOCK_END_S = 60, 3960
 """A duration where the clock turns, in seconds or minutes, and when such a session is over."""

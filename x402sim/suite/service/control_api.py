@@ -26,14 +26,14 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network, network_named
 from x402sim.protocol.refusals import Refusal
 from x402sim.report.results import Demand, Loss
+from x402sim.serving.control.client import ControlClient, ControlError
+from x402sim.serving.control.messages import ExplorerQuery, Transfer
 from x402sim.suite import redact
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer, whole
 from x402sim.suite.service.expect import expect_transfers
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, amounts
-from x402sim.world.control.client import ControlClient, ControlError
-from x402sim.world.control.messages import ExplorerQuery, Transfer
-from x402sim.world.transport.faults import Fault, value_of
+from x402sim.world.faults import Fault, value_of
 
 T = TypeVar("T")
 NOBODY = "0x" + "00" * 20

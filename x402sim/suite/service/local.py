@@ -8,15 +8,15 @@ import httpx
 
 from x402sim.report.results import Result
 from x402sim.service.settings import Settings
+from x402sim.story.stages import Stage, in_process
 from x402sim.suite.service.check import Check
 from x402sim.suite.service.engine import all_checks, run
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Target
+from x402sim.world.link import Asgi
 from x402sim.world.loop import run_virtual
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.stages import Stage, in_process
-from x402sim.world.transport.link import Asgi
 from x402sim.world.world import World
 
 __all__ = ["judge"]

@@ -17,6 +17,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.report.results import Demand
+from x402sim.serving.control.client import ControlError
 from x402sim.suite import redact
 from x402sim.suite.service.answers import (
     CURE_OF_DEPOSITS,
@@ -33,7 +34,6 @@ from x402sim.suite.service.sending import Last, answered, examine_stop, followed
 from x402sim.suite.service.setting import RestartFailed, Setting
 from x402sim.suite.service.target import Deviation, deviations
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
-from x402sim.world.control.client import ControlError
 
 Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}

@@ -29,15 +29,15 @@ from x402sim.http.exchange import retry_after_s
 from x402sim.protocol.networks import Network
 from x402sim.report.results import Demand
 from x402sim.rng import Rng
+from x402sim.serving.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
+from x402sim.serving.control.messages import network_of
+from x402sim.story.stages import left_ahead
 from x402sim.suite import redact
 from x402sim.suite.redact import cut
 from x402sim.suite.service.options import MOST_BYTES, Options
 from x402sim.suite.service.setting import RestartFailed, Setting, restarting
 from x402sim.suite.subject import Tell, in_vain, until_url_answers
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady
-from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
-from x402sim.world.control.messages import network_of
-from x402sim.world.stages import left_ahead
 
 BUSY_S = 120.0
 """How long one request waits in all until a target takes it."""

@@ -21,11 +21,11 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.protocol.networks import MAINNET, Network
 from x402sim.rng import Rng
+from x402sim.serving.control.client import ControlClient
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.target import Target
-from x402sim.world.control.client import ControlClient
 
 
 @dataclass(slots=True)

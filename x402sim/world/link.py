@@ -38,8 +38,8 @@ from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight
-from x402sim.world.transport.faults import PROOFS
-from x402sim.world.transport.strike import ABORT
+from x402sim.world.faults import PROOFS
+from x402sim.world.strike import ABORT
 
 
 class Asgi(Transport):

@@ -31,11 +31,11 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.rng import Stream, later
+from x402sim.serving.control.messages import Sent
+from x402sim.story.observing import NewBlock, newest_block
+from x402sim.story.stages import Stage
 from x402sim.text.words import as_given, described, unknown
-from x402sim.world.control.messages import Sent
-from x402sim.world.observing import NewBlock, newest_block
-from x402sim.world.stages import Stage
-from x402sim.world.transport.link import PartClient
+from x402sim.world.link import PartClient
 
 
 @dataclass(slots=True, eq=False)

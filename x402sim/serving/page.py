@@ -40,14 +40,14 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
 from x402sim.report.page import FILES, alone, read, tables
+from x402sim.serving.control.actions import named, require_service
+from x402sim.serving.requests import Headers, LoggedRequest, Requests
 from x402sim.text.program import start
 from x402sim.text.words import unknown
 from x402sim.version import VERSION
-from x402sim.world.control.actions import named, require_service
+from x402sim.world.faults import DELAYS, DOES, Callers
 from x402sim.world.running_world import ACTORS, RunningWorld
 from x402sim.world.scenario import shipped, shipped_names
-from x402sim.world.transport.faults import DELAYS, DOES, Callers
-from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 
 MOST = 2000
 

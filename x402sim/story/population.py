@@ -15,10 +15,10 @@ from x402sim.durations import DurationSpec, duration_of
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, is_untouched, later
+from x402sim.story.payer import Payer
+from x402sim.story.stages import Stage
 from x402sim.tasks import together
 from x402sim.text.words import as_given
-from x402sim.world.payer import Payer
-from x402sim.world.stages import Stage
 
 
 class Arrivals(Protocol):

@@ -24,13 +24,13 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, exact_payload, to_base64
 from x402sim.rng import Stream
+from x402sim.serving.control.messages import State
+from x402sim.story.stages import Stage
 from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import as_given, described
-from x402sim.world.control.messages import State
+from x402sim.world.faults import Fault, ends_with
+from x402sim.world.link import Asgi, Watch, is_acting
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.stages import Stage
-from x402sim.world.transport.faults import Fault, ends_with
-from x402sim.world.transport.link import Asgi, Watch, is_acting
 
 
 @dataclass(frozen=True, slots=True)

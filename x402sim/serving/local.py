@@ -17,14 +17,14 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.report.page import Shown
-from x402sim.world.control.client import ControlClient, ControlError
-from x402sim.world.control.messages import Ready, Transfer
+from x402sim.serving.control.client import ControlClient, ControlError
+from x402sim.serving.control.messages import Ready, Transfer
+from x402sim.serving.listen import Listen
+from x402sim.serving.log import Form
+from x402sim.serving.serve import open_world, run, serve
+from x402sim.world.faults import Fault
 from x402sim.world.loop import run_anywhere
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.server.listen import Listen
-from x402sim.world.server.log import Form
-from x402sim.world.server.serve import open_world, run, serve
-from x402sim.world.transport.faults import Fault
 from x402sim.world.world import World
 
 T = TypeVar("T")

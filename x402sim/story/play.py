@@ -33,11 +33,12 @@ from x402sim.report.reading import checks_of
 from x402sim.report.run import Run, finished, is_swept
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
+from x402sim.story.invariants import Invariants
+from x402sim.story.live import LiveWorld
+from x402sim.story.stages import OtherNetwork, left_ahead, open_stage
 from x402sim.text import tracebacks
 from x402sim.text.words import changed, described, duration
 from x402sim.world.chains import DEFAULT_CHAIN
-from x402sim.world.invariants import Invariants
-from x402sim.world.live import LiveWorld
 from x402sim.world.loop import Deadlock, VirtualLoop, run_anywhere, run_virtual
 from x402sim.world.scenario import (
     Scenario,
@@ -47,7 +48,6 @@ from x402sim.world.scenario import (
     scenario_of,
     source_of,
 )
-from x402sim.world.stages import OtherNetwork, left_ahead, open_stage
 from x402sim.world.world import Deployment, World
 
 log = logging.getLogger("x402sim")

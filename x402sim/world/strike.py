@@ -27,7 +27,7 @@ from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
 from x402sim.journal import Journal
 from x402sim.rng import Stream
 from x402sim.service.settings import Settings
-from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, require_path, value_of
+from x402sim.world.faults import ANSWERED, Caller, Fault, Faults, require_path, value_of
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at

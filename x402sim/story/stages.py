@@ -37,16 +37,14 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS, Network
 from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
+from x402sim.serving.control.app import control_app
+from x402sim.serving.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
+from x402sim.serving.control.messages import Sent, WorldInfo, network_of
 from x402sim.spec.needs import Need
 from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import unknown
 from x402sim.world.chains import FixedBlocks
-from x402sim.world.control.app import control_app
-from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
-from x402sim.world.control.messages import Sent, WorldInfo, network_of
-from x402sim.world.loop import VirtualLoop, most_common
-from x402sim.world.running_world import RunningWorld, build, running
-from x402sim.world.transport.link import (
+from x402sim.world.link import (
     Asgi,
     Link,
     PartClient,
@@ -54,7 +52,9 @@ from x402sim.world.transport.link import (
     is_acting,
     linking,
 )
-from x402sim.world.transport.strike import ABORT
+from x402sim.world.loop import VirtualLoop, most_common
+from x402sim.world.running_world import RunningWorld, build, running
+from x402sim.world.strike import ABORT
 from x402sim.world.world import Deployment, InProcess, Tcp, World
 
 START_S = 1_800_000_000
@@ -502,8 +502,8 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int, InFlight]:
     # here, as few worlds need uvicorn, which takes long to import
     from uvicorn.server import ServerState
 
-    from x402sim.world.server.connection import HttpConnection, Shared, Workers
-    from x402sim.world.server.listen import Listen, listening_socket
+    from x402sim.serving.connection import HttpConnection, Shared, Workers
+    from x402sim.serving.listen import Listen, listening_socket
 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)

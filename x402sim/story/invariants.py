@@ -19,8 +19,8 @@ from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.run import LAWS
 from x402sim.service.store import Store
 from x402sim.spilling import Spilling
+from x402sim.story.stages import Stage
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.stages import Stage
 
 TransferFields = tuple[str, str, int]
 """A transfer: from, to, base units."""

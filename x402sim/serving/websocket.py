@@ -19,7 +19,7 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
 from x402sim.http import web
-from x402sim.world.server.connection import Shared, Wire
+from x402sim.serving.connection import Shared, Wire
 
 PIECE_BYTES = 4096
 """Bytes parsed in a turn: bounds the time, and the messages waiting for the application."""

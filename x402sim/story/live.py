@@ -22,16 +22,16 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_he
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.x402 import exact_payload, read_required
 from x402sim.rng import Stream
+from x402sim.serving.control.app import EVENTS
+from x402sim.serving.control.client import ControlError
+from x402sim.serving.control.messages import Transfer, WorldInfo
+from x402sim.story.observing import Act, NewBlock, Observers, newest_block
+from x402sim.story.payer import Answer, Payer, Spending
+from x402sim.story.population import Arrivals, Behaviour, Buy, Population, play_population
+from x402sim.story.stages import Stage, path_on
 from x402sim.text.words import as_given, described, unknown
-from x402sim.world.control.app import EVENTS
-from x402sim.world.control.client import ControlError
-from x402sim.world.control.messages import Transfer, WorldInfo
-from x402sim.world.observing import Act, NewBlock, Observers, newest_block
-from x402sim.world.payer import Answer, Payer, Spending
-from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
+from x402sim.world.faults import Fault, FaultRule, fields_of
 from x402sim.world.scenario import require_clause
-from x402sim.world.stages import Stage, path_on
-from x402sim.world.transport.faults import Fault, FaultRule, fields_of
 
 
 def _scalar(given: Any) -> Scalar:

@@ -10,10 +10,10 @@ from x402sim.clock import SkewedClock
 from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, decoded
+from x402sim.serving.control.messages import Transfer, WorldInfo
 from x402sim.text.keys import keyless
 from x402sim.text.words import printable
-from x402sim.world.control.messages import Transfer, WorldInfo
-from x402sim.world.transport.faults import Fault
+from x402sim.world.faults import Fault
 
 WORLD_ANSWER_BYTES = 8 * MIB
 """Some 40,000 transfers."""

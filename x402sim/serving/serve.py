@@ -33,14 +33,12 @@ from x402sim.service.environment import Environment
 from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
-from x402sim.world.control.actions import accounts, merchant, named, token_info
-from x402sim.world.control.app import Recorder, control_app, has_token, require_token
-from x402sim.world.control.development import Development
-from x402sim.world.control.messages import OnNetwork, Ready
-from x402sim.world.process import ServiceProcess
-from x402sim.world.running_world import RunningWorld, build, running
-from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
-from x402sim.world.server.listen import (
+from x402sim.serving.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
+from x402sim.serving.control.actions import accounts, merchant, named, token_info
+from x402sim.serving.control.app import Recorder, control_app, has_token, require_token
+from x402sim.serving.control.development import Development
+from x402sim.serving.control.messages import OnNetwork, Ready
+from x402sim.serving.listen import (
     Listen,
     base_url,
     is_foreign,
@@ -48,10 +46,12 @@ from x402sim.world.server.listen import (
     own_programs_only,
     readable_by,
 )
-from x402sim.world.server.log import CLOCK_SET, Form, Names, ServerLog
-from x402sim.world.server.tools import with_tools
-from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import PATH, PageFeed, home, page_of, stored
+from x402sim.serving.log import CLOCK_SET, Form, Names, ServerLog
+from x402sim.serving.page import PATH, PageFeed, home, page_of, stored
+from x402sim.serving.requests import Requests
+from x402sim.serving.tools import with_tools
+from x402sim.world.process import ServiceProcess
+from x402sim.world.running_world import RunningWorld, build, running
 from x402sim.world.world import InProcess, World
 
 GRACE_S = 5
@@ -198,7 +198,7 @@ def _is_rpc(path: str) -> bool:
 def _websocket_at(path: str) -> Callable[..., Any] | None:
     if not _is_rpc(path):
         return None
-    from x402sim.world.server.websocket import WebSocketConnection  # which takes a while
+    from x402sim.serving.websocket import WebSocketConnection  # which takes a while
 
     return WebSocketConnection
 

@@ -46,7 +46,7 @@ from x402sim.http.limits import (
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
 from x402sim.tasks import Turns
-from x402sim.world.transport.strike import ABORT
+from x402sim.world.strike import ABORT
 
 
 class Wire:

@@ -23,10 +23,10 @@ from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
 from x402sim.protocol.messages import ErrorBody
+from x402sim.serving.control import actions
 from x402sim.version import VERSION
-from x402sim.world.control import actions
+from x402sim.world.faults import Fault, fields_of, read_fault
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.transport.faults import Fault, fields_of, read_fault
 
 Action = Callable[..., Awaitable[Any]]
 

@@ -29,9 +29,9 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import version_in, why_not_listed
 from x402sim.protocol.x402_reasons import Meaning, meaning_of
+from x402sim.serving.requests import LoggedRequest, Requests, settles
 from x402sim.text.console import WIDTH, filled
 from x402sim.text.words import printable, readable
-from x402sim.world.transport.requests import LoggedRequest, Requests, settles
 
 MAX_NOTE = 600
 """The characters of a reason, a header or a line of a body that are shown."""

@@ -31,8 +31,7 @@ from x402sim.protocol.networks import Network
 from x402sim.service import indexer, sessions
 from x402sim.service.content import agents
 from x402sim.service.reconcile import reconcile
-from x402sim.text.words import unknown
-from x402sim.world.control.messages import (
+from x402sim.serving.control.messages import (
     Account,
     Automine,
     Balance,
@@ -58,9 +57,10 @@ from x402sim.world.control.messages import (
     Waiting,
     WorldInfo,
 )
+from x402sim.text.words import unknown
+from x402sim.world.faults import Fault, read_fault
 from x402sim.world.process import ServiceProcess
 from x402sim.world.running_world import RunningWorld, Snapshot
-from x402sim.world.transport.faults import Fault, read_fault
 
 Read = TypeVar("Read")
 

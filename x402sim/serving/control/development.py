@@ -23,7 +23,7 @@ from x402sim.protocol.rpc_values import (
     read_number,
     read_object,
 )
-from x402sim.world.control.actions import (
+from x402sim.serving.control.actions import (
     LATEST_S,
     TEN_YEARS_S,
     mining,
@@ -31,7 +31,7 @@ from x402sim.world.control.actions import (
     rewinding,
     snapshots,
 )
-from x402sim.world.control.app import ACTIONS, Recorder
+from x402sim.serving.control.app import ACTIONS, Recorder
 from x402sim.world.running_world import RunningWorld
 
 MOST_BLOCKS = 1000

@@ -1,0 +1,1 @@
+"""Stories that are played in a world: stages, payers, populations, invariants."""

@@ -1,1 +1,0 @@
-"""Serving over TCP: a whole world on one port, or the service only."""
