@@ -103,7 +103,7 @@ TABLE = (
     ),
     Limit("calls of a JSON-RPC batch", MAX_BATCH, "", "error -32600"),
     Limit("answers of a batch", MAX_BATCH_BYTES, "bytes", "error -32003"),
-    Limit("logs in an answer", MAX_LOGS, "", "error -32005"),
+    Limit("logs in an answer", MAX_LOGS, "", "error -32005 (a poll of a filter: in parts)"),
     Limit("addresses and topics of a filter", MAX_ALTERNATIVES, "", "error -32602"),
     Limit("calls of a Multicall3 call", MAX_CALLS, "", "reverts"),
     Limit("filters", MAX_FILTERS, "", "the longest not polled ends"),
