@@ -1,8 +1,8 @@
 """The page of payments: files, words that explain a journal, and an HTML file that shows a run
 without a server.
 
-A server streams the data to the page (`serving/page.py`). Here the data are in the file. The content
-security policy allows the file's own script only, as a frame in a notebook requires.
+A server streams the data to the page (`serving/page.py`). Here the data are in the file. The
+content security policy allows the file's own script only, as a frame in a notebook requires.
 
 The page may show the newest payments only, with all their events. A payment is a payment id that a
 402 has named; further events are found by shared exchanges, authorizations, transactions and
