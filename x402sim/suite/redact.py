@@ -108,11 +108,15 @@ def ids_in(text: str) -> set[str]:
     return set(_ANY_ID.findall(text))
 
 
+def _beginning(proof: re.Match[str]) -> str:
+    return f"{proof[0][:4]}…"
+
+
 def shortened(text: str, proofs: Collection[str]) -> str:
     """Return a text with only the first characters of these proofs of payment."""
     for proof in proofs:
         if len(proof) >= _LEAST_ID:
-            text = re.sub(re.escape(proof), f"{proof[:4]}…", text, flags=re.IGNORECASE)
+            text = re.sub(re.escape(proof), _beginning, text, flags=re.IGNORECASE)
     return text
 
 
