@@ -132,7 +132,7 @@ class Room(ABC):
 
 
 class Answered(Protocol):
-    """What a subject answered."""
+    """An answer of a subject."""
 
     @property
     def status(self) -> int:
@@ -140,7 +140,7 @@ class Answered(Protocol):
 
     @property
     def summary(self) -> str:
-        """The request and its answer, as a report shows them."""
+        """The request and its answer, as text for a report."""
 
 
 AnyRoom = TypeVar("AnyRoom", bound=Room)
@@ -216,7 +216,7 @@ ENDS = Violation(
     demand=Demand.GOES_ON_RUNNING,
 )
 MOST_JAMS = 12
-"""The jamming plays that the judge looks for one by one: more show nothing new."""
+"""The most jamming plays that the judge singles out: further ones show nothing new."""
 
 Outcomes = list[tuple[RoomCase, CaseResult]]
 AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
@@ -590,15 +590,15 @@ class Plays(Protocol[AnyPlayed]):
     def run(
         self, cases: Sequence[AnyPlayed], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[AnyPlayed, CaseResult]]:
-        """Play the cases, and yield each with its result as soon as it is certain."""
+        """Play the cases; yield each case with its result as soon as the result is certain."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlayedJudging(Generic[AnyPlayed]):
-    """A subject that can be judged, in the dialects whose control it has passed.
+    """A subject ready to be judged, in the dialects whose control has passed.
 
-    `cases` are those of the dialects that it speaks. `left_out` returns the result of such a case
-    that is not in the plan, `count` what was done.
+    `cases` are the cases of the spoken dialects. `left_out` returns the result of a case outside
+    the plan; `count` returns a count of the work.
     """
 
     judge: Plays[AnyPlayed]
@@ -609,7 +609,7 @@ class PlayedJudging(Generic[AnyPlayed]):
     plan: Plan
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
-        """Play the cases; yield the result of each id when it is certain in every dialect."""
+        """Play the cases; yield the result of each id once it is certain in every dialect."""
         found, cases = self.unplayed(), by_id(self.cases)
         for its in cases.values():
             if all(case in found for case in its):
@@ -626,15 +626,15 @@ class PlayedJudging(Generic[AnyPlayed]):
         return {case: self.left_out(case) for case in self.cases if case not in planned}
 
     def of(self, case: AnyPlayed, found: CaseResult) -> Result:
-        """Return the result of an id with this case only."""
+        """Return the result of an id whose only case is this one."""
         return of_id([case], {case: found}, self.rerun)
 
     def done(self) -> str:
-        """Return how much was done."""
+        """Return a count of the work."""
         return self.count()
 
     def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return nothing: what was not judged is among the results."""
+        """Return nothing: the results include the cases that were not judged."""
         return [], []
 
 
@@ -666,10 +666,10 @@ async def in_rooms(
     """Start a subject, play a control in each `wanted` dialect, and plan.
 
     `control` tries a good payment. `left_out` returns the result of a case outside the plan, None
-    if it is in a dialect that the subject does not speak, and `plan` returns the plan; both get the
-    reason of each dialect whose control fails. If every control
-    fails, the plan is the text that `invalid` makes of the reasons; raises `NotReady` with the text
-    if there was no dialect to buy in.
+    for a case in a dialect that the subject does not speak; `plan` returns the plan. Both get the
+    reasons of the dialects whose control fails. If every control fails, the plan is a text that
+    `invalid` makes of the reasons; if no purchase was possible in any dialect, raises `NotReady`
+    with the text.
     """
     try:
         room = await judge.room()
