@@ -20,9 +20,9 @@ from x402sim.suite.started import CLOCK
 from x402sim.text.words import printable
 
 MOST_BYTES = 1 << 22
-"""How much of an answer is read."""
+"""The most bytes read of an answer."""
 SHOWN = 700
-"""How many characters of a request a report shows."""
+"""The most characters of a request in a report."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
     """The relayer's transactions before the play."""
 
     async def begin(self) -> Self:
-        """Note where the chain is."""
+        """Note the height of the chain."""
         self.since = await self.room.chain.height()
         self.sent_before = len(self.room.node.sent)
         return self
@@ -42,7 +42,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
     # --- what it pays with ------------------------------------------------------------------
 
     def payee(self) -> Address:
-        """Return the account of a shop, which has nothing."""
+        """Return the new account of a shop, without money."""
         return PrivateKey(self.draw()).address
 
     @property
@@ -56,9 +56,9 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         return CLOCK.now_s()
 
     async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
-        """Return a payment that nothing is wrong with, of a payer that nobody has used.
+        """Return a good payment of a new payer, or of `payer`.
 
-        If the chain's clock differs from ours, its window is open by both.
+        If the chain's clock differs from ours, the payment's window is open by both clocks.
         """
         return drafted(
             self.dialect,
@@ -132,7 +132,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the last answer did not come."""
+        """Whether the last answer is missing."""
         return bool(self.answers) and not self.answers[-1].status
 
 

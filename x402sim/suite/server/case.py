@@ -84,8 +84,7 @@ without one.
 
 
 def of_tools(ground: Ground) -> Ground | None:
-    """Return a ground with sentences of the MCP transport; None if no sentence has a counterpart.
-    """
+    """Return a ground for tools, in sentences of the MCP transport; None if none is left."""
     found = [_IN_TOOLS.get(each, each) for each in ground.sentences]
     kept = tuple(dict.fromkeys(each for each in found if each is not None))
     if ground.sentences and not kept:
@@ -99,12 +98,11 @@ def of_tools(ground: Ground) -> Ground | None:
 NOTHING = Item("GET", "/x402sim-nothing")
 """An item no server has."""
 BEGINS_S = 1.5
-"""Seconds until a server that serves first begins to settle."""
+"""The most seconds from an answer to the end of its settlement, for a server that serves first."""
 AGAIN, PAUSE_S = 2, 0.3
 """How often a payment is sent again, and the seconds before each repetition."""
 MOST_STEP = 4
-"""The most runs of the handler for one payment; a number that grows by more counts something else.
-"""
+"""The most runs of the handler for one payment; a number with larger steps counts another event."""
 REFUSED = {
     "success": False,
     "errorReason": "insufficient_funds",
@@ -119,7 +117,7 @@ UNKNOWN = (202, 409, 423, 425, 429)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trade:
-    """A payment, the answers to it, and what moved in the end."""
+    """A payment, its answers, and its transfers in the end."""
 
     payment: Payment
     answers: Sequence[Answer]
@@ -251,7 +249,8 @@ def is_blamed(answer: Answer, calls: Sequence[Call]) -> bool:
 def is_honest(play: Play, answer: Answer) -> bool:
     """Tell whether an answer without goods is honest about a payment that has moved.
 
-    Dishonest is a 402 or another 4xx with neither the transaction nor a reason with "pending".
+    Dishonest is a refusal, 402 or another 4xx outside `UNKNOWN`, with neither the transaction nor a
+    reason with "pending".
     """
     if not answer.status or answer.is_server_error or answer.status in UNKNOWN:
         return True
@@ -412,7 +411,7 @@ ALIKE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """One payment, in several requests: what was answered, and what moved."""
+    """One payment in several requests: the answers, and the transfers."""
 
     payment: Payment
     answers: Sequence[Answer]
@@ -427,7 +426,7 @@ class Uses:
 
     @property
     def served(self) -> list[Answer]:
-        """The answers that are different goods."""
+        """The answers with different goods."""
         return list({each.goods: each for each in self.successes}.values())
 
     @property
@@ -437,7 +436,7 @@ class Uses:
 
     @property
     def summary(self) -> str:
-        """What was answered, and what moved."""
+        """The answers, the transfers, and the runs of handlers."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
         ran = "" if self.runs is None else f"; handlers ran {often(self.runs)}"
         return f"{hows}; {counted(len(self.moved), 'transfer')}{ran}"

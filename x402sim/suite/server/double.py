@@ -121,10 +121,10 @@ class Double:
     async def until(
         self, path: str, nonce: str, within_s: float, is_it: Callable[[Call], bool] = bool
     ) -> bool:
-        """Wait until a path was called with a payment, and `is_it` holds of every such call; return
-        whether.
+        """Wait until a path was called with a payment, and `is_it` is true of every such call.
 
-        For example, `is_it` is `is_answered` or `is_worked_on`.
+        Returns whether this happened in time. `is_answered` and `is_worked_on` are examples of
+        `is_it`.
         """
         elapsed = stopwatch()
         while elapsed() < within_s:
@@ -218,8 +218,7 @@ def breaks(how: How) -> Twist:
 
 
 def waits(gate: asyncio.Event, *, after: bool = False) -> Twist:
-    """Return a twist that answers when a gate opens; the work is done then, or before it (`after`).
-    """
+    """Return a twist that answers when a gate opens; the work is done then, or (`after`) before."""
 
     async def twist(_: Call, go: Go) -> Reply:
         if after:

@@ -25,10 +25,10 @@ MOST_TIMEOUT_S = 3600
 
 
 class Dialect(StrEnum):
-    """A version of the standard over HTTP, or version 2 over MCP, where tools are sold; the value
-    is the dialect's name on the command line and in results.
+    """A version of the standard over HTTP, or MCP, whose tools are sold by version 2.
 
-    A call and its result are read as a request and an answer of HTTP (`protocol.mcp`).
+    The value is the name on the command line and in results. A call and its result are read as a
+    request and an answer of HTTP (`protocol.mcp`).
     """
 
     V1 = "v1"
@@ -133,10 +133,10 @@ def reason_in(dialect: Dialect, answer: Answer) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
-    """A payment before it is sent; a copy with each change.
+    """A payment before it is sent; each change makes a copy.
 
-    `said` changes a value of the JSON and leaves the signature; `signed` changes the authorization
-    and signs it anew.
+    `with_value` changes a value of the JSON under the old signature; `signed` changes the
+    authorization and signs it anew.
     """
 
     dialect: Dialect

@@ -319,5 +319,5 @@ class Play(rooms.Play[ServerRoom, Answer]):
 
     @property
     def is_silent(self) -> bool:
-        """Whether an answer did not come."""
+        """Whether an answer is missing."""
         return any(not each.status for each in self.answers)

@@ -53,9 +53,9 @@ _NO_COUNT = ("header content-length", "header age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer, or why there is none: then `status` is 0 and `failure` says it.
+    """An answer; without one, `status` is 0, and `failure` says why.
 
-    Names of headers are in small letters; those that are there twice are joined by commas.
+    Header names are in lower case; the values of a repeated header are joined by commas.
     """
 
     sent: str

@@ -137,8 +137,8 @@ class ServerJudge(rooms.Judge[ServerRoom, Play]):
 RESTART = "restart"
 """The section of plays that kill the server."""
 PLAY_S, PURCHASES = 0.2, 2
-"""Seconds of a play on one core, measured with its share of good payments; and the further
-purchases that cost as much as a play."""
+"""Seconds of a play on one core, measured with its share of good payments; and the number of
+purchases whose time is added for each play."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
