@@ -98,8 +98,7 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
 class Tried:
     """The outcome of a payment: verified, and settled whatever verify said.
 
-    `money` is what the chain shows. `about` says what is particular to it, where a play has
-    several.
+    `money` is what the chain shows. `about` names the payment in a play with several.
     """
 
     draft: Draft

@@ -289,7 +289,7 @@ SHOWN = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer, or why there is none: then `status` is 0 and `failure` says it.
+    """An answer; without one, `status` is 0, and `failure` says why.
 
     `json` is None for a body that is no JSON. `sent` is the request, for a report.
     """

@@ -88,7 +88,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         *,
         patience_s: float | None = None,
     ) -> Answer:
-        """Post bytes; `headers` are instead of the dialect's."""
+        """Post bytes; `headers` replace the dialect's."""
         own = self.dialect.headers if headers is None else headers
         return await self.ask("POST", path, content, own, patience_s=patience_s)
 

@@ -145,7 +145,7 @@ async def add_overload(chain: Chain, controls: Controls) -> None:
 
 
 PAYERS = 400
-"""The number of payers on a ledger, each with a thousand tokens; on a node, payers are made singly.
+"""The number of payers on a ledger, each with a thousand tokens; a node gets further payers singly.
 """
 BALANCE_BASE = 1000 * 10**6
 HEARTBEAT_S = 1.0
@@ -154,14 +154,14 @@ HEARTBEAT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRoomKind(row.RoomKind):
-    """What a room is like.
+    """The kind of a room.
 
     chain
         A "ledger", or an "anvil", which runs any bytecode; without an anvil, its cases are skipped.
     block_s
         Seconds between blocks; None is a block for each transaction, and one every second.
     ahead_s
-        How many seconds the chain's clock is ahead of ours; below 0 it is behind.
+        The seconds that the chain's clock is ahead of ours; below 0 it is behind.
     """
 
     chain: Literal["ledger", "anvil"] = "ledger"
@@ -253,8 +253,7 @@ class FacilitatorRoom(rooms.Room):
     node: Node
     rpc_url: str
     owner: Wallet
-    """The token's owner, who mints, pauses and blacklists; `chain.send` needs no key of the owner.
-    """
+    """The token's owner, who mints, pauses and blacklists; `chain.send` needs no key."""
     relayer: Wallet
     payers: list[Wallet]
     """The unused payers."""
@@ -317,8 +316,7 @@ class FacilitatorRoom(rooms.Room):
         return await self.chain.receipt(tx_hash)
 
     async def strays(self, since: int) -> tuple[Moved, ...]:
-        """Return transfers after a block whose transactions came neither from the judge nor by the
-        node.
+        """Return transfers after a block that came neither from the judge nor through the node.
 
         Such a transfer shows that the facilitator has another way to the chain.
         """

@@ -75,8 +75,7 @@ class FacilitatorJudge(rooms.Judge[FacilitatorRoom, Play]):
     )
 
     is_blind: bool = False
-    """Whether the judge cannot see the facilitator's node, so that no payment of ours can be good.
-    """
+    """Whether the judge does not see the facilitator's node: no payment of ours can be good."""
     thefts: dict[str, Violation] = field(default_factory=dict)
     """By play: transfers without a payment."""
     control_s: float = 0
@@ -160,8 +159,7 @@ SECTIONS = {
 MEASURED = 4
 """The number of good payments measured to learn the time of one."""
 _PAYMENTS, _STARTS = 4, 18
-"""As measured: the good payments that take as long as a play, and the most starts one after
-another."""
+"""As measured: the good payments that take as long as a play, and the most starts of a run."""
 BLIND = (
     "it needs a chain of ours: give --start COMMAND, or the --rpc address that the facilitator "
     "uses as its node"

@@ -22,8 +22,7 @@ from x402sim.suite.verdict import Inconclusive
 from x402sim.text.words import counted
 
 LONG_S = 200.0
-"""Seconds for a settlement whose receipt does not come: the public facilitators wait up to 180 s.
-"""
+"""Seconds for a settlement without a receipt: the public facilitators wait up to 180 s."""
 SENDS_S = 5.0
 """Seconds that a play waits for the relayer's transaction, before the play goes on without."""
 LOOK_S = 0.02
@@ -305,10 +304,9 @@ async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:
 
 
 async def until_sent(play: Play, *tasks: asyncio.Task[Answer], count: int = 1) -> bool:
-    """Wait until the relayer has sent `count` transactions since the play began; return whether it
-    has.
+    """Wait until the relayer has sent `count` transactions, or all tasks are done.
 
-    The wait ends early when all tasks are done.
+    Counts from the beginning of the play; returns whether the transactions were sent.
     """
 
     def is_sent() -> bool:
