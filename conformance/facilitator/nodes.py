@@ -194,7 +194,7 @@ async def _receipt_lies(play: Play) -> Observed:
     return await observe(play, (draft, answer), early=early)
 
 
-# --- what is not mined -----------------------------------------------------------------------
+# --- transactions that are not mined ---------------------------------------------------------
 
 
 async def _not_mined(play: Play) -> Observed:

@@ -111,7 +111,7 @@ async def _delegated_elsewhere(play: Play) -> Observed:
     return await verified_and_settled(play, draft)
 
 
-# --- what is demanded ------------------------------------------------------------------------
+# --- demands ---------------------------------------------------------------------------------
 
 
 def _agrees(_: Play, observed: Observed) -> Violation | None:

@@ -1,5 +1,4 @@
-"""Where the 402 offers `payment-identifier`: the payer gets a lost answer again, and nobody else
-does."""
+"""With `payment-identifier` in the 402, the payer gets a lost answer again, and nobody else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -292,8 +292,7 @@ def _allows(play: Play, observed: Preflight) -> Found:
 
 
 async def _behind_a_proxy(play: Play) -> Visit:
-    """Buy as through a proxy that ends TLS; a server that serves other host names only is not
-    judged."""
+    """Buy as through a proxy that ends TLS; servers of other host names only are not judged."""
     unpaid = await play.ask(headers=PROXY)
     if unpaid.status != 402 or payable(play.dialect, unpaid, play.room.network) is None:
         raise NotApplicable(f"asked for by another name, it makes no offer: {unpaid.how}")

@@ -76,7 +76,7 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
 
     async def play(it: Play) -> list[Refusal]:
         names, found = list(changes(it, await it.draft())), []
-        for about in names:  # each change gets a new payment: the first change may use up a nonce
+        for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
             calls = len(it.double.calls)

@@ -23,9 +23,8 @@ _WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED
 class Case(Protocol):
     """One case of one id, "document/section/slug": the demand, and the reason for the demand.
 
-    `decides` names the questions the case decides: a MUST has not passed while no case has decided
-    one of its questions. `controls` are ids of controls: if a control fails, a passed case proves
-    nothing.
+    `decides` names the questions the case decides: a MUST passes only if a case has decided each
+    question. `controls` are ids of controls: if a control fails, a passed case proves nothing.
     """
 
     @property
@@ -76,7 +75,7 @@ class Case(Protocol):
 AnyCase = TypeVar("AnyCase", bound=Case)
 
 
-# --- which ones ---------------------------------------------------------------------------
+# --- selection ----------------------------------------------------------------------------
 
 
 def by_id(cases: Iterable[AnyCase]) -> dict[str, list[AnyCase]]:
@@ -112,8 +111,7 @@ def matching(cases: Iterable[AnyCase], prefix: str, documents: Sequence[str]) ->
 def named(
     option: str, prefix: str, cases: Sequence[AnyCase], documents: Sequence[str]
 ) -> list[AnyCase]:
-    """Return the cases whose ids start with an option's value; raises `ValueError` if there are
-    none."""
+    """Return the cases whose ids start with an option's value; raises `ValueError` for no case."""
     if found := matching(cases, prefix, documents):
         return found
     clauses = dict.fromkeys(case.id.removeprefix(f"{documents[0]}/") for case in cases)
@@ -158,7 +156,7 @@ def skipped(
     return left_out
 
 
-# --- what came of them --------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------
 
 ONLY = " --only ID"
 """Marks the place of --only in a command that repeats a run and ends in a subject's own words."""

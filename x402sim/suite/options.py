@@ -34,11 +34,9 @@ class Flag:
     default: Any = None
     """The value of a flag that is not given."""
     read: Callable[[Any], Any] = lambda value: value
-    """Reads a value, or the list of values of a repeatable flag; raises `ValueError` with the
-    reason."""
+    """Reads a value (of a repeatable flag, the list of values); raises `ValueError`."""
     shows: Callable[[Any], str | None] | None = None
-    """Writes a value for the command that repeats a run, without secrets; None leaves the flag out.
-    """
+    """Writes a value for the command that repeats a run, without secrets; None omits the flag."""
     variable: str | None = None
     """The environment variable that sets the flag, too."""
     is_repeatable: bool = False
@@ -95,7 +93,7 @@ def given(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with their flags' values; raises `ValueError` that names the flag."""
+    """Return the fields with their flags' values; a `ValueError` names the flag or variable."""
     every, found = given(options, values), {}
     for name, each in _flags(options).items():
         if (value := every[each.name]) is None:

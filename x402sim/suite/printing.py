@@ -98,8 +98,7 @@ def unread(console: Console) -> Iterator[None]:
 
 
 def _note(result: Result, strict: bool) -> str:
-    """Return a note for a result that does not count for the exit code; empty for a result that
-    counts."""
+    """Return a note for a result that does not count for the exit code; else an empty text."""
     counts = report.counts_for_exit(result, strict)
     return "" if counts else f" ({report.why_uncounted(result)})"
 
@@ -205,7 +204,7 @@ def _show_failure(
 
 
 def _show_not_begun(console: Console, results: list[Result]) -> None:
-    """Print the ids that were not judged because something lacks, grouped by the main lack.
+    """Print the ids with cases that were not judged, grouped by the most common reason.
 
     An id with a case that began and did not end is printed case by case.
     """

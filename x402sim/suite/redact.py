@@ -198,7 +198,7 @@ def _unread(header: str) -> str:
     return cut(redacted(header), _UNREADABLE)
 
 
-# --- a request as a command that sends it again ----------------------------------------------
+# --- requests as curl commands ---------------------------------------------------------------
 
 
 MOST = 8000

@@ -18,8 +18,8 @@ repetition, for servers and facilitators:
 7. A subject started by its user has only one room, and failed plays are repeated in that room.
    After a failed good payment, the rest is inconclusive.
 
-Each subject adds its world to `Room`, what it can do to `Play`, and what a good payment is to
-`Judge`. `in_rooms` plans a judgement and begins it.
+Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of `Judge`
+with its good payment. `in_rooms` plans a judgement and begins the run.
 """
 
 import asyncio
@@ -310,7 +310,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         self._busy = asyncio.Semaphore(self.jobs)
         self._waiting = self._busy if most is not None else asyncio.Semaphore(self.beside)
 
-    # --- what each subject adds -------------------------------------------------------------
+    # --- the methods of each subject --------------------------------------------------------
 
     @abstractmethod
     async def open(self, kind: Any, name: str) -> AnyRoom:

@@ -160,7 +160,7 @@ def subject(name: str) -> Subject[Any]:
     return found
 
 
-# --- waiting until one is ready --------------------------------------------------------------
+# --- waiting for a subject -------------------------------------------------------------------
 
 
 LOOK_S = 0.05

@@ -186,7 +186,7 @@ async def listening(
         await asyncio.gather(*open_now, return_exceptions=True)
 
 
-# --- twists: what a part behind the subject does with a call ------------------------------------
+# --- twists: changes of a call by a part behind the subject -------------------------------------
 
 AnyTwist = Callable[[object, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Gets the call and a function that does the work; returns the answer."""

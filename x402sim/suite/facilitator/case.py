@@ -68,7 +68,7 @@ NEXT = Demand(
 """Fails if the judge's good payment after a play fails."""
 
 
-# --- what is true of a payment ---------------------------------------------------------------
+# --- the demands on a payment ----------------------------------------------------------------
 
 
 def transfers_of(money: Money, draft: Draft) -> int:

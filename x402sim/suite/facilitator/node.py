@@ -40,8 +40,8 @@ class Call:
 Go = Callable[[], Awaitable[dict[str, Any]]]
 """Asks the chain, and returns the chain's answer."""
 Twist = Callable[[Call, Go], Awaitable[dict[str, Any] | Reply | None]]
-"""A case's change to a request's answer: the answer, or a whole HTTP `Reply` (late or lost, for
-example, also in a batch), or None to leave the answer to the chain. `go` asks the chain.
+"""Changes the answer to a call: returns an answer, or a whole HTTP `Reply`, such as a late or lost
+one (of a batch, too), or None for the chain's answer. `go` asks the chain.
 """
 
 

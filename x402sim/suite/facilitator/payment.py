@@ -102,7 +102,7 @@ class Draft:
     signature: bytes
     body: Mapping[str, Any]
 
-    # --- what stands where -----------------------------------------------------------------
+    # --- the places of values --------------------------------------------------------------
 
     def path(self, name: str) -> tuple[str, ...]:
         """Return the path of a value in the JSON.
@@ -258,7 +258,7 @@ def drafted(
     return empty.signed()
 
 
-# --- what is answered ------------------------------------------------------------------------
+# --- answers ---------------------------------------------------------------------------------
 
 
 STANDARD_REASONS = frozenset(

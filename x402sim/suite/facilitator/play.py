@@ -39,7 +39,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         self.sent_before = len(self.room.node.sent)
         return self
 
-    # --- what it pays with ------------------------------------------------------------------
+    # --- payments ---------------------------------------------------------------------------
 
     def payee(self) -> Address:
         """Return the new account of a shop, without money."""
@@ -70,7 +70,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
             amount_base,
         )
 
-    # --- what it asks -----------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------
 
     async def verify(self, draft: Draft) -> Answer:
         """Ask whether a payment is valid."""
@@ -124,7 +124,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         answer = Answer(dialect=self.dialect, path=path, sent=sent, seconds=elapsed(), **found)
         return self.heard(answer)
 
-    # --- what became of it ------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------
 
     async def money(self) -> Money:
         """Return the transfers, and the relayer's transactions, since the case began."""

@@ -145,8 +145,7 @@ async def add_overload(chain: Chain, controls: Controls) -> None:
 
 
 PAYERS = 400
-"""The number of payers on a ledger, each with a thousand tokens; a node gets further payers singly.
-"""
+"""The number of payers on a ledger, each with a thousand tokens; an anvil funds them one by one."""
 BALANCE_BASE = 1000 * 10**6
 HEARTBEAT_S = 1.0
 """Seconds between blocks, besides one block for each transaction."""

@@ -58,8 +58,7 @@ from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 
 LEAST_S, TIMES = 3.0, 20
-"""The limit for a good payment: at least so many seconds, and so many times the first one's
-duration."""
+"""The limit for a good payment: the least seconds, and a multiple of the first one's duration."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -108,7 +108,7 @@ def is_final_no(answer: Answer) -> bool:
     return answer.fields.get("success") is False
 
 
-# --- what is demanded of any of them ---------------------------------------------------------
+# --- demands ---------------------------------------------------------------------------------
 
 
 def truthful(play: Play, observed: Observed) -> Violation | None:
@@ -272,7 +272,7 @@ def must_not_settle(play: Play, observed: Observed) -> Violation | None:
 
 
 def is_not_valid(_: Play, observed: Observed) -> Violation | None:
-    """Find a verify that said valid; in the dialect of Cronos any answer passes."""
+    """Find a verification that answered valid; in the dialect of Cronos any answer passes."""
     answer = observed.verified
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
@@ -291,7 +291,7 @@ def no_server_errors(_: Play, observed: Observed) -> Violation | None:
     return None
 
 
-# --- what plays do ---------------------------------------------------------------------------
+# --- the steps of plays ----------------------------------------------------------------------
 
 
 async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:

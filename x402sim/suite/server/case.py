@@ -451,8 +451,8 @@ async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: P
 async def needs_numbers(play: Play, other: int = 0) -> None:
     """Buy twice, unless a path counts; raises `Untold` if the goods are alike.
 
-    Two servers may number their goods separately, each from 1. A purchase from the server at port
-    `other`, and one more from the first server if the numbers are equal, keep later numbers apart.
+    Two servers may each number their own goods. A purchase from the server at port `other`, and one
+    more from the first server if the numbers are equal, keep the numbers of later goods apart.
     """
     if await play.count() is not None:
         return
@@ -507,8 +507,7 @@ def buys_one(title: str) -> Demand:
 
 
 def buys_one_repeated(title: str) -> Demand:
-    """Return the same demand behind a facilitator that answers every settlement of a payment with
-    success."""
+    """Return the same demand, behind a facilitator that answers success to every settlement."""
     return Demand(
         title=title,
         ground=texts.ours(

@@ -76,8 +76,8 @@ def is_worked_on(call: Call) -> bool:
 
 Go = Callable[[], Awaitable[Reply]]
 Twist = Callable[[Call, Go], Awaitable[Reply | None]]
-"""A case's change to a request's answer: the answer, or None to leave the answer to our
-facilitator. `go` lets our facilitator do the work.
+"""Changes the answer to a call: returns an answer, or None for our facilitator's answer. `go` lets
+our facilitator do the work.
 """
 
 

@@ -136,7 +136,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """The facilitator."""
         return self.room.double
 
-    # --- what it asks -----------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------
 
     async def ask(
         self,
@@ -286,7 +286,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         now = await self.count()
         return None if now is None or self.counted is None else now - self.counted
 
-    # --- what became of it ------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------
 
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
         """Tell whether an answer resembles the paid goods: a success with the same fields.
