@@ -93,7 +93,7 @@ class Room(ABC):
         self.start_s = elapsed()
 
     async def started(self) -> Self:
-        """Start the subject and return the room; closes the room if that raises `NotReady`."""
+        """Start the subject and return the room; if the start fails, close the room and raise."""
         try:
             await self.start()
         except BaseException:
@@ -104,7 +104,7 @@ class Room(ABC):
     async def stop(self) -> None:
         """Stop the subject, as a supervisor does: SIGTERM, and then SIGKILL.
 
-        Raises `Inconclusive` for a subject that its user has started.
+        Raises `Inconclusive` for a subject started by its user.
         """
         if isinstance(self.subject, RunsAlready):
             raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
@@ -127,7 +127,7 @@ class Room(ABC):
 
     @property
     def has_ended(self) -> str:
-        """How the subject ended by itself; empty while it runs."""
+        """How the subject ended by itself; empty while the subject runs."""
         return self.running.has_ended if self.running else "it was stopped"
 
 
@@ -248,7 +248,7 @@ class Played:
 
     @property
     def wrong(self) -> Violation | None:
-        """The first demand that is broken."""
+        """The first broken demand."""
         return next((each for each in self.found.values() if isinstance(each, Violation)), None)
 
     def of(self, case: RoomCase) -> CaseResult:
@@ -267,7 +267,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
     beside: ClassVar[int]
-    """The waiting plays that run beside the others at the same time."""
+    """The number of waiting plays at the same time, beside the others."""
     after: ClassVar[Violation]
     """The violation of a failed good payment after a play."""
 
@@ -325,7 +325,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
 
     @abstractmethod
     async def try_good_payment(self, room: AnyRoom, dialects: Sequence[Any] = ()) -> str:
-        """Make a good payment in each dialect; return why one fails, "" if none does."""
+        """Make a good payment in each dialect; return why a payment fails, "" if all settle."""
 
     @property
     def is_fixed(self) -> bool:
@@ -502,7 +502,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             done.append((group, played))
             is_last = len(done) == len(groups)
             if is_careful or is_last or played.is_silent or room.has_ended:
-                # what jams one dialect jams every other
+                # a jam in one dialect jams every other
                 dialects = [group[0].dialect] if is_careful else []
                 if broken := room.has_ended or await self.try_good_payment(room, dialects):
                     done[-1] = group, self._ends(played, room)

@@ -1,7 +1,7 @@
-"""A subject: a kind of program to judge, with its options, start and cases. One engine judges all.
+"""A subject: a kind of program to judge, with its options, start and cases.
 
 A judgement has these steps: read the options from flags; `begin` with the subject's preflight and
-plan; the engine runs the cases; the verdict and the reports.
+plan; run the cases, by the one engine; write the verdict and the reports.
 
 `SUBJECTS` is the table of subjects; the last functions wait for a subject that is not ready yet.
 """
