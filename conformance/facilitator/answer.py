@@ -85,7 +85,7 @@ GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_set
 
 
 async def _wrong(play: Play) -> list[Tried]:
-    """Ask for several wrong payments."""
+    """Verify and settle several wrong payments."""
     payer, other = await play.room.payer(), await play.room.payer()
     poor = await play.room.payer(balance_base=0)
     good, used = await play.draft(payer), await play.draft(payer)
@@ -173,7 +173,7 @@ def _status(_: Play, observed: Sequence[Tried]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What came of verifying a payment several times."""
+    """The answers to several verifications of one payment, and the money."""
 
     answers: Sequence[Answer]
     money: Money
@@ -202,7 +202,7 @@ def _without_effect(_: Play, observed: Verified) -> Violation | None:
 
 
 async def _written_otherwise(play: Play) -> Tried:
-    """Settle a payment whose JSON is in another order, with spaces and escapes."""
+    """Settle a payment whose JSON has another order of keys, spaces and escapes."""
     draft = await play.draft()
 
     def turned(value: object) -> object:

@@ -212,7 +212,7 @@ def _answers_or_closes(play: Play, observed: Sequence[Sent]) -> Violation | None
 def _breaks_parsers(
     what: str, test: Callable[[Play, Any], Violation | None] = _no_error
 ) -> list[Demand]:
-    """Return the demand without a text; a good payment afterwards is a MUST."""
+    """Return a demand that no text states; a good payment afterwards is a MUST."""
     return [
         Demand(
             title=f"{what}: no 5xx",

@@ -1,6 +1,6 @@
-"""What a payment was signed for: the token's name, version, chain and contract, and the message.
+"""The signed domain and message: the token's name, version, chain and contract.
 
-The JSON is right in all of these; only who recovers the signer sees that something is wrong.
+The JSON is right in all these payments; only recovering the signer shows the fault.
 """
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ def _for(**parts: object) -> Change:
 
 
 def _named(name: str, version: str | None = None) -> Change:
-    """Sign for another name of the domain, which the requirements name, too."""
+    """Sign for another name of the token, and name the same in the requirements."""
 
     def change(draft: Draft) -> Draft:
         was = draft.network.domain

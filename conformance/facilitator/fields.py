@@ -1,4 +1,4 @@
-"""Fields that are wrong by themselves: in what was signed, in what was only written, or missing."""
+"""Fields that are wrong on their own: signed so, only written so, or missing."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def _another(draft: Draft) -> tuple[str, int]:
 
 
 def _other_network(draft: Draft) -> Draft:
-    """Ask for a payment on another network, and sign for its chain."""
+    """Ask for a payment on another network, and sign for the other network's chain."""
     name, chain = _another(draft)
     domain = replace(draft.network.domain, chain_id=chain)
     return draft.demanding("network", name).signed(domain=domain)

@@ -1,4 +1,4 @@
-"""Many settlements at once: the relayer's own nonces; one that fails among them; and jams."""
+"""Many settlements at once: the relayer's nonces, a failure among the settlements, and jams."""
 
 import asyncio
 from dataclasses import replace
@@ -49,7 +49,7 @@ async def _one_reverts(play: Play) -> Observed:
     first = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
     await play.room.controls.force_revert(0)
     pairs = list(zip(drafts, first, strict=True))
-    for _ in range(AFTER):  # in turn: nonces that collide are another case
+    for _ in range(AFTER):  # in turn: colliding nonces are another case
         draft = await play.draft()
         pairs.append((draft, await play.settle(draft, patience_s=PATIENCE_S)))
     observed = await observe(play, *pairs)

@@ -1,5 +1,7 @@
-"""A node that fails, lies, hangs or is late, and its blocks: success means this transfer, on the
-chain, once; what may still be mined is answered as pending, with its hash.
+"""A node that fails, lies, hangs or is late, and its blocks.
+
+Success means this transfer, on the chain, once. A settlement that may still be mined is answered as
+pending, with its hash.
 """
 
 import asyncio
@@ -38,7 +40,7 @@ RECEIPT = ("eth_getTransactionReceipt",)
 READS = ("eth_call", "eth_estimateGas")
 SAME = "in the dialect of Cronos verify looks at no chain, and the settlement is the standard's"
 BOUND_S = 60.0
-"""How long an answer may take when no node answers."""
+"""The most seconds until an answer while no node answers."""
 
 Plays = Callable[[Play], Awaitable[Observed]]
 
@@ -140,7 +142,7 @@ def _late_is_found(_: Play, observed: Observed) -> Violation | None:
 
 
 def _receipt_comes(after: int) -> Twist:
-    """Return a twist that hides receipts at the first looks."""
+    """Return a twist that hides receipts at the first `after` looks."""
     looks = 0
 
     async def twist(call: Call, _: Go) -> dict[str, object] | None:
@@ -192,7 +194,7 @@ async def _receipt_lies(play: Play) -> Observed:
     return await observe(play, (draft, answer), early=early)
 
 
-# --- what is not mined -----------------------------------------------------------------------
+# --- transactions that are not mined ---------------------------------------------------------
 
 
 async def _not_mined(play: Play) -> Observed:
@@ -218,7 +220,7 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
         )
     sent = {each.tx_hash for each in observed.money.sent}
     is_failed = is_final_no(answer) and answer.reason in STANDARD_REASONS
-    if answer.transaction in sent and not is_failed:  # a word of its own may mean that it waits
+    if answer.transaction in sent and not is_failed:  # its own word may mean pending
         return None
     return Violation(
         expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
@@ -298,7 +300,7 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 
 
 async def _undone(play: Play) -> Observed:
-    """A block without the payment replaces the settled payment's; the payment comes again."""
+    """Another block, without the payment, replaces the settled one's; the payment comes again."""
     room, draft = play.room, await play.draft()
     first = await settled_once(play, draft)
     receipt = await _receipt(play, first)

@@ -1,7 +1,7 @@
-"""Nonces: used, cancelled, and used by somebody else in between; and the same payment again.
+"""Nonces: used, cancelled, and used by a stranger in between; and the same payment again.
 
-The token takes an authorization once. Who settles one that it takes no more says that it failed,
-and who is asked twice for one payment makes one transfer.
+The token takes an authorization once. A facilitator that gets a used authorization answers
+success=false. Two requests with one payment make one transfer.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ async def _cancelled_between(play: Play) -> Observed:
 
 
 async def _used_in_the_pool(play: Play) -> Observed:
-    """A stranger's transaction is before the relayer's in the same block."""
+    """A stranger's transaction comes before the relayer's in the same block."""
     draft = await play.draft()
     async with unmined(play):
         await used_by_another(play, draft)
@@ -146,7 +146,7 @@ async def _at_once(play: Play) -> Observed:
 
 
 def _spelled(draft: Draft) -> list[Draft]:
-    """Return the same payment in other letters, with the same signature and nonce."""
+    """Return the same payment in other spellings, with the same signature and nonce."""
 
     def large(name: str) -> Draft:
         return draft.with_value(name, "0x" + str(draft.get(name))[2:].upper())
@@ -161,7 +161,7 @@ async def _at_once_reworded(play: Play) -> Observed:
 
 
 async def _under_way(play: Play) -> Observed:
-    """The first is sent and not mined when the second comes."""
+    """Send a payment again while its transaction is sent and not mined."""
     draft = await play.draft()
     async with unmined(play):
         first = asyncio.create_task(play.settle(draft))
@@ -185,7 +185,7 @@ def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Await
 
 
 async def _same_nonce(play: Play) -> Observed:
-    """Two payers have drawn the same nonce: the token keeps the nonces of each payer apart."""
+    """Two payers have the same nonce: the token keeps the nonces of each payer apart."""
     first = await play.draft()
     await settled_once(play, first)
     other = (await play.draft()).signed(nonce=first.auth.nonce)

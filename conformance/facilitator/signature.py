@@ -1,4 +1,4 @@
-"""Signatures of accounts with a key: forged, of somebody else, cut, long, and malleable ones."""
+"""Signatures of accounts with a key: forged, another's, cut, long, and malleable."""
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ def _flipped(draft: Draft) -> Draft:
 
 
 def _high(draft: Draft) -> Draft:
-    """Return the other signature of the same, whose s is high: the token does not take it."""
+    """Return the draft with its signature's twin, whose s is high: the token refuses a high s."""
     raw = draft.signature
     s = ORDER - int.from_bytes(raw[32:64])
     return draft.sealed(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
@@ -37,7 +37,7 @@ def _v(draft: Draft, v: int) -> Draft:
 
 
 def _compact(draft: Draft) -> Draft:
-    """Return it in 64 bytes (EIP-2098)."""
+    """Return the draft with its signature in 64 bytes (EIP-2098)."""
     raw = draft.signature
     s = int.from_bytes(raw[32:64]) | ((raw[64] - 27) << 255)
     return draft.sealed(raw[:32] + s.to_bytes(32))

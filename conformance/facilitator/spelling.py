@@ -1,7 +1,7 @@
 """Values in every spelling that JSON, Unicode and the parsers of languages allow.
 
-What is signed is always the same; only its text differs. Where a spelling is no value at all, it
-must be refused; where it is one in some language only, the shop may have read another.
+The signed values are always the same; only their text differs. A spelling that is no value in any
+language must be refused; a spelling that some languages accept may mean another value to the shop.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ NO_AMOUNT: dict[str, Callable[[int], Any]] = {
     "NaN": lambda _: "NaN",
     "Infinity": lambda _: "Infinity",
 }
-"""What is an amount in no language, or no amount of base units."""
+"""Spellings that are no amount in any language, or no amount of base units."""
 LENIENT: dict[str, Callable[[int], Any]] = {
     "full-width digits": lambda base: "".join(chr(0xFF10 + int(d)) for d in str(base)),
     "Arabic digits": lambda base: "".join(chr(0x0660 + int(d)) for d in str(base)),
@@ -48,7 +48,7 @@ LENIENT: dict[str, Callable[[int], Any]] = {
     "a NUL behind": lambda base: f"{base}\0",
     "a letter behind": lambda base: f"{base}n",
 }
-"""What is an amount in some language."""
+"""Spellings that are an amount in some language."""
 OPEN: dict[str, Callable[[int], Any]] = {
     "a number of JSON": lambda base: base,
     "zeros in front": lambda base: f"00{base}",

@@ -14,7 +14,7 @@ from x402sim.suite.verdict import Inconclusive
 
 _LIST = "/discovery/resources"
 MOST_KINDS = 30
-"""How many kinds of a list are tried."""
+"""The most kinds of a list that are tried."""
 
 
 async def _supported(play: Play) -> Answer:

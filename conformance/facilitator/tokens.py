@@ -1,5 +1,6 @@
-"""Tokens that refuse, and tokens that are none: paused, blacklisting, without code, silent, taking
-a fee. What settles nothing is no settlement, whatever its transaction's status says.
+"""Tokens that refuse, and false tokens: paused, blacklisting, without code, silent, taking a fee.
+
+A transaction without a transfer is no settlement, whatever the transaction's status.
 """
 
 from collections.abc import Awaitable, Callable
@@ -78,7 +79,7 @@ async def _without_code(play: Play) -> Observed:
 
 
 MOST_GAS = 10_000_000
-"""A limit, however generous: a hundred times as much as Circle's token takes."""
+"""A generous limit: a hundred times the gas of Circle's token."""
 
 
 def _hostile(name: str) -> Callable[[Play], Awaitable[Observed]]:
@@ -91,8 +92,9 @@ def _hostile(name: str) -> Callable[[Play], Awaitable[Observed]]:
 
 
 async def _burns(play: Play) -> Observed:
-    """Pay from an account whose code burns gas when asked by the token (EIP-7702: the key still
-    signs), and in a token that burns gas.
+    """Pay from an account whose code burns gas, and in a token that burns gas.
+
+    The real token is made to call the account's code; the account's key still signs (EIP-7702).
     """
     room, draft = play.room, await play.draft()
     asset, controls = draft.network.asset, room.controls

@@ -1,7 +1,8 @@
 """Payers that are contracts (EIP-1271), accounts with code (EIP-7702), EIP-6492's wrapper.
 
-The public texts speak of keys only: whether a facilitator takes such payers is observed. What it
-calls valid it must be able to settle, and what the token refuses is never valid.
+The public texts speak of keys only, so support of such payers is only observed. But a facilitator
+must be able to settle a payment that it calls valid, and must not call a payment valid that the
+token refuses.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,12 +27,12 @@ from x402sim.suite.facilitator.truth import (
 from x402sim.suite.row import Violation
 
 DELEGATED = bytes.fromhex("ef0100")
-"""How the code of an account begins that uses the code of another (EIP-7702)."""
+"""The first bytes in the code of an account that uses another account's code (EIP-7702)."""
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
 
 
 async def _wallet(play: Play, draft: Draft, *, owner: Wallet | None = None) -> Address:
-    """Deploy the smart wallet of the draft's payer, or of another owner; it has tokens."""
+    """Deploy the smart wallet of the draft's payer, or of another owner, with tokens."""
     account = contract.wallet_address(draft.auth.from_)
     slots = contract.wallet_storage((owner or draft.wallet).address_bytes)
     await play.room.controls.set_code(account, contract.wallet_code(), slots)
@@ -75,7 +76,7 @@ async def _of_contract_that_changes(play: Play) -> Observed:
 
 
 async def _not_deployed(play: Play) -> Observed:
-    """A wallet that is not there, and a wrapper whose call deploys nothing."""
+    """Pay from a wallet that is not deployed, in a wrapper whose call deploys nothing."""
     draft = await play.draft()
     account = contract.wallet_address(draft.auth.from_)
     await play.room.chain.fund(account, 10**6)
@@ -96,7 +97,7 @@ async def _key_wrapped(play: Play) -> Observed:
 
 
 async def _delegated(play: Play) -> Observed:
-    """An account whose code is a smart wallet's takes its own key's signature."""
+    """Pay from an account with a smart wallet's code, which accepts the account's own key."""
     draft = await play.draft()
     code = DELEGATED + await _wallet(play, draft)
     await play.room.controls.set_code(draft.auth.from_, code)
@@ -104,13 +105,13 @@ async def _delegated(play: Play) -> Observed:
 
 
 async def _delegated_elsewhere(play: Play) -> Observed:
-    """An account with code that answers nothing: the token asks the code, and never the key."""
+    """Pay from an account whose code answers nothing: the token asks the code, never the key."""
     draft = await play.draft()
     await play.room.controls.set_code(draft.auth.from_, DELEGATED + draft.network.asset)
     return await verified_and_settled(play, draft)
 
 
-# --- what is demanded ------------------------------------------------------------------------
+# --- demands ---------------------------------------------------------------------------------
 
 
 def _agrees(_: Play, observed: Observed) -> Violation | None:

@@ -1,6 +1,6 @@
-"""Windows of time: to the second, on our clock, and on a chain whose clock is another.
+"""Windows of time: to the second, by our clock, and on a chain with another clock.
 
-A payment is valid strictly between its two times, by the time of the block that it is mined in.
+A payment is valid strictly between its two times, by the time of its block.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ AHEAD = ChainRoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
 BEHIND = ChainRoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
 DAY_S = 86_400
 Window = Callable[[int], tuple[int, int]]
-"""Returns a window, of now in Unix seconds."""
+"""Returns a window for the present time in Unix seconds."""
 
 _EXPIRED: dict[str, Window] = {
     "ends now": lambda now: (now - 600, now),
@@ -70,7 +70,7 @@ def _with(window: Window) -> Callable[[Play], Awaitable[Tried]]:
 
 
 def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
-    """Return the change to a window with this end; a draft begins 600 s before now."""
+    """Return the change of a window's end to `seconds` from now; drafts begin 600 s before now."""
     return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
 
 

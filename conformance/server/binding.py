@@ -28,7 +28,7 @@ MANY, HELD_S = 5, 0.6
 
 
 async def _again(play: Play) -> Uses:
-    """Buy, and send the same payment again when the goods have come as a whole."""
+    """Buy, and send the same payment twice more, each time after the whole answer."""
     payment = await play.draft()
     answers = [await play.pay(payment) for _ in range(3)]
     return await distinguished(play, payment, answers)
@@ -53,7 +53,7 @@ async def _elsewhere(play: Play) -> Uses:
 
 
 async def _dearer(play: Play) -> Uses:
-    """Send the payment of the cheapest for the dearest, first of all."""
+    """Pay for the dearest item with an unused payment of the cheapest item."""
     drafts = {item.shown: (await play.draft(item), item) for item in play.items}
     by_price = sorted(drafts.values(), key=lambda each: each[0].auth.value)
     (payment, _), (dear, item) = by_price[0], by_price[-1]

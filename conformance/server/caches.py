@@ -33,7 +33,7 @@ class Shared:
 
 
 def _through(default_s: float) -> Callable[[Play], Awaitable[Shared]]:
-    """Return the play of a cache that keeps what says nothing so long: 0 is not at all."""
+    """Return the play of a cache that keeps answers without a lifetime `default_s` s (0: never)."""
 
     async def play(it: Play) -> Shared:
         item = next((each for each in it.items if each.method == "GET"), None)

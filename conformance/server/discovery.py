@@ -36,7 +36,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 def unlike(schema: Any, value: Any, where: str = "info") -> str:
     """Return the first mistake in a value by a JSON Schema, "" without a mistake.
 
-    It reads type, const, enum, required, properties and additionalProperties; others are ignored.
+    The check reads type, const, enum, required, properties and additionalProperties only.
     """
     if not isinstance(schema, dict):
         return ""
@@ -184,7 +184,7 @@ class Listed:
     answer: Answer
     dialect: Dialect
     is_guessed: bool
-    """Whether nothing gives the method: a GET may be a wrong request here."""
+    """Whether the method is a guess: a GET may be a wrong request here."""
 
 
 async def _entries(play: Play) -> list[Mapping[str, Any]]:

@@ -18,14 +18,17 @@ from x402sim.suite.server.play import Play
 
 
 def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable[Trade]]:
-    """Return the play of a client that leaves while the facilitator holds a path, or its answer."""
+    """Return the play of a client that leaves while the facilitator holds a request to `path`.
+
+    With `after`, the facilitator holds the answer.
+    """
 
     async def play(it: Play) -> Trade:
         payment, gate = await it.draft(), asyncio.Event()
         with it.double.twisted(on(path, waits(gate, after=after))):
             async with it.leaving(payment):
                 await until_held(it, path, payment, after=after)
-            await it.wait(PAUSE_S)  # a server that looks for it sees that nobody is there
+            await it.wait(PAUSE_S)  # time for a server to notice that the client has left
             gate.set()
             await it.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
         return await sent_again(it, payment, [HUNG_UP])

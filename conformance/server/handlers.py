@@ -28,7 +28,7 @@ from x402sim.suite.wire import as_json, says
 from x402sim.text.words import often
 
 LEAST_S = 1.0
-"""A handler that takes less is not slow."""
+"""The least seconds of a slow handler."""
 
 
 async def _slow(play: Play) -> tuple[Item, float]:

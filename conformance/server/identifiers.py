@@ -1,4 +1,4 @@
-"""Where the 402 offers `payment-identifier`: a lost answer is got again, and by nobody else."""
+"""With `payment-identifier` in the 402, the payer gets a lost answer again, and nobody else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ RETRYABLE = (202, 409, 423, 425, 429)
 class Named:
     """Two payments with one id, the answers, and the transfers of each payment.
 
-    What moved by both, as they have one nonce, counts for the first.
+    If both payments have one nonce, the transfers count for the first payment.
     """
 
     payments: tuple[Payment, Payment]
@@ -35,11 +35,11 @@ class Named:
     second: Answer
     moved: tuple[list[Transfer], list[Transfer]]
     settled: int = 0
-    """How often settle was asked about the first payment."""
+    """The calls of settle with the first payment."""
 
     @property
     def summary(self) -> str:
-        """What was answered."""
+        """The answers."""
         return f"first {self.first.how}; then {self.second.how}"
 
 
@@ -290,7 +290,7 @@ ROWS = [
             "payer": _of_another_payer,
         }.items()
     ),
-    Row(  # 400, 402 and 409 are right for it: it is no payment, and another one
+    Row(  # 400, 402 and 409 are right: the request is no payment, and a different one
         section="identifier",
         slug="unsigned",
         play=_another(_unsigned),

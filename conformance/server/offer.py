@@ -29,7 +29,7 @@ PROXY = [
     ("X-Forwarded-Port", "443"),
     ("X-Forwarded-For", "203.0.113.7"),
 ]
-"""What a proxy adds that ends TLS."""
+"""The headers of a proxy that ends TLS."""
 CANNOT = "an agent that asks as browsers do cannot pay"
 
 
@@ -42,7 +42,7 @@ HTTP = (Dialect.V1, Dialect.V2)
 
 
 def _wrong_in(dialect: Dialect, offer: dict[str, Any]) -> str:
-    """Return what is wrong in an offer; "" if nothing."""
+    """Return the first mistake of an offer; "" without a mistake."""
     texts_wanted = ["scheme", "network", dialect.amount, "asset", "payTo"]
     if dialect is Dialect.V1:
         texts_wanted += ["resource", "description"]
@@ -108,7 +108,7 @@ def _same(play: Play, answer: Answer) -> Found:
 
 
 def _same_in_body(play: Play, answer: Answer) -> Found:
-    """Tell whether the body has an offer missing in the header; for version 1, `_same` tells."""
+    """Find an offer of the body that the header lacks; for version 1, `_same` looks."""
     body = answer.json if isinstance(answer.json, dict) else {}
     offers = body.get("accepts")
     written = (
@@ -172,7 +172,7 @@ class Visit:
 
 
 def _visited(headers: Headers) -> Callable[[Play], Awaitable[Visit]]:
-    """Return the play of a purchase with these headers; the payment is drafted without them."""
+    """Return the play of a purchase with these headers, which the draft's request does not have."""
 
     async def play(it: Play) -> Visit:
         payment = await it.draft()
@@ -292,7 +292,7 @@ def _allows(play: Play, observed: Preflight) -> Found:
 
 
 async def _behind_a_proxy(play: Play) -> Visit:
-    """Buy as through a proxy that ends TLS; a server for other names only is not judged."""
+    """Buy as through a proxy that ends TLS; servers of other host names only are not judged."""
     unpaid = await play.ask(headers=PROXY)
     if unpaid.status != 402 or payable(play.dialect, unpaid, play.room.network) is None:
         raise NotApplicable(f"asked for by another name, it makes no offer: {unpaid.how}")
@@ -308,7 +308,7 @@ def _calls_itself(play: Play, observed: Visit) -> str:
 
 
 async def _each(play: Play) -> list[Trade]:
-    """Buy by each offer that can be paid."""
+    """Buy by each payable offer."""
     count = len(await play.drafts())
     if count < 2:
         raise NotApplicable("it makes one offer that can be paid here")

@@ -36,7 +36,7 @@ from x402sim.text.words import often
 INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
 LATE_S = 8.0
 ELSEWHERE = {"Location": "http://127.0.0.1:9/settle"}
-"""Where nobody listens."""
+"""A port without a listener."""
 
 _LOST = {
     "lost": ("its answer is lost", lambda: breaks(How.LOST)),
@@ -63,7 +63,7 @@ _LOST = {
         lambda: says(as_json({"error": "slow down"}, 429), after=True),
     ),
 }
-"""What becomes of the answer to settle, which has settled."""
+"""Faults of settle's answer, after settle has done the work."""
 _SETTLE_NO = {
     "refused": ("settle refuses", lambda: says(as_json(REFUSED))),
     "refused-400": ("settle refuses with 400", lambda: says(as_json(REFUSED, 400))),
@@ -87,7 +87,7 @@ _SETTLE_NO = {
         lambda: says(Reply(status=308, headers=ELSEWHERE)),
     ),
 }
-"""What settle answers, which has not settled."""
+"""Answers of settle without a settlement."""
 _VERIFY_NO = {
     "invalid": ("verify says no", lambda: says(as_json(INVALID))),
     "invalid-400": ("verify says no with 400", lambda: says(as_json(INVALID, 400))),
@@ -110,12 +110,12 @@ Make = Callable[[], Twist]
 
 
 def _once(make: Make) -> Make:
-    """Return what makes a twist of the first settlement only."""
+    """Return a maker of a twist of the first settlement only."""
     return lambda: on(SETTLE, first(1, make()))
 
 
 def _always(path: str, make: Make) -> Make:
-    """Return what makes a twist of a path."""
+    """Return a maker of a twist of a path."""
     return lambda: on(path, make())
 
 
@@ -164,7 +164,7 @@ _ELSEWHERE = {
     VERIFY: {"isValid": True},
     SETTLE: {"success": True, "transaction": FAKE, "network": "eip155:84532"},
 }
-"""What another host says, to which the facilitator sends the server."""
+"""The answers of another host, to which the facilitator redirects the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _stays(play: Play, observed: Redirected) -> Found:
 
 
 async def _lost_and_used(play: Play) -> Trade:
-    """Pay while the answer of settle is lost; settle refuses the payment ever after."""
+    """Pay while the answer of settle is lost; settle refuses every repetition."""
     play.double.strict = True
     return await trade(play, on(SETTLE, first(1, breaks(How.LOST))))
 

@@ -33,11 +33,11 @@ class Tries:
     goods: Answer
     price: int
     made: int | None = None
-    """How often what is sold was made for one of them; None if no number in it counts that."""
+    """How often the paid handler ran for a HEAD; None if not counted."""
 
 
 def spellings(item: Item) -> Mapping[str, str]:
-    """Return other spellings of a target, with what each is."""
+    """Return other spellings of a target, by description."""
     path, query = item.path, item.target.removeprefix(item.path)
     head, _, last = path.rpartition("/")
     first = f"%{ord(last[0]):02x}{last[1:]}" if last else "%2f"
@@ -73,7 +73,7 @@ def spellings(item: Item) -> Mapping[str, str]:
 
 
 async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> Tries:
-    """Send requests without payment: what they are, method, target, headers."""
+    """Send requests without payment, each with its description, method, target and headers."""
     goods = await play.goods()
     price = (await play.draft()).auth.value
     found = [
@@ -147,7 +147,7 @@ def _is_its_length(observed: Tries) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charged:
-    """A HEAD with a payment, a GET with it, and what moved at the HEAD."""
+    """A HEAD with a payment, a GET with the same payment, and the transfers at the HEAD."""
 
     head: Answer
     get: Answer

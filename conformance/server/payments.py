@@ -76,7 +76,7 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
 
     async def play(it: Play) -> list[Refusal]:
         names, found = list(changes(it, await it.draft())), []
-        for about in names:  # each is a new payment: a nonce is kept with the first change
+        for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
             calls = len(it.double.calls)
@@ -107,9 +107,9 @@ async def _headers(play: Play) -> list[Refusal]:
 
 
 def not_served(play: Play, observed: list[Refusal]) -> Found:
-    """Tell whether any payment was served without paying the price to the shop.
+    """Find a payment that was served without the price paid to the shop.
 
-    A server that goes by the signed fields alone may read no more of a payment.
+    A server that goes by the signed fields alone need not read the rest of a payment.
     """
     for each in observed:
         if each.answer.is_sale:
@@ -127,7 +127,7 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
 
 
 def not_charged(play: Play, observed: list[Refusal]) -> Found:
-    """Tell whether any of them moved money."""
+    """Find a refused payment that moved money."""
     for each in observed:
         if each.moved and not each.answer.is_2xx:
             base = sum(moved.amount_base for moved in each.moved)
@@ -140,7 +140,7 @@ def not_charged(play: Play, observed: list[Refusal]) -> Found:
 
 
 def is_answer(_: Play, observed: list[Refusal]) -> Found:
-    """Tell whether each answer came, and is no 5xx."""
+    """Find an answer that is missing, or a 5xx."""
     failed: dict[str, list[str]] = {}
     for each in observed:
         if each.is_error:
@@ -192,7 +192,7 @@ def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
             suffix="answer",
         ),
     ]
-    if is_header:  # nothing is signed in them that could move
+    if is_header:  # a header without a signature can move nothing
         del found[1]
         found.append(
             Demand(
@@ -359,7 +359,7 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
 
 
 def _as_the_other(play: Play, payment: Payment) -> Mapping[str, Payment]:
-    """Write the signed payment in the form of the other version."""
+    """Return the signed payment in the form of the other version."""
     other = Dialect.V1 if play.dialect.version == 2 else Dialect.V2
     named: dict[str, Any] = {
         "scheme": x402.SCHEME,

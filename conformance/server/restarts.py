@@ -1,7 +1,7 @@
-"""What a server keeps of a payment: for the other server of its deployment, and through a restart.
+"""A server's record of a payment: shared within a deployment, and kept through a restart.
 
-One payment comes to two servers that share what they keep. A server is killed within a payment, and
-started again with what it has kept.
+One payment comes to two servers with a common store. Or a server is killed within a payment, and
+started again with its stored data.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ EACH, HELD_S = 3, 0.6
 
 
 def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
-    """Return the play of a payment that is sent to one, to the other, and again.
+    """Return the play of a payment sent to one server, twice to the other, and to the first again.
 
-    A `strict` facilitator refuses what is settled; the other one says success again.
+    A `strict` facilitator refuses a settled payment; the other kind answers success again.
     """
 
     async def play(it: Play) -> Uses:
@@ -87,7 +87,10 @@ async def _lost(play: Play) -> Trade:
 
 
 def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable[Trade]]:
-    """Return the play of a server that dies while the facilitator holds a path, or its answer."""
+    """Return the play of a server that dies while the facilitator holds a request to `path`.
+
+    With `after`, the facilitator holds the answer.
+    """
 
     async def play(it: Play) -> Trade:
         it.needs_restarts()
@@ -107,7 +110,7 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
 def _between(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
     """Return the play of a server that dies between two uses of a payment.
 
-    A `strict` facilitator refuses what is settled; the other one says success again.
+    A `strict` facilitator refuses a settled payment; the other kind answers success again.
     """
 
     async def play(it: Play) -> Uses:

@@ -56,7 +56,7 @@ async def _challenge(play: Play) -> dict[str, Any]:
 
 
 async def _member(play: Play) -> tuple[Answer, int]:
-    """Buy, and sign in; return what it got, and its price. Who is not let in is not judged."""
+    """Buy, and sign in; return the goods, and the price. Raises `NotLetIn` if the sign-in fails."""
     goods = await play.pay(payment := await play.draft())
     got = await play.ask(headers=[proof(await _challenge(play), play.room.payer)])
     if not play.is_goods(got, goods):
@@ -76,7 +76,7 @@ Wrong = Callable[[Play, Mapping[str, Any]], Mapping[str, Headers]]
 
 
 def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[Entries]]:
-    """Return the play of sign-ins that are wrong, each by a challenge of its own."""
+    """Return the play of wrong sign-ins, each with its own challenge."""
 
     async def play(it: Play) -> Entries:
         goods, price = await _member(it)

@@ -160,7 +160,7 @@ def _offers_again(play: Play, answer: Answer) -> Found:
 
 
 async def _draft(play: Play) -> Answer:
-    """Call without a payment, as a client that has the experimental binding does."""
+    """Call without a payment, as a client of the experimental binding."""
     can: dict[str, Any] = {CAPABILITIES: {"extensions": {DRAFT: {}}}}
     return await play.call(_call(play) | {"_meta": can})
 

@@ -19,6 +19,7 @@ from x402sim.protocol.crypto import checksum, parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.networks import BASE, NETWORKS, TESTNET, Network
+from x402sim.suite.redact import ids_in, shortened
 from x402sim.suite.service.answers import Challenge, TargetAnswer
 from x402sim.suite.service.control_api import another_chain
 from x402sim.suite.service.probe import Probe
@@ -97,6 +98,12 @@ def test_a_price_that_rises_after_the_plan_is_not_paid() -> None:
     judge.wallets.sign(challenge(), PAYER)
     with pytest.raises(Lacking, match=r"for what was planned, the budget has 0\.01 left"):
         judge.wallets.sign(challenge(amount="250000"), PAYER)
+
+
+def test_a_proof_of_any_characters_is_shortened() -> None:
+    answer = r'{"paymentId": "\u0070ay_\\1_secret", "sessionId": "ab.c[d]*e"}'
+    shown = shortened(answer.upper(), ids_in(answer))
+    assert [each for each in ("SECRET", "C[D]") if each in shown] == []
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=lambda each: each.name)

@@ -4,7 +4,7 @@
 difference), `FRESHNESS` looks at their age, and `AUTHORIZES` tells whether a transfer pays for the
 requirements, whoever submits the transfer. `VERIFICATION` is a facilitator's check of a payment,
 and `STANDARD` adds the demands of the x402 standard. The token's own tables are in
-`chain.ledger.token_rules`. `without` leaves a row out, to make a defective service; the tests must
+`chain.ledger.frame`. `without` leaves a row out, to make a defective service; the tests must
 detect each missing row.
 Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """

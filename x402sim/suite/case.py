@@ -1,6 +1,6 @@
-"""What the engine knows of a case, of whatever subject; and an id's result, out of its cases.
+"""Cases of any kind of subject: selection, and the result of an id out of its cases.
 
-Several cases may have the same id; the worst outcome is the id's.
+Several cases may share an id; the worst outcome is the id's.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,16 +15,16 @@ from x402sim.spec.needs import Need
 from x402sim.text.words import unknown
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
-"""The outcomes that a control makes doubtful, if it does not work."""
+"""The outcomes that become inconclusive if a control fails."""
 _WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED, Outcome.SKIPPED)
-"""The order of outcomes: the first one among an id's cases is the id's outcome."""
+"""Outcomes, worst first: the id gets the worst outcome of its cases."""
 
 
 class Case(Protocol):
-    """One case of one id, "document/section/slug": what it demands, and why.
+    """One case of one id, "document/section/slug": the demand, and the reason for the demand.
 
-    `decides` are the questions that it decides: a MUST of which one was not decided by any case has
-    not passed. `controls` are the ids of controls: without them, that it holds proves nothing.
+    `decides` names the questions the case decides: a MUST passes only if a case has decided each
+    question. `controls` are ids of controls: if a control fails, a passed case proves nothing.
     """
 
     @property
@@ -41,15 +41,15 @@ class Case(Protocol):
 
     @property
     def title(self) -> str:
-        """What it demands, in a sentence."""
+        """The demand, in a sentence."""
 
     @property
     def name(self) -> str:
-        """The id and the case, which is unique."""
+        """The id and the case's own part: unique."""
 
     @property
     def dialect(self) -> str:
-        """The dialect in which it is played; empty for a subject with only one."""
+        """The dialect of the play; empty for a subject with only one dialect."""
 
     @property
     def section(self) -> str:
@@ -57,25 +57,25 @@ class Case(Protocol):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What must be there to judge it."""
+        """The conditions for judging the case, such as a world or a key."""
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The questions that it decides."""
+        """The questions the case decides."""
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """The ids of the controls that it depends on."""
+        """The ids of the controls the case depends on."""
 
     @property
     def is_control(self) -> bool:
-        """Whether every subject that is worth judging must pass it."""
+        """Whether every subject worth judging must pass the case."""
 
 
 AnyCase = TypeVar("AnyCase", bound=Case)
 
 
-# --- which ones ---------------------------------------------------------------------------
+# --- selection ----------------------------------------------------------------------------
 
 
 def by_id(cases: Iterable[AnyCase]) -> dict[str, list[AnyCase]]:
@@ -95,9 +95,9 @@ def by_ground(cases: Iterable[AnyCase]) -> list[tuple[Ground, list[AnyCase]]]:
 
 
 def matching(cases: Iterable[AnyCase], prefix: str, documents: Sequence[str]) -> list[AnyCase]:
-    """Return the cases whose id is `prefix`, or else those whose id starts with it.
+    """Return the cases with the id `prefix`, or else the cases whose id starts with `prefix`.
 
-    The document may be left out of it: then it is the first document that has such a case.
+    A prefix without a document means the first document with such a case.
     """
     cases = list(cases)
     for begin in (prefix, *(f"{document}/{prefix}" for document in documents)):
@@ -111,7 +111,7 @@ def matching(cases: Iterable[AnyCase], prefix: str, documents: Sequence[str]) ->
 def named(
     option: str, prefix: str, cases: Sequence[AnyCase], documents: Sequence[str]
 ) -> list[AnyCase]:
-    """Return the cases whose ids an option gives the beginning of; raises `ValueError`."""
+    """Return the cases whose ids start with an option's value; raises `ValueError` for no case."""
     if found := matching(cases, prefix, documents):
         return found
     clauses = dict.fromkeys(case.id.removeprefix(f"{documents[0]}/") for case in cases)
@@ -119,7 +119,7 @@ def named(
 
 
 def near(clauses: Iterable[str], prefix: str, documents: Sequence[str]) -> list[str]:
-    """Return the clauses of the section that a prefix names; the beginnings, if there is none."""
+    """Return the clauses of the section in a prefix; all sections and documents if it has none."""
     section = prefix.removeprefix(f"{documents[0]}/").split("/")[0]
     ids = dict.fromkeys(clauses)
     sections = sorted({each.split("/")[0] for each in ids} - set(documents))
@@ -129,10 +129,9 @@ def near(clauses: Iterable[str], prefix: str, documents: Sequence[str]) -> list[
 def select(
     prefixes: Iterable[str], cases: Sequence[AnyCase], documents: Sequence[str]
 ) -> list[AnyCase]:
-    """Return the cases whose ids start with any of these; all without any.
+    """Return the cases whose ids start with one of the prefixes; all cases without prefixes.
 
-    Several may stand in one text, separated by commas. Raises `ValueError` for a prefix that no
-    id has.
+    Commas separate several prefixes in one text. Raises `ValueError` for a prefix of no id.
     """
     wanted: set[str] = set()
     for prefix in (part.strip() for text in prefixes for part in text.split(",")):
@@ -143,9 +142,9 @@ def select(
 def skipped(
     cases: Sequence[AnyCase], options: Iterable[str], documents: Sequence[str]
 ) -> dict[str, str]:
-    """Return the cases that --skip ID=REASON names, with the reason.
+    """Return the names of the cases that --skip ID=REASON leaves out, each with the reason.
 
-    Raises `ValueError` for a prefix that no id has, and for a missing reason.
+    Raises `ValueError` for a prefix of no id, and for a missing reason.
     """
     left_out: dict[str, str] = {}
     for text in options:
@@ -157,20 +156,20 @@ def skipped(
     return left_out
 
 
-# --- what came of them --------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------
 
 ONLY = " --only ID"
-"""Stands in the command that repeats a run where the option must come before other words."""
+"""Marks the place of --only in a command that repeats a run and ends in a subject's own words."""
 
 
 def repeating(rerun: str, check_id: str) -> str:
-    """Return the command that repeats one id, given the one that repeats the run."""
+    """Return the command that repeats one id; `rerun` repeats the whole run."""
     only = f" --only {check_id}"
     return rerun.replace(ONLY, only, 1) if ONLY in rerun else f"{rerun}{only}".strip()
 
 
 def in_order(results: Iterable[Result], cases: Iterable[Case]) -> list[Result]:
-    """Return results in the order of the cases: what waits ends last, and belongs elsewhere."""
+    """Return results in the order of the cases: a case that waits ends late."""
     places = {check_id: place for place, check_id in enumerate(dict.fromkeys(c.id for c in cases))}
     return sorted(results, key=lambda result: places.get(result.id, -1))  # controls come first
 
@@ -178,7 +177,7 @@ def in_order(results: Iterable[Result], cases: Iterable[Case]) -> list[Result]:
 def unfinished(
     results: Sequence[Result], cases: Sequence[Case], rerun: str, why: str
 ) -> list[Result]:
-    """Return the results of a run that ended too early, and why: the rest is inconclusive."""
+    """Return all results of a run that ended early: missing ids are inconclusive, with `why`."""
     judged = {result.id for result in results}
     missing = {case.id: case for case in cases if case.id not in judged}
     rest = [
@@ -226,7 +225,7 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
 
 
 def _all_observed(cases: Sequence[CaseResult]) -> str:
-    """Return what was observed, each text once; texts of several dialects name theirs."""
+    """Return the observations, each text once; if texts differ, each names its dialects."""
     texts: dict[str, list[str]] = {}
     for case in cases:
         if case.actual:
@@ -238,10 +237,10 @@ def _all_observed(cases: Sequence[CaseResult]) -> str:
 
 
 def place(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, int]:
-    """Return the key by which the cases of an id are sorted: the worst outcome first.
+    """Return the sort key of an id's cases: the worst outcome first.
 
-    Of failures, the one that needs least comes first, and then the one whose text is shortest; of
-    cases that were skipped, the one that needs least.
+    Among failures, fewest needs come first, then the shortest text; among skipped cases, fewest
+    needs.
     """
     result = done[case]
     if result.outcome is Outcome.SKIPPED:
@@ -253,10 +252,10 @@ def place(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, 
 
 
 def _decided(result: Result, done: Mapping[AnyCase, CaseResult]) -> Result:
-    """Return a result that holds; if a question was not decided, it is skipped or inconclusive.
+    """Return a result that holds, or a skipped or inconclusive one if a question was not decided.
 
-    A question is decided by any of the cases with its name. It is left out where none of them
-    applies; where the run lacks what they need, the id is skipped.
+    Any case that names a question in `decides` decides the question. A question without an
+    applicable case does not count. The id is skipped if the run lacks what the cases need.
     """
     deciding: dict[str, list[CaseResult]] = {}
     for case, its in done.items():
@@ -284,7 +283,7 @@ def _decided(result: Result, done: Mapping[AnyCase, CaseResult]) -> Result:
 
 
 def unclear(result: Result, why: str) -> Result:
-    """Return a result that is inconclusive after all."""
+    """Return the result as inconclusive, with a reason."""
     return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why, evidence=None)
 
 
@@ -294,9 +293,9 @@ def doubted(
     broken: Mapping[str, str | None],
     why: str = "the control did not work, so this proves nothing",
 ) -> Result:
-    """Return a result that holds as inconclusive, if a control that it depends on is `broken`.
+    """Return a result that holds as inconclusive, if one of its controls is `broken`.
 
-    `broken` has what came of each control that failed, by its id. A failure stays a failure.
+    `broken` maps the id of each failed control to the failure. A failure stays a failure.
     """
     met = [f"{name}: {broken[name]}" for name in sorted(controls) if broken.get(name)]
     if result.outcome not in HOLDS or result.is_control or not met:

@@ -1,6 +1,7 @@
 """`python -m x402sim conformance`: one judgement of a subject, from options to exit code.
 
-A baseline is an earlier JSON report of the same subject: what it has found does not count again.
+A baseline is an earlier JSON report of the same subject; findings of the baseline do not count
+again.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ _OPEN = (Outcome.FAILED, Outcome.INCONCLUSIVE)
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """What a baseline says of a case."""
+    """A case in a baseline."""
 
     title: str
     outcome: Outcome
@@ -42,7 +43,7 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What a baseline says of an id."""
+    """An id in a baseline."""
 
     id: str
     outcome: Outcome
@@ -50,14 +51,14 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """A baseline: what was judged, and what came of it."""
+    """A baseline: the kind of subject, and the results."""
 
     results: tuple[_Found, ...]
     subject: str = "service"
 
 
 def load(file: Path, subject: str) -> Baseline:
-    """Return a baseline; raises `ValueError` if the file is none, or is about another subject."""
+    """Return a baseline; raises `ValueError` for another kind of file, or another subject's."""
     try:
         found = msgspec.json.decode(file.read_bytes(), type=Baseline)
     except OSError as error:
@@ -70,7 +71,7 @@ def load(file: Path, subject: str) -> Baseline:
 
 
 def known(results: Sequence[Result], baseline: Baseline) -> list[Result]:
-    """Return results, with a mark at those that the baseline has found, too."""
+    """Return results; the findings that the baseline has, too, are marked as known."""
     before = {each.id: each for each in baseline.results}
     return [
         msgspec.structs.replace(each, is_known=_is_known(each, before.get(each.id)))
@@ -105,11 +106,11 @@ STDOUT = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a user requests of any judgement, whatever its subject.
+    """The user's requests for any judgement, whatever the subject.
 
-    `files` are where to write each kind of report: json, junit, html, sarif, markdown, annotations;
-    - for stdout. If `strict`, SHOULD counts. What the `baseline`, a JSON report, has found already
-    does not count.
+    `files` maps kinds of report to paths: json, junit, html, sarif, markdown, annotations; - for
+    stdout. With `strict`, a failed SHOULD counts. Findings of the `baseline`, a JSON report, do not
+    count.
     """
 
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -128,10 +129,9 @@ async def judged(
 ) -> tuple[list[Result], str]:
     """Judge a subject in real time; return results and a record of the run; raises `NotReady`.
 
-    The results are in the order of the cases; `on_result` is called with each as soon as it is
-    certain; `on_begin` with each id that begins, the number of certain ids and of planned ids, both
-    without ids that turned out not to apply; `on_ready` when the subject has been examined, with
-    the plan.
+    The results are in the order of the cases. `on_result` gets each result as soon as the result is
+    certain. `on_begin` gets each id that begins, the number of certain ids and of planned ids, both
+    without the ids that did not apply. `on_ready` gets the plan once the subject has been examined.
     """
     results: list[Result] = []
     async with subject.begin(options, cases, tell) as judging:
@@ -151,7 +151,7 @@ async def judged(
 
 
 def judge(*given: Any, **named: Any) -> tuple[list[Result], str]:
-    """Judge a subject on a loop of its own: the arguments, and what is returned, are `judged`'s."""
+    """Judge a subject on an event loop of its own; arguments and result are those of `judged`."""
 
     async def main() -> tuple[list[Result], str]:
         _ends_in_order()
@@ -161,7 +161,7 @@ def judge(*given: Any, **named: Any) -> tuple[list[Result], str]:
 
 
 def _ends_in_order() -> None:
-    """Let SIGTERM end this task as Ctrl-C does: what a subject has started ends with it."""
+    """End this task at SIGTERM as at Ctrl-C, so that a started subject ends, too."""
     task = asyncio.current_task()
     assert task is not None
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
@@ -169,13 +169,13 @@ def _ends_in_order() -> None:
 
 
 def conclude(results: list[Result], strict: bool) -> int:
-    """Return the exit code of these results."""
+    """Return the exit code of results."""
     codes = {Outcome.PASSED: HELD, Outcome.FAILED: FOUND_SOMETHING}
     return codes.get(report.verdict(results, strict)[0], NO_VERDICT)
 
 
 def require_places(files: Mapping[str, Path]) -> None:
-    """Raise `ValueError` unless every report can be written where it is wanted, by its kind."""
+    """Raise `ValueError` unless every report can be written to its path."""
     if [str(file) for file in files.values()].count(STDOUT) > 1:
         raise ValueError("- means stdout, which takes one report only: give the others a FILE")
     for kind, file in files.items():

@@ -9,7 +9,7 @@ from x402sim.report.results import Loss
 
 
 def with_value(body: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of a JSON object with a value at a path; makes the objects that it lacks."""
+    """Return a copy of a JSON object with a value at a path; makes missing objects on the path."""
     copied, place, name = _at(body, path)
     place[name] = value
     return copied
@@ -23,7 +23,8 @@ def without(body: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
 
 
 def _at(body: Mapping[str, Any], path: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return a copy of a JSON object, the object in it that holds a path's field, and its name."""
+    """Return a copy of a JSON object, the object that holds the path's last field, and the field's
+    name."""
     copied = copy.deepcopy(dict(body))
     *above, name = path
     place = copied
@@ -33,5 +34,5 @@ def _at(body: Mapping[str, Any], path: Sequence[str]) -> tuple[dict[str, Any], d
 
 
 def lost(network: Network, base: int, why: str) -> Loss:
-    """Return a loss of so many base units of a network's token."""
+    """Return a loss in base units of a network's token."""
     return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)

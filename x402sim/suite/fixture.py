@@ -1,4 +1,4 @@
-"""The judges as tests: one play of a subject that is a function of Python, a test."""
+"""The judges as tests: each test of a subject, a Python function, runs one play."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -14,12 +14,12 @@ from x402sim.suite.row import AnyPlayed, by_play
 from x402sim.suite.verdict import NotReady, Skipped
 
 Judged = Callable[[Any, Sequence[Any]], Awaitable[Sequence[tuple[Any, CaseResult]]]]
-"""Judges what a test gives by the cases of a play; raises `NotReady`."""
+"""Judges the value from a test by the cases of a play; raises `NotReady`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseOfTest:
-    """One play, and the cases that look at it; a SHOULD counts if `strict`."""
+    """One play with its cases; a failed SHOULD counts if `strict`."""
 
     cases: Sequence[Any]
     judged: Judged
@@ -27,14 +27,14 @@ class CaseOfTest:
 
     @property
     def name(self) -> str:
-        """The play's."""
+        """The name of the play."""
         return str(self.cases[0].played_as)
 
     def wrong(self, given: Any, again: str = "") -> str:
-        """Play it with what a test gives; return what it does wrong, "" if nothing.
+        """Play with the value from a test; return the failures as text, "" without any.
 
-        What counts is what counts for the exit code; `again` is the command that repeats the
-        test. Raises `Skipped` with the reasons if nothing of it was judged.
+        The same failures count as for the exit code; `again` is the command that repeats the test.
+        Raises `Skipped` with the reasons if no case was judged.
         """
 
         async def main() -> Sequence[tuple[Any, CaseResult]]:

@@ -117,7 +117,7 @@ def children() -> list[int]:
     """Return this process's children; none on a system without /proc."""
     found = []
     for each in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             if each.isdigit():
                 with open(f"/proc/{each}/stat", "rb") as file:
                     if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():

@@ -41,7 +41,7 @@ class Written:
     left_out: int = 0
 
     async def read(self, stream: asyncio.StreamReader) -> None:
-        """Read all of it."""
+        """Read the whole stream."""
         half = MOST_WRITTEN // 2
         while piece := await stream.read(PIECE):
             room = half - len(self.first)
@@ -84,7 +84,7 @@ class Kept:
         """End the command and every process it started."""
         self._signal(signal.SIGKILL)
         if not self.to_keeper.is_closing():
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the command has ended
                 self.to_keeper.write_eof()
 
     def _signal(self, number: signal.Signals) -> None:

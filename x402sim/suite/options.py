@@ -1,7 +1,7 @@
 """The flags of a judge: fields of its one frozen dataclass of options, declared once.
 
-The command line and pytest make their options of them, `read` the values, and `again` the command
-that repeats a run.
+The command line and pytest make their options from the flags; `read` reads the values, and `again`
+writes the command that repeats a run.
 """
 
 import math
@@ -24,7 +24,7 @@ _FLAG = "flag"
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag. `name` is that of the option on the command line, in snake case."""
+    """One flag. `name` is the name of the command line's option, in snake case."""
 
     name: str
     help: str
@@ -32,18 +32,18 @@ class Flag:
     kind: type = str
     metavar: str | None = None
     default: Any = None
-    """What is read if it is not given."""
+    """The value of a flag that is not given."""
     read: Callable[[Any], Any] = lambda value: value
-    """Reads a value (of a repeatable flag, all of them); raises `ValueError` that says why not."""
+    """Reads a value (of a repeatable flag, the list of values); raises `ValueError`."""
     shows: Callable[[Any], str | None] | None = None
-    """Shows a value in the command that repeats a run, without a secret; None leaves it out."""
+    """Writes a value for the command that repeats a run, without secrets; None omits the flag."""
     variable: str | None = None
-    """The environment variable that gives it, too."""
+    """The environment variable that sets the flag, too."""
     is_repeatable: bool = False
     pytest: str | None = None
-    """The name of pytest's option, if it is another one; empty if pytest has none."""
+    """The name of pytest's option if the names differ; empty if pytest has no such option."""
     is_repeated: bool = True
-    """Whether the command that repeats a run has it."""
+    """Whether the command that repeats a run includes the flag."""
 
     @property
     def option(self) -> str:
@@ -52,7 +52,7 @@ class Flag:
 
 
 STRICT = Flag("strict", "Treat SHOULD failures as failures.", kind=bool, default=False, pytest="")
-"""The engine's own flag that a repetition needs, whatever the subject."""
+"""The only flag of the engine that a repetition needs, for every subject."""
 
 
 def flag(
@@ -63,9 +63,9 @@ def flag(
     factory: Callable[[], Any] | None = None,
     **more: Any,
 ) -> Any:
-    """Declare a field of options as a flag, named as its field or by `name`; `more` is a `Flag`'s.
+    """Declare a field of options as a flag, named `name` or as the field; `more` is for `Flag`.
 
-    `unset`, or what `factory` makes, is what the field has where options are made without a command
+    `unset`, or the result of `factory`, is the field's value in options made without a command
     line.
     """
     metadata = {_FLAG: Flag(name, meaning, **more)}
@@ -75,7 +75,7 @@ def flag(
 
 
 def flags_of(options: type[Any]) -> tuple[Flag, ...]:
-    """Return the flags that a dataclass of options declares, in their order."""
+    """Return the flags of a dataclass of options, in order."""
     return tuple(_flags(options).values())
 
 
@@ -86,14 +86,14 @@ def _flags(options: type[Any]) -> dict[str, Flag]:
 
 
 def given(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of every flag, by its name: what was given, or its default."""
+    """Return the value of every flag, by name: the given value, or the default."""
     every = {each.name: each.default for each in (*flags_of(options), STRICT)}
     assert values.keys() <= every.keys(), f"no such flag: {values.keys() - every.keys()}"
     return every | {name: each for name, each in values.items() if each is not None}
 
 
 def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that flags give, read; raises `ValueError` that names flag or variable."""
+    """Return the fields with their flags' values; a `ValueError` names the flag or variable."""
     every, found = given(options, values), {}
     for name, each in _flags(options).items():
         if (value := every[each.name]) is None:
@@ -110,7 +110,7 @@ def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def above_zero(what: str, option: str) -> Callable[[float], float]:
-    """Return what reads a number above 0, and finite, of what `what` says."""
+    """Return a reader of finite numbers above 0; `what` is the unit in its `ValueError`."""
 
     def read(value: float) -> float:
         if not 0 < value < math.inf:
@@ -121,7 +121,7 @@ def above_zero(what: str, option: str) -> Callable[[float], float]:
 
 
 def one_of(kind: type[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, ...]]:
-    """Return what reads members of an enumeration, separated by commas; it raises `ValueError`."""
+    """Return a reader of an enumeration's members, separated by commas; it raises `ValueError`."""
 
     def read(text: str) -> tuple[AnyKind, ...]:
         try:
@@ -133,7 +133,7 @@ def one_of(kind: type[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, .
 
 
 def command_like(example: str) -> Callable[[str], tuple[str, ...]]:
-    """Return what reads the words of a command, given an example; it raises `ValueError`."""
+    """Return a reader of a command's words; its `ValueError` shows the example."""
 
     def read(text: str) -> tuple[str, ...]:
         words = tuple(shlex.split(text))
@@ -145,9 +145,9 @@ def command_like(example: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def port_for(what: str, so: str) -> Callable[[str], int]:
-    """Return what reads a URL of this computer at which the judge is to serve something itself.
+    """Return a reader of a local URL, http://127.0.0.1:PORT, at which the judge serves something.
 
-    For its `ValueError`, `what` says what that is, and `so` what the user does with it.
+    The reader's `ValueError` names the service, `what`, and the user's next step, `so`.
     """
 
     def read(text: str) -> int:
@@ -169,12 +169,12 @@ def network_flag(meaning: str) -> Any:
 
 
 def seed_flag(what: str) -> Any:
-    """Declare the seed of `what` is drawn."""
+    """Declare the seed; `what` completes "Random seed of"."""
     return flag(f"Random seed of {what}.", kind=int, unset=0, default=0, metavar="N")
 
 
 def patience_flag(what: str, usual_s: float) -> Any:
-    """Declare how many seconds `what` may take."""
+    """Declare the limit in seconds for one `what`."""
     return flag(
         f"Seconds that one {what} may take.",
         kind=float,
@@ -186,7 +186,7 @@ def patience_flag(what: str, usual_s: float) -> Any:
 
 
 def wait_flag(meaning: str) -> Any:
-    """Declare how many seconds a subject may take until it answers, the first time."""
+    """Declare how many seconds a subject may take to its first answer."""
     return flag(meaning, kind=float, metavar="SECONDS", read=above_zero("seconds", "--wait"))
 
 
@@ -204,14 +204,14 @@ def env_flag() -> Any:
 
 
 def _set(names: Sequence[str]) -> tuple[str, ...]:
-    """Read names of set variables; raises `ValueError`."""
+    """Read names of variables; raises `ValueError` for a variable that is not set."""
     if missing := [name for name in names if name not in os.environ]:
         raise ValueError(f"{', '.join(missing)} is not set")
     return tuple(names)
 
 
 def jobs_flag(meaning: str) -> Any:
-    """Declare how much is played at once."""
+    """Declare the number of plays at once."""
     return flag(meaning, kind=int, metavar="N")
 
 
@@ -221,10 +221,10 @@ def again(
     values: Mapping[str, Any],
     behind: Sequence[str] = (),
 ) -> str:
-    """Return the command that repeats a run, with every flag that matters, and no secret.
+    """Return the command that repeats a run: every flag that matters, and no secret.
 
-    `words` come after the name of the command, and the words of a subject's own command `behind`
-    its flags, and behind the place of --only.
+    `words` follow the name of the command; `behind` are the words of a subject's own command, after
+    the flags and the place of --only.
     """
     every = given(options, values)
     command = [*program(), "conformance", *words]
@@ -241,7 +241,7 @@ def again(
 
 
 def _words(flag: Flag, value: Any) -> Iterator[str]:
-    """Yield the words of one option; a secret is hidden in them."""
+    """Yield the words of one option, without secrets."""
     match value:
         case False:
             return

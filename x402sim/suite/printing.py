@@ -1,6 +1,6 @@
 """The suite's output in a terminal: the list of ids, the costs, the results.
 
-What a target answered is in the results: all of their text is printed escaped.
+Results quote what a target answered, so all their text is printed escaped.
 """
 
 import os
@@ -25,12 +25,12 @@ from x402sim.text.words import counted, printable
 
 COLUMNS = 79
 MANY = 4
-"""How many ids that follow from a cause are named beside it."""
+"""The most ids named beside a cause."""
 WIDTH = 66
-"""The width of a quotation: with its indent, a line has less than 80 columns."""
+"""The width of a quotation: with the indent, a line stays below 80 columns."""
 MOST_AGAIN, MOST_ACTUAL, MOST_LINE = 400, 5 * COLUMNS, 3 * COLUMNS
-"""The longest command that is printed, and how much of what came of a case, and of each line of its
-exchange."""
+"""The most characters printed of the command that repeats a request, of the actual behaviour, and
+of a line of the exchange."""
 FILES = "--html FILE or --json-file FILE"
 _COLORS = {
     Outcome.PASSED: "green",
@@ -66,7 +66,7 @@ def show_list(subject: Subject[Any], cases: Sequence[Case]) -> None:
 
 
 def _show_ground(console: Console, ground: Ground) -> None:
-    """Print what a demand is based on, each sentence in a line."""
+    """Print the ground of a demand, each sentence from a new line."""
     label = str(ground.kind)
     for sentence in ground.lines:
         for line in textwrap.wrap(sentence, WIDTH):
@@ -75,7 +75,7 @@ def _show_ground(console: Console, ground: Ground) -> None:
 
 
 def announce(plan: Plan) -> None:
-    """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
+    """Print the plan of a run before further payments are signed: what is played and left out."""
     console = new_console(stderr=True, highlight=False)
     with unread(console):
         for line in plan.lines:
@@ -84,9 +84,9 @@ def announce(plan: Plan) -> None:
 
 @contextmanager
 def unread(console: Console) -> Iterator[None]:
-    """Let the run go on, and write its reports, when nobody reads its output any more (`| head`).
+    """Let a run write its reports though nobody reads its output any more (`| head`).
 
-    `rich` ends the process then.
+    Without this, `rich` ends the process.
     """
     try:
         yield
@@ -98,7 +98,7 @@ def unread(console: Console) -> Iterator[None]:
 
 
 def _note(result: Result, strict: bool) -> str:
-    """Return a note beside a result that does not count for the exit code; empty if it does."""
+    """Return a note for a result that does not count for the exit code; else an empty text."""
     counts = report.counts_for_exit(result, strict)
     return "" if counts else f" ({report.why_uncounted(result)})"
 
@@ -110,9 +110,9 @@ def show_results(
     *,
     whole: str = FILES,
 ) -> None:
-    """Print the failures, their causes, what was observed or not judged, the verdict.
+    """Print the failures, their causes, observations, what was not judged, the verdict.
 
-    Of a long line, the beginning and the end are printed, and `whole`, where to find all of it.
+    A long line is printed without its middle; `whole` says where to find the full text.
     """
     console = new_console(soft_wrap=True, highlight=False)
     with unread(console):
@@ -144,7 +144,7 @@ def show_results(
 def _show_cause(
     console: Console, subject: Subject[Any], group: list[Result], strict: bool, whole: str
 ) -> None:
-    """Print ids that failed or were inconclusive for one cause: the first, and which follow."""
+    """Print the ids with one cause, failed or inconclusive: the first in full, then the others."""
     first, *rest = group
     if first.outcome is Outcome.FAILED:
         _show_failure(console, subject, first, strict, whole)
@@ -190,7 +190,7 @@ def _show_failure(
             if not line.startswith((report.RAW, report.FULL)):
                 _show(console, "  [dim]|[/] ", _cut_line(line), "  [dim]|[/]   ")
         for line in lines:
-            if line.startswith(report.RAW):  # in one line, to be copied; a long one is in reports
+            if line.startswith(report.RAW):  # one line to copy; the reports have a long one
                 again = line if len(line) <= MOST_AGAIN else f"{report.RAW}the command: {whole}"
                 console.print(f"  {_shown(again)}")
         if len(str(case.actual)) > MOST_ACTUAL or any(
@@ -204,9 +204,9 @@ def _show_failure(
 
 
 def _show_not_begun(console: Console, results: list[Result]) -> None:
-    """Print what was not judged for want of something: each id once, by what most of it lacks.
+    """Print the ids with cases that were not judged, grouped by the most common reason.
 
-    An id with a case that was begun and not completed is printed case by case.
+    An id with a case that began and did not end is printed case by case.
     """
     lacks: dict[str, list[str]] = defaultdict(list)
     in_part: Counter[str] = Counter()
@@ -247,12 +247,12 @@ def _show_not_judged(console: Console, result: Result) -> None:
 
 
 def _cut_line(text: str) -> str:
-    """Return the beginning and the end of a line: of a request, mostly what came of it."""
+    """Return a line without its middle: of a request, mostly the end, which has the outcome."""
     return _cut(text, MOST_LINE, 0.75 if text.startswith(("{", "[")) else 0.2)
 
 
 def _cut(text: str, most: int, head: float = 0.5) -> str:
-    """Return at most so much of a text: its beginning, which is `head` of it, and its end."""
+    """Return at most `most` characters of a text, `head` of them (0 to 1) from its beginning."""
     if len(text) <= most:
         return text
     first = round(most * head)
@@ -260,7 +260,7 @@ def _cut(text: str, most: int, head: float = 0.5) -> str:
 
 
 def _show(console: Console, head: str, text: str, indent: str = " " * 12) -> None:
-    """Print text of another party after a head of ours, in lines of less than 80 columns."""
+    """Print another party's text after a head of ours, in lines of less than 80 columns."""
     first, rest = Text.from_markup(head).cell_len, Text.from_markup(indent).cell_len
     lines = textwrap.wrap(
         printable(text),
@@ -275,5 +275,5 @@ def _show(console: Console, head: str, text: str, indent: str = " " * 12) -> Non
 
 
 def _shown(text: str) -> str:
-    """Return text of another party for `rich`: nothing in it is markup or acts on a terminal."""
+    """Return another party's text, escaped: no part is markup for `rich` or acts on a terminal."""
     return escape(printable(text))

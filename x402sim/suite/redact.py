@@ -1,9 +1,9 @@
 """Redacts exchanges: removes signatures, proofs of payment and keys.
 
-A payment is shown by what it says, as it was sent: in its order, its types and its letters. A
-command that sends the whole request again is beside it, if its payer is a world's, who has only
-play money, or if nothing in it is secret. Every byte of that is what was sent: in single quotes, a
-shell changes nothing; what is not printable ASCII is in `$'...'`, as bash, zsh and ksh read it.
+A payment is shown with its fields as sent: same order, types and spelling. A curl command that
+sends the whole request again stands beside a payment of a world's payer, who has only play money,
+and beside a request without secrets. The command keeps every byte: a shell changes nothing in
+single quotes, and bytes that are not printable ASCII are in `$'...'`, for bash, zsh and ksh.
 """
 
 import base64
@@ -24,23 +24,23 @@ from x402sim.text.words import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
 _ID = re.compile(r'("(?:paymentId|sessionId)" ?: ?")(?!pay_|session_)([^"\s]{4})[^"\s]{4,}(?=")')
-"""An id of a service whose ids do not begin as those of the specification do."""
+"""An id without the prefixes of the specification, `pay_` and `session_`."""
 _ANY_ID = re.compile(r'"(?:paymentId|sessionId)"\s*:\s*"([^"\s]{8,200})"')
 _LEAST_ID = 8
 _ID_HEADERS = ("x-payment-id", "x-session-id")
 _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
-"""A signature (65 bytes), or a payment header in either spelling; a hash has 64 digits."""
+"""A signature (65 bytes) in hex, or a payment header in either spelling; a hash has 64 digits."""
 _OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
-"""What differs from answer to answer."""
+"""The parts that differ from answer to answer: ids, hashes, numbers, texts."""
 _HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
 _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
 _PAYMENT = PAYMENT_HEADERS[2].lower()
 _STANDARD = (_PAYMENT, REQUIRED_HEADER.lower(), RESPONSE_HEADERS[2].lower())
 """The headers of version 2 of the x402 standard."""
 _OF_ENVELOPE = ("x402Version", "scheme", "network", "payload")
-"""The fields of a payment header that are the same in each."""
+"""The fields with the same value in every payment header."""
 _LIMIT, _UNREADABLE = 1500, 300
-"""The most characters of a body in an exchange, and of a payment that cannot be read."""
+"""The most characters of a body in an exchange, and of an unreadable payment."""
 
 
 def exchange(
@@ -52,8 +52,9 @@ def exchange(
 ) -> str:
     """Return a request and its answer as text, without signatures and proofs of payment.
 
-    With `is_play`, or if nothing in it is secret, a command is in it that sends the request again.
-    The lines of a body that is not JSON are indented, so that none looks like a status or a header.
+    With `is_play`, or for a request without secrets, the text includes a command that sends the
+    request again. The lines of a body that is not JSON are indented, so that none looks like a
+    status or a header.
     """
     again = as_curl(request) if is_play or not _has_secret(request) else ""
     lines = [f"{request.method} {proofless(str(request.url))}"]
@@ -68,7 +69,7 @@ def exchange(
 
 
 def _has_secret(request: httpx.Request) -> bool:
-    """Tell whether a request has a payment, or a proof of one."""
+    """Tell whether a request has a payment or a proof of payment."""
     body = request.content.decode("utf-8", "replace")
     parts = [str(request.url), body, *request.headers.values()]
     shows = any(name in request.headers for name in (_PAYMENT, *_ID_HEADERS))
@@ -83,9 +84,9 @@ def without(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def cut(text: str, most: int, unread: int = 0) -> str:
-    """Return the first `most` characters of a text; of a longer one, it says that it goes on.
+    """Return the first `most` characters of a text, and the number of characters left out.
 
-    `unread` characters come after the text, and are not in it.
+    `unread` more characters follow the text without being in it.
     """
     more = max(0, len(text) - most) + unread
     return f"{text[:most]}… ({more} more characters)" if more else text
@@ -97,7 +98,8 @@ def proofless(text: str) -> str:
 
 
 def spellings(signature: bytes) -> set[str]:
-    """Return the texts in which an answer may repeat a signature, or its halves r and s."""
+    """Return the spellings of a signature in answers: its halves r and s in hex, the whole in
+    base64."""
     halves = {signature[at : at + 32].hex() for at in (0, 32)}
     whole = {base64.b64encode(signature).decode(), base64.urlsafe_b64encode(signature).decode()}
     return halves | {each.rstrip("=") for each in whole}
@@ -108,18 +110,22 @@ def ids_in(text: str) -> set[str]:
     return set(_ANY_ID.findall(text))
 
 
+def _beginning(proof: re.Match[str]) -> str:
+    return f"{proof[0][:4]}…"
+
+
 def shortened(text: str, proofs: Collection[str]) -> str:
-    """Return a text with only the first characters of these proofs of payment."""
+    """Return a text in which each of the proofs of payment is cut to its first four characters."""
     for proof in proofs:
         if len(proof) >= _LEAST_ID:
-            text = re.sub(re.escape(proof), f"{proof[:4]}…", text, flags=re.IGNORECASE)
+            text = re.sub(re.escape(proof), _beginning, text, flags=re.IGNORECASE)
     return text
 
 
 def redacted(text: str, payer: Wallet | None = None) -> str:
     """Return a text for a report: without proofs, signatures, payment headers and keys.
 
-    The key is that of the user's own `payer`, if there is one.
+    The hidden key is the key of `payer`, the user's own wallet, if given.
     """
     if payer is not None:
         key = payer.private_key.removeprefix("0x")
@@ -128,7 +134,7 @@ def redacted(text: str, payer: Wallet | None = None) -> str:
 
 
 def impersonal(text: str) -> str:
-    """Return an answer without ids, hashes, times and texts of JSON, to see which are alike."""
+    """Return an answer without ids, hashes, times and JSON strings, to find similar answers."""
     return _OWN.sub("_", text)
 
 
@@ -145,7 +151,7 @@ def _headers(headers: httpx.Headers) -> list[str]:
 
 
 def _standard_header(value: str) -> str:
-    """Return what a header of the standard says, without what repeats the 402."""
+    """Return a standard header's content without the parts that repeat the offer."""
     content = json_in(value)
     if not isinstance(content, dict):
         return printable(_unread(value))
@@ -170,9 +176,9 @@ def _body(content: bytes) -> list[str]:
 
 
 def _header(header: str) -> Any:
-    """Return the fields of a payment header as they were sent, but for its signature.
+    """Return the fields of a payment header as sent, but for the signature.
 
-    "sentAs" is how they were encoded; what cannot be read is returned as it was sent.
+    "sentAs" is the encoding, hex or base64; an unreadable header is returned as sent.
     """
     is_hex = header[:2] in ("0x", "0X")
     try:
@@ -186,35 +192,35 @@ def _header(header: str) -> Any:
     fields = {**payment["payload"], **others}
     if isinstance(
         signature := fields.get("signature"), str
-    ):  # also if it is too short for `_SIGNED`
+    ):  # also a signature too short for `_SIGNED`
         fields["signature"] = f"<{len(signature)} characters, hidden>"
     return {**fields, "sentAs": "hex" if is_hex else "base64"}
 
 
 def _unread(header: str) -> str:
-    """Return a header that cannot be read, as it was sent."""
+    """Return an unreadable header as sent: redacted, and cut."""
     return cut(redacted(header), _UNREADABLE)
 
 
-# --- a request as a command that sends it again ----------------------------------------------
+# --- requests as curl commands ---------------------------------------------------------------
 
 
 MOST = 8000
-"""The most bytes of a command."""
+"""The most characters of a command."""
 _OF_CHECKS = (b"content-type", b"x-payment-id", b"x-session-id", b"payment-signature")
-"""The headers that checks set."""
+"""The headers the checks set."""
 _OF_CLIENT = (
     *(b"host", b"accept", b"accept-encoding", b"connection", b"user-agent", b"content-length"),
     b"transfer-encoding",
 )
-"""Those that every client sets by itself."""
+"""The headers every client sets on its own."""
 _PLAIN = frozenset((string.ascii_letters + string.digits + string.punctuation + " ").encode())
 
 
 def as_curl(request: httpx.Request) -> str:
-    """Return a curl command that sends a request; empty if there is none.
+    """Return a curl command for a request; empty if the request is too long or has a NUL.
 
-    The values of the user's own headers are not in it.
+    The user's own headers are in the command without their values.
     """
     url = str(request.url)
     words = ["curl", "-i", *_method(request)]
@@ -224,7 +230,7 @@ def as_curl(request: httpx.Request) -> str:
     words.append(quoted(url.encode("latin-1", "replace")))
     for name, value in request.headers.raw:
         if name.lower() in _OF_CHECKS:
-            header = name + (b": " + value if value else b";")  # so curl sends one without a value
+            header = name + (b": " + value if value else b";")  # curl's spelling of an empty value
             words += ["-H", quoted(header)]
         elif name.lower() not in _OF_CLIENT:
             words += ["-H", quoted(name + b": <hidden>")]
@@ -241,7 +247,7 @@ def _method(request: httpx.Request) -> list[str]:
 
 
 def quoted(text: bytes) -> str:
-    """Return a word of a shell that is this text, byte for byte; `::` and `##` act on a CI."""
+    """Return a shell word for exactly these bytes; hides `::` and `##`, which act on a CI."""
     if _PLAIN.issuperset(text) and not any(part in text for part in (b"'", b"::", b"##")):
         return f"'{text.decode()}'"
     kept = _PLAIN - set(b"'\\:#")

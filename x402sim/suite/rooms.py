@@ -18,8 +18,8 @@ repetition, for servers and facilitators:
 7. A subject started by its user has only one room, and failed plays are repeated in that room.
    After a failed good payment, the rest is inconclusive.
 
-Each subject adds its world to `Room`, what it can do to `Play`, and what a good payment is to
-`Judge`. `in_rooms` plans a judgement and begins it.
+Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of `Judge`
+with its good payment. `in_rooms` plans a judgement and begins the run.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Room(ABC):
         self.start_s = elapsed()
 
     async def started(self) -> Self:
-        """Start the subject and return the room; closes the room if that raises `NotReady`."""
+        """Start the subject and return the room; if the start fails, close the room and raise."""
         try:
             await self.start()
         except BaseException:
@@ -104,7 +104,7 @@ class Room(ABC):
     async def stop(self) -> None:
         """Stop the subject, as a supervisor does: SIGTERM, and then SIGKILL.
 
-        Raises `Inconclusive` for a subject that its user has started.
+        Raises `Inconclusive` for a subject started by its user.
         """
         if isinstance(self.subject, RunsAlready):
             raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
@@ -127,12 +127,12 @@ class Room(ABC):
 
     @property
     def has_ended(self) -> str:
-        """How the subject ended by itself; empty while it runs."""
+        """How the subject ended by itself; empty while the subject runs."""
         return self.running.has_ended if self.running else "it was stopped"
 
 
 class Answered(Protocol):
-    """What a subject answered."""
+    """An answer of a subject."""
 
     @property
     def status(self) -> int:
@@ -140,7 +140,7 @@ class Answered(Protocol):
 
     @property
     def summary(self) -> str:
-        """The request and its answer, as a report shows them."""
+        """The request and its answer, as text for a report."""
 
 
 AnyRoom = TypeVar("AnyRoom", bound=Room)
@@ -216,7 +216,7 @@ ENDS = Violation(
     demand=Demand.GOES_ON_RUNNING,
 )
 MOST_JAMS = 12
-"""The jamming plays that the judge looks for one by one: more show nothing new."""
+"""The most jamming plays that the judge singles out: further ones show nothing new."""
 
 Outcomes = list[tuple[RoomCase, CaseResult]]
 AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
@@ -248,7 +248,7 @@ class Played:
 
     @property
     def wrong(self) -> Violation | None:
-        """The first demand that is broken."""
+        """The first broken demand."""
         return next((each for each in self.found.values() if isinstance(each, Violation)), None)
 
     def of(self, case: RoomCase) -> CaseResult:
@@ -267,7 +267,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
     beside: ClassVar[int]
-    """The waiting plays that run beside the others at the same time."""
+    """The number of waiting plays at the same time, beside the others."""
     after: ClassVar[Violation]
     """The violation of a failed good payment after a play."""
 
@@ -310,7 +310,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         self._busy = asyncio.Semaphore(self.jobs)
         self._waiting = self._busy if most is not None else asyncio.Semaphore(self.beside)
 
-    # --- what each subject adds -------------------------------------------------------------
+    # --- the methods of each subject --------------------------------------------------------
 
     @abstractmethod
     async def open(self, kind: Any, name: str) -> AnyRoom:
@@ -325,7 +325,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
 
     @abstractmethod
     async def try_good_payment(self, room: AnyRoom, dialects: Sequence[Any] = ()) -> str:
-        """Make a good payment in each dialect; return why one fails, "" if none does."""
+        """Make a good payment in each dialect; return why a payment fails, "" if all settle."""
 
     @property
     def is_fixed(self) -> bool:
@@ -502,7 +502,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             done.append((group, played))
             is_last = len(done) == len(groups)
             if is_careful or is_last or played.is_silent or room.has_ended:
-                # what jams one dialect jams every other
+                # a jam in one dialect jams every other
                 dialects = [group[0].dialect] if is_careful else []
                 if broken := room.has_ended or await self.try_good_payment(room, dialects):
                     done[-1] = group, self._ends(played, room)
@@ -590,15 +590,15 @@ class Plays(Protocol[AnyPlayed]):
     def run(
         self, cases: Sequence[AnyPlayed], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[AnyPlayed, CaseResult]]:
-        """Play the cases, and yield each with its result as soon as it is certain."""
+        """Play the cases; yield each case with its result as soon as the result is certain."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlayedJudging(Generic[AnyPlayed]):
-    """A subject that can be judged, in the dialects whose control it has passed.
+    """A subject ready to be judged, in the dialects whose control has passed.
 
-    `cases` are those of the dialects that it speaks. `left_out` returns the result of such a case
-    that is not in the plan, `count` what was done.
+    `cases` are the cases of the spoken dialects. `left_out` returns the result of a case outside
+    the plan; `count` returns a count of the work.
     """
 
     judge: Plays[AnyPlayed]
@@ -609,7 +609,7 @@ class PlayedJudging(Generic[AnyPlayed]):
     plan: Plan
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
-        """Play the cases; yield the result of each id when it is certain in every dialect."""
+        """Play the cases; yield the result of each id once it is certain in every dialect."""
         found, cases = self.unplayed(), by_id(self.cases)
         for its in cases.values():
             if all(case in found for case in its):
@@ -626,15 +626,15 @@ class PlayedJudging(Generic[AnyPlayed]):
         return {case: self.left_out(case) for case in self.cases if case not in planned}
 
     def of(self, case: AnyPlayed, found: CaseResult) -> Result:
-        """Return the result of an id with this case only."""
+        """Return the result of an id whose only case is this one."""
         return of_id([case], {case: found}, self.rerun)
 
     def done(self) -> str:
-        """Return how much was done."""
+        """Return a count of the work."""
         return self.count()
 
     def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return nothing: what was not judged is among the results."""
+        """Return nothing: the results include the cases that were not judged."""
         return [], []
 
 
@@ -666,10 +666,10 @@ async def in_rooms(
     """Start a subject, play a control in each `wanted` dialect, and plan.
 
     `control` tries a good payment. `left_out` returns the result of a case outside the plan, None
-    if it is in a dialect that the subject does not speak, and `plan` returns the plan; both get the
-    reason of each dialect whose control fails. If every control
-    fails, the plan is the text that `invalid` makes of the reasons; raises `NotReady` with the text
-    if there was no dialect to buy in.
+    for a case in a dialect that the subject does not speak; `plan` returns the plan. Both get the
+    reasons of the dialects whose control fails. If every control fails, the plan is a text that
+    `invalid` makes of the reasons; if no purchase was possible in any dialect, raises `NotReady`
+    with the text.
     """
     try:
         room = await judge.room()

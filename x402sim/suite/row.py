@@ -51,7 +51,7 @@ class PlayedCase:
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
     dialect: str = ""
-    """The dialect in which it is played."""
+    """The dialect of the play."""
 
     @property
     def name(self) -> str:

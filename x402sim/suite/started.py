@@ -30,20 +30,20 @@ def last_line(text: str) -> str:
 
 
 START_S, WAIT_S = 60.0, 30.0
-"""How long a command may take until it answers; and one that its owner starts, beside the judge."""
+"""Seconds that a command, and a subject started by its owner, may take until the first answer."""
 STOP_S = 3.0
-"""How long it may take to end when it is asked to."""
+"""Seconds that a command may take to end after SIGTERM."""
 CLOCK = Clock()
 
 _ports = Rng().stream("ports")
 FIRST_PORT, LAST_PORT = 10_000, 32_000
-"""Where ports are looked for: those above are given to whoever asks for any, and a subject takes
-seconds until it listens.
+"""Free ports are looked for below 32,000: systems hand out higher ports to any program, and a
+subject takes seconds until it listens.
 """
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 without a listener."""
     while True:
         port = _ports.randrange(FIRST_PORT, LAST_PORT)
         with socket.socket() as sock, suppress(OSError):
@@ -53,10 +53,10 @@ def free_port() -> int:
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A running subject. `url` has no slash at the end; `command` is None if no command was
-    started.
+    """A running subject.
 
-    `kill` ends the subject at once.
+    `url` has no slash at the end; `command` is None if no command was started. `kill` ends the
+    subject at once.
     """
 
     url: str
@@ -65,12 +65,12 @@ class Running:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port of the URL."""
         return urlsplit(self.url).port or 80
 
     @property
     def has_ended(self) -> str:
-        """How it ended by itself; empty while it runs."""
+        """How the command ended on its own; empty while it runs."""
         code = self.command.returncode if self.command else None
         return "" if code is None else f"it ended by itself, exit code {code}"
 
@@ -80,7 +80,7 @@ class Running:
 
 
 def variables(network: Network) -> dict[str, str]:
-    """Return the variables that tell a command which network and token it is to use."""
+    """Return the environment variables that tell a command its network and token."""
     return {
         "X402SIM_NETWORK": network.caip2,
         "X402SIM_NETWORK_NAME": network.name,
@@ -95,34 +95,34 @@ ToStart = TypeVar("ToStart", bound="Given", contravariant=True)
 
 
 class Given(Protocol):
-    """What a subject is given at its start, such as the port that it is to listen at."""
+    """The settings of a subject's start, such as the port to listen at."""
 
     @property
     def port(self) -> int:
-        """The port."""
+        """The port to listen at."""
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that a command gets."""
+        """Return the environment variables for a command."""
 
 
 class Startable(Protocol[ToStart]):
-    """A subject that can be started, as often as there are worlds for it."""
+    """A subject that can be started once for each world."""
 
     @property
     def shown(self) -> str:
-        """What reports call it."""
+        """The subject's name in reports."""
 
     @property
     def most_at_once(self) -> int | None:
-        """How many of it can run side by side; None if any number."""
+        """How many can run side by side; None for any number."""
 
     def start(self, given: ToStart) -> AbstractAsyncContextManager[Running]:
-        """Start it; raises `NotReady`. Leaving it stops it."""
+        """Start the subject; stop it at the end of the block. Raises `NotReady`."""
 
 
 @dataclass(frozen=True, slots=True)
 class App(Generic[AnyGiven]):
-    """A subject that is an ASGI application, made by a function of what it is given."""
+    """A subject that is an ASGI application; `make` makes the application from its settings."""
 
     make: Callable[[AnyGiven], ASGIApp]
 
@@ -132,26 +132,27 @@ class App(Generic[AnyGiven]):
 
     @property
     def shown(self) -> str:
-        """What reports call it."""
+        """The name of the function."""
         return getattr(self.make, "__qualname__", repr(self.make))
 
     @asynccontextmanager
     async def start(self, given: AnyGiven) -> AsyncIterator[Running]:
-        """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
+        """Make the application, and serve it with uvicorn; raises `NotReady` and whatever `make`
+        raises."""
         async with served(self.make(given), given.port, self.shown) as running:
             yield running
 
 
 @dataclass(frozen=True, slots=True)
 class RunsAlready:
-    """A subject that runs already, once; its owner has set which world it is in."""
+    """A subject that runs already, once; its owner has configured its world."""
 
     url: str
     wait_s: float = WAIT_S
     tell: Tell = lambda text: None
 
     async def once(self, look: Callable[[], Awaitable[str]]) -> Running:
-        """Wait until `look` finds nothing in the way of it; raises `NotReady`."""
+        """Wait until `look` returns no obstacle; raises `NotReady`."""
         on_wait = waiting(self.url, self.wait_s, self.tell)
         if why := await until_ready(look, self.wait_s, every_s=URL_LOOK_S, on_wait=on_wait):
             in_the_end = in_vain(self.url, why, self.wait_s)
@@ -165,7 +166,7 @@ class RunsAlready:
 
     @property
     def shown(self) -> str:
-        """What reports call it."""
+        """The URL."""
         return self.url
 
 
@@ -174,13 +175,13 @@ class Command(Generic[AnyGiven]):
     """A subject that is a command.
 
     url
-        Where it listens, with {port} for a port that the judge gives. A URL with a port of its own
-        is a fixed port: then one runs at a time.
+        Where the command listens, with {port} for a port that the judge gives. Commands at a URL
+        with a port of its own run one at a time.
     answers
         Tells whether the subject at a URL is ready.
     failure, guide, ended
-        What is wrong with one that is not, with {url}; the page that helps; and what is added for
-        one that ended by itself.
+        The message for a command that is not ready, with {url}; the page of the guide that helps;
+        and an addition for a command that ended on its own.
     also
         Names of further variables to inherit.
     """
@@ -197,12 +198,12 @@ class Command(Generic[AnyGiven]):
 
     @property
     def most_at_once(self) -> int | None:
-        """One, at a fixed port."""
+        """One at a fixed port; else any number."""
         return None if "{port}" in self.url else 1
 
     @asynccontextmanager
     async def start(self, given: AnyGiven) -> AsyncIterator[Running]:
-        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
+        """Start the command, in its own group of processes, until it answers; raises `NotReady`."""
         port = urlsplit(self.url).port or 80 if self.most_at_once else given.port
         url = self.url.replace("{port}", str(port))
         environment = {**given.environment(), "PORT": str(port)}
@@ -216,7 +217,7 @@ class Command(Generic[AnyGiven]):
 
             async def look() -> str:
                 is_there = not running.has_ended and await self.answers(url)
-                if running.has_ended:  # then another answers there
+                if running.has_ended:  # another program answers there
                     raise not_ready(running.has_ended + self.ended)
                 return "" if is_there else f"it did not answer within {self.wait_s:g} s"
 
@@ -226,7 +227,7 @@ class Command(Generic[AnyGiven]):
 
 
 def not_started(words: Sequence[str], wrong: OSError) -> str:
-    """Return why a command cannot be started; a secret among its words is described instead."""
+    """Return why a command cannot be started, without secrets of the command line."""
     shown = secret_in(words) or shlex.join(words)
     return f"{shown} cannot be started: {wrong.strerror}"
 
@@ -240,8 +241,7 @@ async def command(
     also: Sequence[str] = (),
     speaks: bool = False,
 ) -> AsyncIterator[Running]:
-    """Start a command as `kept` does; end the command as a supervisor does, by SIGTERM, then
-    SIGKILL.
+    """Start a command as `kept` does; end the command as a supervisor does: SIGTERM, then SIGKILL.
 
     Raises `NotReady` if the command cannot be started.
     """
@@ -262,7 +262,7 @@ async def command(
 async def served(app: Any, port: int, shown: str) -> AsyncIterator[Running]:
     """Serve an ASGI application at a port, with uvicorn; raises `NotReady`.
 
-    It has a thread of its own: what it waits for in a blocking way stops nobody else.
+    The application has its own thread, so a blocking call in it stops no other work.
     """
     server = uvicorn.Server(
         uvicorn.Config(

@@ -1,9 +1,9 @@
-"""A subject: what is judged, how it is started, spoken to and stopped. One engine judges them all.
+"""A subject: a kind of program to judge, with its options, start and cases.
 
-The way of a judgement, in this order: a subject's options, read of flags; its preflight and plan,
-where it begins; the engine, which runs its cases; the verdict, and its reports.
+A judgement has these steps: read the options from flags; `begin` with the subject's preflight and
+plan; run the cases, by the one engine; write the verdict and the reports.
 
-`SUBJECTS` is the table of all; the last functions wait for a subject that may not be there yet.
+`SUBJECTS` is the table of subjects; the last functions wait for a subject that is not ready yet.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from x402sim.report.results import Result
 Tell = Callable[[str], None]
 """Tells the user what a run waits for."""
 Begin = Callable[[str], None]
-"""Is called with each id before its first case runs."""
+"""Gets each id before the id's first case runs."""
 
 
 class Chosen(Protocol):
-    """What a user has chosen: the options of a subject. Their flags are fields (`options.flag`)."""
+    """The options of a subject, as the user chose. Each flag is a field (`options.flag`)."""
 
     @property
     def shown(self) -> str:
-        """What reports call the subject: a URL, or a command; it shows no secret."""
+        """The subject's name in reports, without secrets: a URL or a command."""
 
     @property
     def rerun(self) -> str:
@@ -43,10 +43,10 @@ AnyChosen = TypeVar("AnyChosen", bound=Chosen)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run will do: the cases that can be judged, what is printed before, how long it takes.
+    """The plan of a run: cases to judge, lines to print before the run, expected seconds.
 
-    `unspoken` has the dialects that the subject does not speak, each with what shows it: nothing of
-    them is in the results.
+    `unspoken` maps the dialects that the subject does not speak to the evidence; the results leave
+    out these dialects.
     """
 
     cases: Sequence[Any] = ()
@@ -61,7 +61,7 @@ class Plan:
 
 
 class Judging(Protocol):
-    """A run that has begun: the subject is there, and worth judging."""
+    """A run that has begun: the subject is ready and worth judging."""
 
     @property
     def plan(self) -> Plan:
@@ -69,48 +69,49 @@ class Judging(Protocol):
 
     @property
     def cases(self) -> Sequence[Any]:
-        """The cases that get a result: those of the plan, and those left out for a reason."""
+        """The cases with a result: the cases of the plan, and the cases left out for a reason."""
 
     def run(self, on_begin: Begin) -> AsyncIterator[Result]:
-        """Run the cases; yield the result of each id as soon as it is certain."""
+        """Run the cases; yield the result of each id as soon as the result is certain."""
 
     def done(self) -> str:
-        """Return what was done, such as "2178 requests"."""
+        """Return a count of the work, such as "2178 requests"."""
 
     def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return what to tell besides the results, and what --require demanded in vain."""
+        """Return lines to tell besides the results, and the demands of --require not met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject(Generic[AnyChosen]):
     """A kind of subject: a row of `SUBJECTS`.
 
-    `begin` starts the subject or connects to it, and plans; it raises `NotReady` in one line that
-    says what was seen, what is wanted, and what to do. Leaving it stops all that it has started.
+    `begin` starts the subject or connects to it, and plans. It raises `NotReady` with one line: the
+    observation, the requirement, and the user's next step. The end of its block stops everything
+    `begin` has started.
     """
 
     name: str
     words: str
-    """What stands behind the name on the command line, such as "-- COMMAND…"."""
+    """The words after the name on the command line, such as "-- COMMAND…"."""
     words_help: str
     help: str = ""
-    """What `conformance NAME --help` says; that of the usual subject is in `commands.help`."""
+    """The text of `conformance NAME --help`; the usual subject's text is in `commands.help`."""
     options: type[AnyChosen]
     read: Callable[[Sequence[str], Mapping[str, Any]], AnyChosen]
-    """Returns the options, of the words behind the name and the flags by their names. Raises
+    """Returns the options, from the words after the name and the flags by name. Raises
     `ValueError`."""
     cases: Callable[[], Sequence[Any]]
     documents: tuple[str, ...]
-    """What its ids begin with; the first may be left out."""
+    """The first parts of its ids; the user may leave out the first document."""
     sections: Mapping[str, str]
     """The title of each section."""
     begin: Callable[[AnyChosen, Sequence[Any], Tell], AbstractAsyncContextManager[Judging]]
     texts: Callable[[str], str] = field(default=lambda check_id: "")
-    """Returns the text of the clause behind an id; empty without one."""
+    """Returns the text of the clause of an id; empty without a clause."""
     needs: Mapping[Any, str] = field(default_factory=dict)
-    """What `--list` calls the needs of cases."""
+    """The words of `--list` for the needs of cases."""
     costs: Callable[[Sequence[Any]], str] = field(default=lambda cases: "")
-    """Returns what `--list` says that the cases of an id cost, such as "pays 2"."""
+    """Returns the cost of an id's cases for `--list`, such as "pays 2"."""
 
 
 # --- the table of subjects -------------------------------------------------------------------
@@ -122,9 +123,9 @@ SUBJECTS = {
     "facilitator": ("x402sim.suite.facilitator.subject", "FACILITATOR"),
     "server": ("x402sim.suite.server.subject", "SERVER"),
 }
-"""The module and the name of each subject, imported when it is used."""
+"""The module and the name of each subject; imported on use."""
 DEFAULT = "service"
-"""What is judged if no subject is named."""
+"""The subject of a command that names none."""
 
 _WORDS = {
     "service": "",
@@ -135,7 +136,7 @@ _WORDS = {
 
 
 def instead(name: str) -> str:
-    """Return how to judge a subject that was given to the judge of another one."""
+    """Return the right judge for a subject that was given to another judge."""
     return f"its judge is x402sim conformance{_WORDS[name]}"
 
 
@@ -159,17 +160,17 @@ def subject(name: str) -> Subject[Any]:
     return found
 
 
-# --- waiting until one is ready --------------------------------------------------------------
+# --- waiting for a subject -------------------------------------------------------------------
 
 
 LOOK_S = 0.05
-"""How long to wait between two looks at a command, which may take no time to start."""
+"""Seconds between two looks at a command: a command may start in no time."""
 URL_LOOK_S = 0.5
-"""How long between two looks at a URL, which may be far away."""
+"""Seconds between two looks at a URL, which may be far away."""
 LONG_S = 10.0
 """Seconds of waiting for a subject until the user is told."""
 STARTING = (502, 503, 504)
-"""What a gateway answers for what is behind it and does not answer yet."""
+"""The statuses of a gateway whose backend does not answer yet."""
 NOBODY = "nobody answers"
 _CLOCK = Clock()
 
@@ -181,10 +182,10 @@ async def until_ready(
     every_s: float = LOOK_S,
     on_wait: Tell = lambda why: None,
 ) -> str:
-    """Look until there is nothing in the way, `wait_s` seconds at most; return what was last.
+    """Look until nothing is in the way, for at most `wait_s` seconds; return the last obstacle.
 
-    `look` returns why a subject is not ready, "" once it is, and raises what waiting cannot mend;
-    `on_wait` is called once with why it is waited for.
+    `look` returns why a subject is not ready, "" once it is ready, and raises for a fault that
+    waiting cannot mend; `on_wait` gets the first reason to wait.
     """
     why = f"{NOBODY} yet"
     try:
@@ -196,7 +197,7 @@ async def until_ready(
                 is_first = False
                 await _CLOCK.sleep(every_s)
     except TimeoutError:
-        if not limit.expired():  # it is the look's own
+        if not limit.expired():  # the timeout is the look's own
             raise
     return why
 
@@ -218,8 +219,10 @@ def once(tell: Tell) -> Tell:
 def patiently(
     tell: Tell, text: str, waits_s: float = 0, steps: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
-    """Tell within a `with` block that a subject takes long: the number of `steps` has not changed
-    for `LONG_S` seconds, after the `waits_s` seconds of the judge's own waiting.
+    """Tell the user, within a `with` block, that a subject takes long.
+
+    The text is told when `steps` has not changed for `LONG_S` seconds, after `waits_s` seconds of
+    the judge's own waiting.
     """
 
     async def watch() -> None:
@@ -239,21 +242,21 @@ def patiently(
 async def until_url_answers(
     http: httpx.AsyncClient, url: str, wait_s: float, tell: Tell = lambda text: None
 ) -> str:
-    """Wait until somebody answers at a URL, and tell so; return why nobody does, "" if they do."""
+    """Wait until somebody answers at a URL, and tell the user; return why nobody does, or ""."""
 
     async def look() -> str:
         try:
             async with http.stream("GET", url, timeout=wait_s) as answer:  # a body may have no end
                 status = answer.status_code
         except httpx.TransportError as error:
-            return "" if "SSL" in str(error) else silent(error)  # a certificate does not mend
+            return "" if "SSL" in str(error) else silent(error)  # waiting mends no certificate
         return f"it answers {status}" if status in STARTING else ""
 
     return await until_ready(look, wait_s, every_s=URL_LOOK_S, on_wait=waiting(url, wait_s, tell))
 
 
 def waiting(url: str, wait_s: float, tell: Tell) -> Tell:
-    """Return what tells that a URL is waited for, given why."""
+    """Return a function that tells the user, given the reason, that a run waits for a URL."""
     return lambda why: tell(f"waiting at most {wait_s:g} s for {url}: {why}")
 
 
@@ -263,5 +266,5 @@ def silent(error: httpx.HTTPError) -> str:
 
 
 def in_vain(url: str, why: str, wait_s: float) -> str:
-    """Return that a subject at a URL was waited for in vain, and what was observed last."""
+    """Return that a subject did not get ready in time, with the last observation."""
     return f"{url}: {why}, after waiting for {wait_s:g} s"

@@ -1,8 +1,8 @@
-"""What demands are grounded in: sentences of public texts, and the grounds that are made of them.
+"""The sentences of public texts that demands are grounded in, and the grounds made from sentences.
 
-The sentences are those of `texts.toml`, each an attribute of this module by its name there. The
-core of x402 (versions 1 and 2), its schemes, transports and extensions are named by the commit of
-x402-foundation/x402 in which they were read; of version 1, of coinbase/x402.
+`texts.toml` has the sentences; each is an attribute of this module, by its name in the file. The
+core of x402 (versions 1 and 2), its schemes, transports and extensions are cited at a commit of
+x402-foundation/x402; version 1 at a commit of coinbase/x402.
 """
 
 import tomllib
@@ -20,7 +20,7 @@ _SENTENCES = {
 
 
 def __getattr__(name: str) -> Sentence:
-    """Return the sentence of this name."""
+    """Return a sentence by its name."""
     try:
         return _SENTENCES[name]
     except KeyError:
@@ -28,17 +28,17 @@ def __getattr__(name: str) -> Sentence:
 
 
 def explicit(*sentences: Sentence) -> Ground:
-    """Return the ground of what these sentences state."""
+    """Return the ground of a demand that the sentences state."""
     return Ground(GroundType.EXPLICIT, sentences)
 
 
 def derived(*sentences: Sentence, so: str) -> Ground:
-    """Return the ground of what follows from these sentences, with the step."""
+    """Return the ground of a demand that follows from the sentences by the step `so`."""
     return Ground(GroundType.DERIVED, sentences, so)
 
 
 def ours(*sentences: Sentence, because: str) -> Ground:
-    """Return the ground of a demand of the kit: the harm, and where it happened."""
+    """Return the ground of a demand of the kit: the harm, and where the harm happened."""
     return Ground(GroundType.OURS, sentences, because)
 
 
@@ -48,6 +48,7 @@ def silent(*sentences: Sentence, why: str) -> Ground:
 
 
 def valid_settles(*sentences: Sentence) -> Ground:
-    """Return the ground that what verify calls valid settles, as these sentences and it say."""
+    """Return the ground of "a payment that verify calls valid settles", from sentences and
+    IS_VALID."""
     so = "whoever serves on isValid is paid only if settle makes this call, with what was signed"
     return derived(_SENTENCES["IS_VALID"], *sentences, so=so)

@@ -1,4 +1,4 @@
-"""The exceptions that end a check, and how expectation and observation are written."""
+"""The exceptions that end a check, and the wording of expected and observed values."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ from x402sim.report.results import Demand, Loss
 
 
 def plain(value: object) -> str:
-    """Return a value as a report says it: no Python, and an empty list is "none"."""
+    """Return a value in words, without Python: None is "nothing", and an empty list "none"."""
     match value:
         case None:
             return "nothing"
@@ -26,7 +26,7 @@ def plain(value: object) -> str:
 
 
 def as_json(value: object) -> str:
-    """Return a value of a JSON answer as it stood there; None is a field that is not there."""
+    """Return a value of a JSON answer as JSON; None stands for a missing field."""
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -37,14 +37,14 @@ def amounts(base: Sequence[int]) -> str:
 
 
 class NotReady(Exception):
-    """A run cannot begin: one line that says what was seen, what is wanted, and what to do."""
+    """A run cannot begin: one line with the observation, the requirement, and the next step."""
 
 
 class CheckFailed(Exception):
     """The target breaks the clause.
 
-    `show` renders the exchange behind it; without it, that is the last one. `loss` is what it
-    costs, if the money was counted.
+    `show` renders the exchange; without `show`, reports have the last exchange. `loss` is the
+    counted money lost.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Inconclusive(Exception):
 
 
 class Skipped(Exception):
-    """A case was not judged: what the target does, or its file does not say, leaves it open."""
+    """A case was not judged: the target's behaviour or its file leaves the question open."""
 
 
 class Lacking(Skipped):
@@ -81,8 +81,8 @@ class Lacking(Skipped):
 
 
 class Untold(Lacking):
-    """The subject shows nothing that tells right from wrong."""
+    """The subject shows no sign that tells right from wrong."""
 
 
 class NotApplicable(Skipped):
-    """The target has no such thing, or shows nothing of it."""
+    """The target lacks the feature, or shows nothing of it."""

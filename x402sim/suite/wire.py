@@ -1,7 +1,7 @@
-"""The sockets of a case: requests as they came, and answers that may be lost, cut, slow or endless.
+"""The sockets of a case: requests as received, and answers that may be lost, cut, slow or endless.
 
-One connection carries one request, so that no client library repeats one by itself on a connection
-that it found closed.
+Each connection carries one request: on a reused connection that is closed, a client library might
+repeat a request without being asked.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from x402sim.protocol.messages import decoded
 
 CLOCK = Clock()
 MOST_BYTES = 8 << 20
-"""What is read of a request; the rest is refused by closing."""
+"""The most bytes of a request; a longer request is refused by closing the connection."""
 READ_S = 30.0
 DRIP_S = 0.02
-"""Between the pieces of an endless answer."""
+"""Seconds between the pieces of an endless answer."""
 PIECE = b" " * 4096
 LAST_S = 0.05
-"""Seconds for accepting and reading connections of the last moment."""
+"""Seconds for accepting and reading connections at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came: names of headers in lower case, and at which host it was sent."""
+    """A request as received: header names in lower case, and the host in `at`."""
 
     method: str
     target: str
@@ -46,7 +46,7 @@ class Request:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None if it is none, or too deep."""
+        """The body as JSON; None if it is no JSON, or nested too deep."""
         return decoded(self.body)
 
 
@@ -57,7 +57,7 @@ class How(Enum):
     LOST = "lost"
     """The connection ends without a byte."""
     CUT = "cut"
-    """Half of the body arrives, of the length that was announced."""
+    """Half of the body arrives, under a header with its full length."""
     ENDLESS = "endless"
     """The body never ends."""
 
@@ -74,13 +74,13 @@ class Reply:
 
 
 def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
-    """Return a value as an answer."""
+    """Return a value as a JSON answer."""
     content = {"Content-Type": "application/json", **(headers or {})}
     return Reply(status=status, headers=content, body=json.dumps(value).encode())
 
 
 class _Reader:
-    """What the parser calls."""
+    """The callbacks of the parser."""
 
     def __init__(self) -> None:
         self.target, self.headers, self.body = b"", list[tuple[str, str]](), bytearray()
@@ -145,10 +145,10 @@ async def _write(reply: Reply, out: asyncio.StreamWriter) -> None:
 async def listening(
     answer: Callable[[Request], Awaitable[Reply]], port: int = 0
 ) -> AsyncIterator[int]:
-    """Listen on a port of 127.0.0.1, 0 for a free port, and yield the port; connections end with
-    the block.
+    """Listen on a port of 127.0.0.1 (0 for a free port), and yield the port.
 
-    Requests sent before the end are answered: a payment in the last moment counts.
+    Connections end with the block. Requests sent before the end are answered: a payment at the last
+    moment counts.
     """
     open_now: set[asyncio.Task[None]] = set()
     unread: set[asyncio.Task[None]] = set()
@@ -159,7 +159,7 @@ async def listening(
         open_now.add(task)
         unread.add(task)
         try:
-            # cancelled is how a connection ends that is open when its case does
+            # a connection still open at the end of its case is cancelled
             with suppress(OSError, TimeoutError, httptools.HttpParserError, asyncio.CancelledError):
                 async with asyncio.timeout(READ_S):
                     request = await _read(stream, out)
@@ -186,14 +186,14 @@ async def listening(
         await asyncio.gather(*open_now, return_exceptions=True)
 
 
-# --- twists: what a part behind the subject does with a call ------------------------------------
+# --- twists: changes of a call by a part behind the subject -------------------------------------
 
 AnyTwist = Callable[[object, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Gets the call and what does the work, and returns what is answered."""
+"""Gets the call and a function that does the work; returns the answer."""
 
 
 def says(reply: Reply, *, after: bool = False) -> AnyTwist:
-    """Return a twist with this answer, perhaps `after` the work is done."""
+    """Return a twist with this answer, given instead of the work, or `after` the work."""
 
     async def twist(_: object, go: Callable[[], Awaitable[Any]]) -> Reply:
         if after:
@@ -204,7 +204,7 @@ def says(reply: Reply, *, after: bool = False) -> AnyTwist:
 
 
 def late(seconds: float, *, after: bool) -> AnyTwist:
-    """Return a twist that answers so many seconds late: after the work is done, or before."""
+    """Return a twist that answers `seconds` late: `after` the work, or before the work."""
 
     async def twist(_: object, go: Callable[[], Awaitable[Any]]) -> Any:
         if not after:

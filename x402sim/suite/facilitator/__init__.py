@@ -1,1 +1,1 @@
-"""Judges a facilitator: a command, an application of Python, or one that runs behind a URL."""
+"""Judges a facilitator: a command, a Python application, or a running facilitator at a URL."""

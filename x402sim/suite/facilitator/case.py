@@ -16,12 +16,12 @@ from x402sim.suite.row import Demand as Demand, Violation, only as only
 
 
 def tokens(room: FacilitatorRoom, base: int, why: str) -> Loss | None:
-    """Return a loss of so many base units of the token; None of none."""
+    """Return a loss in base units of the token; None for 0."""
     return lost(room.network, base, why) if base else None
 
 
 def gas(wei: int, why: str) -> Loss | None:
-    """Return a loss of gas, which the relayer has paid; None of none."""
+    """Return a loss of gas, which the relayer has paid; None for 0."""
     if not wei:
         return None
     return Loss(base=wei, decimals=18, symbol="coins", why=why)
@@ -32,7 +32,8 @@ class Row(row.RoomRow):
     """A row of the table of facilitators.
 
     asks_only
-        Whether HTTP alone shows what is demanded: then it is judged without a chain of ours, too.
+        Whether HTTP alone is enough to judge the demands: the row is then judged without a chain of
+        ours, too.
     """
 
     subject: ClassVar[str] = "facilitator"
@@ -67,7 +68,7 @@ NEXT = Demand(
 """Fails if the judge's good payment after a play fails."""
 
 
-# --- what is true of a payment ---------------------------------------------------------------
+# --- the demands on a payment ----------------------------------------------------------------
 
 
 def transfers_of(money: Money, draft: Draft) -> int:
@@ -97,8 +98,7 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
 class Tried:
     """The outcome of a payment: verified, and settled whatever verify said.
 
-    `money` is what the chain shows. `about` says what is particular to it, where a play has
-    several.
+    `money` is what the chain shows. `about` names the payment in a play with several.
     """
 
     draft: Draft
@@ -202,7 +202,7 @@ def _unsettled(play: Play, observed: Tried) -> Violation | None:
 
 
 def _without_gas(_: Play, observed: Tried) -> Violation | None:
-    if not observed.money.sent or observed.money.moved:  # then it is worse than a waste
+    if not observed.money.sent or observed.money.moved:  # a transfer is worse than a waste
         return None
     wei = observed.money.gas_wei
     return Violation(
@@ -221,15 +221,15 @@ def _answered(_: Play, observed: Tried) -> Violation | None:
 
 
 refused = _of_each(_refused)
-"""Tells whether no answer says valid or success, and nothing moved."""
+"""Tests that no answer says valid or success, and that nothing moved."""
 unsettled = _of_each(_unsettled)
-"""Tells the same, but asks only settle in the dialect of Cronos: its verify is documented to look
+"""Tests the same; in the dialect of Cronos, of settle only, since its verify is documented to look
 neither at the chain nor at the time.
 """
 costs_no_gas = _of_each(_without_gas)
-"""Tells whether the relayer sent no transaction."""
+"""Tests that the relayer sent no transaction."""
 answered = _of_each(_answered)
-"""Tells whether both answers are answers: no 5xx, and no silence."""
+"""Tests that both requests are answered: no 5xx, and no silence."""
 
 
 def no_server_error(answer: Answer, name: str = "") -> Violation | None:
@@ -313,13 +313,13 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
 
 
 is_paid = _of_each(_is_paid)
-"""Tells whether verify said valid, and the payment settled once."""
+"""Tests that verify said valid, and that the payment settled once."""
 agrees = _of_each(_agrees)
-"""Tells whether verify and settle say the same, and the chain with them: both are legal."""
+"""Tests that verify, settle and the chain agree; both valid and invalid are legal."""
 
 
 def as_observed(_: Play, observed: Tried | Sequence[Tried]) -> str:
-    """Tell the outcome of a payment on which the texts are silent."""
+    """Return the outcome of a payment on which the texts are silent."""
     if isinstance(observed, Tried):
         return _taken(observed)
     return "; ".join(f"{each.about}: {_taken(each)}" for each in observed)

@@ -33,15 +33,15 @@ class Call:
         return {"jsonrpc": "2.0", "id": self.id, "result": value}
 
     def error(self, message: str, code: int = -32000) -> dict[str, Any]:
-        """Return an answer that is an error."""
+        """Return an error as the answer."""
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": code, "message": message}}
 
 
 Go = Callable[[], Awaitable[dict[str, Any]]]
-"""Asks the chain, and returns the answer."""
+"""Asks the chain, and returns the chain's answer."""
 Twist = Callable[[Call, Go], Awaitable[dict[str, Any] | Reply | None]]
-"""What a case makes of a request: an answer of its own, a whole `Reply` over HTTP, such as one that
-is late or lost (of a batch too), or None, which leaves it to the chain. `go` asks the chain before.
+"""Changes the answer to a call: returns an answer, or a whole HTTP `Reply`, such as a late or lost
+one (of a batch, too), or None for the chain's answer. `go` asks the chain.
 """
 
 
@@ -58,7 +58,7 @@ class Node:
     """Every signed transaction at the node, accepted or not."""
     twists: list[Twist] = field(default_factory=list)
     on_account: Callable[[str], Awaitable[None]] | None = None
-    """Is called with each account whose coins or nonce somebody requests."""
+    """Gets each account whose coins or nonce a caller requests."""
     _chain: Asgi = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class Node:
         return sum(each.method == method for each in self.calls)
 
     async def answer(self, request: Request) -> Reply:
-        """Answer a request over HTTP: one call, or a batch of them."""
+        """Answer a request over HTTP: one call, or a batch of calls."""
         body = request.json
         if isinstance(body, dict):
             answered = await self._one(body)
@@ -144,7 +144,7 @@ def on(*methods: str, do: Twist) -> Twist:
 
 
 def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
-    """Return a twist that is an error of JSON-RPC, perhaps `after` the work is done."""
+    """Return a twist that answers with a JSON-RPC error, perhaps `after` the work."""
 
     async def twist(call: Call, go: Go) -> dict[str, Any]:
         if after:

@@ -1,8 +1,8 @@
-"""A payment as it is sent to a facilitator, each way to make it wrong, and what is answered.
+"""A request to a facilitator, its wrong variants, and the answer.
 
-A `Draft` is the request of verify and settle before it is sent: JSON whose every value can be
-changed by its name, whatever the dialect calls it and wherever it stands there. An `Answer` is read
-as leniently as a shop may read it: success is what it calls success.
+A `Draft` is the request of verify and settle before it is sent. Every value of its JSON has one
+name in all dialects, by which it can be changed. An `Answer` is read as leniently as a shop may
+read it: success is any 2xx that claims success.
 """
 
 import base64
@@ -25,9 +25,9 @@ from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
 
 PRICE_BASE = 10_000
-"""What a payment is for, in base units: 0.01."""
+"""The price of a payment in base units: 0.01."""
 TIMEOUT_S = 300
-"""The time to pay that requirements allow."""
+"""The seconds to pay in the requirements."""
 BEFORE_S = 600
 """Seconds from the opening of a window until now, as in the public clients."""
 RESOURCE = "https://shop.example/report"
@@ -88,11 +88,11 @@ _AMOUNT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A request of verify and settle before it is sent; a copy with each change.
+    """A request of verify and settle before it is sent; each change makes a copy.
 
-    `with_value` and `without` change one value of the JSON and leave the signature as it was;
-    `signed` changes the authorization and signs it anew, and leaves the requirements as they were;
-    `demanding` changes the requirements, in both copies, and leaves the authorization.
+    `with_value` and `without` change one value of the JSON under the old signature. `signed`
+    changes the authorization and signs it anew, under the old requirements. `demanding` changes
+    both copies of the requirements, under the old authorization.
     """
 
     dialect: Dialect
@@ -102,12 +102,14 @@ class Draft:
     signature: bytes
     body: Mapping[str, Any]
 
-    # --- what stands where -----------------------------------------------------------------
+    # --- the places of values --------------------------------------------------------------
 
     def path(self, name: str) -> tuple[str, ...]:
-        """Return where a value stands: a field of the authorization or `signature`, or
-        `requirements.`, `accepted.`, `payment.` or `body.` and a field, of which the amount is
-        `amount` in every dialect. Raises `KeyError` for what this dialect has not.
+        """Return the path of a value in the JSON.
+
+        A name is a field of the authorization, `signature`, or a field after `requirements.`,
+        `accepted.`, `payment.`, `payload.` or `body.`; the amount is `amount` in every dialect.
+        Raises `KeyError` for a name that the dialect does not have.
         """
         part, _, field = name.rpartition(".")
         field = _AMOUNT[self.dialect] if field == "amount" else field
@@ -161,10 +163,10 @@ class Draft:
         by: Wallet | None = None,
         **fields: Any,
     ) -> "Draft":
-        """Return it with these fields of the authorization, signed anew.
+        """Return a copy with these fields of `Authorization`, signed anew.
 
-        `fields` are those of `Authorization`; `domain` and `typehash` what is signed for, and `by`
-        who signs. The requirements stay.
+        `domain` and `typehash` are the signed domain and type, `by` is the signer. The requirements
+        stay.
         """
         auth = msgspec.structs.replace(self.auth, **fields)
         key = PrivateKey(from_hex((by or self.wallet).private_key, 32))
@@ -176,8 +178,8 @@ class Draft:
         return replace(self, signature=signature).with_value("signature", to_hex(signature))
 
     def demanding(self, field: str, value: Any) -> "Draft":
-        """Return it with another value in the requirements, and in the copy that the payer has
-        accepted, if there is one; nothing is signed anew.
+        """Return a copy with another value in the requirements, and in the payer's accepted copy,
+        if any; nothing is signed anew.
         """
         changed = self.with_value(f"requirements.{field}", value)
         if self.dialect is Dialect.V2 or field in ("scheme", "network"):
@@ -256,7 +258,7 @@ def drafted(
     return empty.signed()
 
 
-# --- what is answered ------------------------------------------------------------------------
+# --- answers ---------------------------------------------------------------------------------
 
 
 STANDARD_REASONS = frozenset(
@@ -280,14 +282,14 @@ STANDARD_REASONS = frozenset(
         "settlement_pending",
     }
 )
-"""The words of section 9, of both versions, and settlement_pending, which came later."""
+"""The words of section 9 in both versions, and settlement_pending, which came later."""
 SHOWN = 400
-"""How many characters of an answer a report shows."""
+"""The most characters of an answer in a report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer, or why there is none: then `status` is 0 and `failure` says it.
+    """An answer; without one, `status` is 0, and `failure` says why.
 
     `json` is None for a body that is no JSON. `sent` is the request, for a report.
     """
@@ -362,7 +364,7 @@ class Answer:
 
     @property
     def how(self) -> str:
-        """What was answered, in short."""
+        """The answer in short."""
         if not self.status:
             return f"no answer ({self.failure})"
         text = redacted(self.text[: 2 * SHOWN])

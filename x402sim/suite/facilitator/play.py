@@ -20,9 +20,9 @@ from x402sim.suite.started import CLOCK
 from x402sim.text.words import printable
 
 MOST_BYTES = 1 << 22
-"""How much of an answer is read."""
+"""The most bytes read of an answer."""
 SHOWN = 700
-"""How many characters of a request a report shows."""
+"""The most characters of a request in a report."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -34,15 +34,15 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
     """The relayer's transactions before the play."""
 
     async def begin(self) -> Self:
-        """Note where the chain is."""
+        """Note the height of the chain."""
         self.since = await self.room.chain.height()
         self.sent_before = len(self.room.node.sent)
         return self
 
-    # --- what it pays with ------------------------------------------------------------------
+    # --- payments ---------------------------------------------------------------------------
 
     def payee(self) -> Address:
-        """Return the account of a shop, which has nothing."""
+        """Return the new account of a shop, without money."""
         return PrivateKey(self.draw()).address
 
     @property
@@ -56,9 +56,9 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         return CLOCK.now_s()
 
     async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
-        """Return a payment that nothing is wrong with, of a payer that nobody has used.
+        """Return a good payment of a new payer, or of `payer`.
 
-        If the chain's clock differs from ours, its window is open by both.
+        If the chain's clock differs from ours, the payment's window is open by both clocks.
         """
         return drafted(
             self.dialect,
@@ -70,7 +70,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
             amount_base,
         )
 
-    # --- what it asks -----------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------
 
     async def verify(self, draft: Draft) -> Answer:
         """Ask whether a payment is valid."""
@@ -88,7 +88,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         *,
         patience_s: float | None = None,
     ) -> Answer:
-        """Post bytes; `headers` are instead of the dialect's."""
+        """Post bytes; `headers` replace the dialect's."""
         own = self.dialect.headers if headers is None else headers
         return await self.ask("POST", path, content, own, patience_s=patience_s)
 
@@ -124,7 +124,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         answer = Answer(dialect=self.dialect, path=path, sent=sent, seconds=elapsed(), **found)
         return self.heard(answer)
 
-    # --- what became of it ------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------
 
     async def money(self) -> Money:
         """Return the transfers, and the relayer's transactions, since the case began."""
@@ -132,7 +132,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the last answer did not come."""
+        """Whether the last answer is missing."""
         return bool(self.answers) and not self.answers[-1].status
 
 

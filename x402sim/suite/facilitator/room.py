@@ -1,11 +1,11 @@
 """A room: one world with one started facilitator, for plays in turn.
 
-The world is a chain, its node with whatever a case makes of its answers, and the accounts: payers
-that have tokens, the token's owner, and the relayer, whose key the facilitator has. Money and gas
-are counted on the chain itself.
+The world is a chain, its node, whose answers a case may change, and accounts: payers with tokens,
+the token's owner, and the relayer, whose key the facilitator has. Money and gas are counted on the
+chain itself.
 
-A facilitator is a command or an application of Python, or runs already, at a URL. The environment
-of a command is documented in the guide, "Judge your facilitator".
+A facilitator is a command, a Python application, or a running facilitator at a URL. The guide,
+"Judge your facilitator", documents a command's environment.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ async def answers(url: str) -> bool:
 def facilitator_command(
     words: Sequence[str], url: str = DEFAULT_URL, **more: Any
 ) -> Command[Given]:
-    """Return a facilitator that is a command; `url` is where it listens, `more` as of `Command`."""
+    """Return a facilitator that is a command listening at `url`; `more` is for `Command`."""
     return Command(
         words=tuple(words),
         url=url,
@@ -109,7 +109,7 @@ class AtUrl(RunsAlready):
 
     @asynccontextmanager
     async def start(self, given: Given) -> AsyncIterator[Running]:
-        """Wait until it answers; raises `NotReady` for what is no facilitator."""
+        """Wait until the facilitator answers; raises `NotReady` if the URL is no facilitator."""
         yield await self.once(lambda: _why_not(self.url))
 
 
@@ -145,22 +145,22 @@ async def add_overload(chain: Chain, controls: Controls) -> None:
 
 
 PAYERS = 400
-"""How many payers a ledger has that have a thousand tokens each; a node gets them one by one."""
+"""The number of payers on a ledger, each with a thousand tokens; an anvil funds them one by one."""
 BALANCE_BASE = 1000 * 10**6
 HEARTBEAT_S = 1.0
-"""Seconds between blocks of their own, besides one for each transaction."""
+"""Seconds between blocks, besides one block for each transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRoomKind(row.RoomKind):
-    """What a room is like.
+    """The kind of a room.
 
     chain
-        A "ledger", or an "anvil", which runs any bytecode; its cases are inconclusive without one.
+        A "ledger", or an "anvil", which runs any bytecode; without an anvil, its cases are skipped.
     block_s
         Seconds between blocks; None is a block for each transaction, and one every second.
     ahead_s
-        How many seconds the chain's clock is ahead of ours; below 0 it is behind.
+        The seconds that the chain's clock is ahead of ours; below 0 it is behind.
     """
 
     chain: Literal["ledger", "anvil"] = "ledger"
@@ -169,7 +169,7 @@ class ChainRoomKind(row.RoomKind):
 
     @property
     def lacks(self) -> str:
-        """A chain of its own kind."""
+        """A chain of this special kind; empty for a usual chain."""
         is_usual = self.chain == "ledger" and self.block_s is None and not self.ahead_s
         return "" if is_usual else f"a chain of its own kind ({self.name})"
 
@@ -193,7 +193,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTx:
-    """A transaction of the relayer: `ok` is None until it is mined."""
+    """A transaction of the relayer; `ok` is None until it is mined."""
 
     tx_hash: str
     to: Address
@@ -214,7 +214,7 @@ class Money:
 
     @property
     def gas_wei(self) -> int:
-        """What the relayer has paid for gas."""
+        """The gas that the relayer has paid."""
         return sum(each.gas_wei for each in self.sent)
 
     @property
@@ -229,7 +229,7 @@ class Money:
 
     @property
     def summary(self) -> str:
-        """What the chain says, in a sentence."""
+        """The state of the chain, in a sentence."""
         base = sum(each.amount_base for each in self.moved)
         gas = f", {self.gas_wei} wei of gas" if self.sent else ""
         bad = f", {len(self.reverted)} reverted" if self.reverted else ""
@@ -252,7 +252,7 @@ class FacilitatorRoom(rooms.Room):
     node: Node
     rpc_url: str
     owner: Wallet
-    """The token's owner: mints, pauses, blacklists (`chain.send` needs no key of it)."""
+    """The token's owner, who mints, pauses and blacklists; `chain.send` needs no key."""
     relayer: Wallet
     payers: list[Wallet]
     """The unused payers."""
@@ -295,9 +295,7 @@ class FacilitatorRoom(rooms.Room):
         return found
 
     async def payer(self, balance_base: int | None = None) -> Wallet:
-        """Return the wallet of a payer that nobody has used: it has a thousand tokens, or so many
-        base units.
-        """
+        """Return the wallet of a new payer with a thousand tokens, or `balance_base` base units."""
         if balance_base is None and self.payers:
             return self.payers.pop()
         self._drawn += 1
@@ -308,16 +306,18 @@ class FacilitatorRoom(rooms.Room):
         return wallet
 
     async def transact(self, sender: Address, to: Address, data: bytes) -> TxReceipt | None:
-        """Send a transaction of any account but the relayer's; return its receipt, if it is mined
-        at once. Raises `ChainError`.
+        """Send a transaction of any account but the relayer's; raises `ChainError`.
+
+        Returns the receipt if the transaction is mined at once.
         """
         tx_hash = await self.chain.send(Call(sender, to, data))
         self.own.add(to_hex(tx_hash))
         return await self.chain.receipt(tx_hash)
 
     async def strays(self, since: int) -> tuple[Moved, ...]:
-        """Return transfers after a block whose transactions came neither from the judge nor through
-        the node: the facilitator has found another way to the chain.
+        """Return transfers after a block that came neither from the judge nor through the node.
+
+        Such a transfer shows that the facilitator has another way to the chain.
         """
         known = {*self.own, *self.node.sent}
         moved = (await self.money(since, len(self.node.sent))).moved
@@ -380,7 +380,8 @@ async def opened(
 ) -> FacilitatorRoom:
     """Open a room, and start the facilitator in it.
 
-    `port` is that of its node, 0 for any. Raises `NotReady`, and `ChainError` without an anvil.
+    `port` is the node's port, 0 for a free port. Raises `NotReady`, and `ChainError` without an
+    anvil.
     """
     rng = Rng(seed)
     clock = Clock(lambda: CLOCK.now() + kind.ahead_s)
@@ -442,12 +443,12 @@ async def opened(
             _stack=stack.pop_all(),
         )
     if isinstance(facilitator, AtUrl):
-        node.on_account = opening.give_coins  # its key is not known
+        node.on_account = opening.give_coins  # the judge does not know its key
     return await opening.started()
 
 
 async def _beat(controls: Controls, kind: ChainRoomKind) -> None:
-    """Mine a block at each interval; while a case has switched mining off, none."""
+    """Mine a block at each interval, except while a case has switched mining off."""
     while True:
         await CLOCK.sleep(kind.block_s or HEARTBEAT_S)
         if kind.block_s is not None or controls.automine:

@@ -1,6 +1,7 @@
-"""A facilitator, as the subject of a judgement: a command that is started, or one that runs.
+"""A facilitator as a subject: a command for the judge to start, or a running facilitator.
 
-What a good payment is, verified and settled; its flags and plan; and its plays as tests.
+The module has the control (a good payment that is verified and settled), the flags, the plan, and
+plays as tests.
 """
 
 import math
@@ -57,7 +58,7 @@ from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 
 LEAST_S, TIMES = 3.0, 20
-"""How long a good payment may take, at least, and how many times as long as the first did."""
+"""The limit for a good payment: the least seconds, and a multiple of the first one's duration."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -73,15 +74,17 @@ class FacilitatorJudge(rooms.Judge[FacilitatorRoom, Play]):
     )
 
     is_blind: bool = False
-    """Whether its node is another's, so that no payment of ours can be good."""
+    """Whether the judge does not see the facilitator's node: no payment of ours can be good."""
     thefts: dict[str, Violation] = field(default_factory=dict)
-    """By play, transfers without a payment."""
+    """By play: transfers without a payment."""
     control_s: float = 0
-    """How long a good payment took, verified and settled."""
+    """Seconds of a good payment, verified and settled."""
 
     async def open(self, kind: ChainRoomKind, name: str) -> FacilitatorRoom:
-        """Open a room; on an anvil a good payment is made first, as a jam there would be no
-        finding of a case.
+        """Open a room; on an anvil, make a good payment first.
+
+        A jam in the room before any play would be no finding of a case. Raises `ChainError` and
+        `NotReady`.
         """
         room = await opened(
             self.subject, kind, self.network, self.seed, name, self.patience_s, self.port
@@ -117,7 +120,7 @@ class FacilitatorJudge(rooms.Judge[FacilitatorRoom, Play]):
     async def try_good_payment(
         self, room: FacilitatorRoom, dialects: Sequence[Dialect] = ()
     ) -> str:
-        """Make a good payment in each dialect; return why one fails, "" if none does."""
+        """Make a good payment in each dialect; return why a payment fails, "" if all settle."""
         if self.is_blind:
             return ""
         for dialect in dialects or self.dialects:
@@ -153,9 +156,9 @@ SECTIONS = {
     "wallet": "Wallets that are contracts",
 }
 MEASURED = 4
-"""How many good payments tell how long one takes."""
+"""The number of good payments measured to learn the time of one."""
 _PAYMENTS, _STARTS = 4, 18
-"""How many good payments a play takes as long as, and how often it is started, as measured."""
+"""As measured: the good payments that take as long as a play, and the most starts of a run."""
 BLIND = (
     "it needs a chain of ours: give --start COMMAND, or the --rpc address that the facilitator "
     "uses as its node"
@@ -174,7 +177,7 @@ all_cases = partial(cases_of, "facilitator", *SECTIONS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacilitatorOptions:
-    """What a user has chosen for the judgement of a facilitator."""
+    """The user's options for the judgement of a facilitator."""
 
     facilitator: Facilitator
     rerun: str = ""
@@ -211,17 +214,17 @@ class FacilitatorOptions:
 
     @property
     def shown(self) -> str:
-        """What reports call the facilitator."""
+        """The facilitator's name in reports."""
         return self.facilitator.shown
 
     @property
     def is_blind(self) -> bool:
-        """Whether it has a node that the judge sees nothing of."""
+        """Whether the facilitator uses a node that the judge cannot see."""
         return self.start is None and self.rpc is None and isinstance(self.facilitator, AtUrl)
 
 
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
-    """Return the options; `words` are the URL, if it is given. Raises `ValueError`."""
+    """Return the options; `words` are the URL, if given. Raises `ValueError`."""
     chosen = read(FacilitatorOptions, flags)
     url = words[0].rstrip("/") if words else ""
     command = chosen.get("start")
@@ -262,7 +265,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
 async def begin(
     options: FacilitatorOptions, cases: Sequence[RoomCase], tell: Tell
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
-    """Start it, make a good payment in each dialect, and plan; raises `NotReady`."""
+    """Start the facilitator, make a good payment in each dialect, and plan; raises `NotReady`."""
     subject = options.facilitator
     if isinstance(subject, AtUrl):
         subject = replace(subject, tell=tell)
@@ -291,7 +294,7 @@ async def begin(
         if judge.is_blind:
             return Tried()
         mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
-        played = await judge.played(mine, room)  # the first payment has all to begin
+        played = await judge.played(mine, room)  # the first payment is the slowest
         if (wrong := played.wrong) is not None:
             its = played.play
             assert isinstance(its, Play)
@@ -344,7 +347,7 @@ def _plan(
     busy_s = (
         len(plays) * _PAYMENTS * payment_s + min(_STARTS, 1 + len(plays) // BATCH) * judge.start_s
     )
-    seconds = max(busy_s / judge.jobs, waits_s) + judge.start_s  # what waits begins first
+    seconds = max(busy_s / judge.jobs, waits_s) + judge.start_s  # waiting plays begin first
     cores = os.cpu_count() or 1
     ids = len({case.id for case in mine})
     lines = [

@@ -1,5 +1,5 @@
-"""Whether what a facilitator says of settlements is what the chain says: for plays in which the
-chain, its node or other payments come in between.
+"""Compares a facilitator's answers with the chain, in plays where the chain, its node or other
+payments interfere.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from x402sim.suite.verdict import Inconclusive
 from x402sim.text.words import counted
 
 LONG_S = 200.0
-"""How long a settlement may take whose receipt does not come: the public ones wait up to 180 s."""
+"""Seconds for a settlement without a receipt: the public facilitators wait up to 180 s."""
 SENDS_S = 5.0
-"""How long a play waits for the relayer's transaction before it goes on without."""
+"""Seconds that a play waits for the relayer's transaction, before the play goes on without."""
 LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """Payments, what was answered to each request, and what the chain says in the end.
+    """Payments, the answers to each request, and the state of the chain in the end.
 
-    `early` is the chain's state when the first answer had come, if that is another time; `note` is
-    what else a play has observed.
+    `early` is the state of the chain at the first answer, if a play looked then; `note` is a
+    further observation.
     """
 
     pairs: tuple[tuple[Draft, Answer], ...]
@@ -45,12 +45,12 @@ class Observed:
 
     @property
     def all_answers(self) -> list[Answer]:
-        """What was answered."""
+        """The answers."""
         return [answer for _, answer in self.pairs]
 
     @property
     def demand_on_settle(self) -> str:
-        """What settle was to do after verify, if verify came before."""
+        """The demand on settle after the answer of verify; empty without verify."""
         return self.verified.demand_on_settle if self.verified else ""
 
     @property
@@ -86,7 +86,7 @@ async def observe(play: Play, *pairs: tuple[Draft, Answer], early: Money | None 
 
 
 def is_of(moved: Moved, draft: Draft) -> bool:
-    """Tell whether a transfer is that of a payment."""
+    """Tell whether a transfer belongs to a payment."""
     auth = draft.auth
     return (moved.sender, moved.to, moved.amount_base) == (auth.from_, auth.to, auth.value)
 
@@ -108,15 +108,15 @@ def is_final_no(answer: Answer) -> bool:
     return answer.fields.get("success") is False
 
 
-# --- what is demanded of any of them ---------------------------------------------------------
+# --- demands ---------------------------------------------------------------------------------
 
 
 def truthful(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether the answers are true of the chain.
+    """Find an answer that is not true of the chain.
 
-    After a success, this payment's transfer is there, in the transaction that the answer names;
-    after a failure, it is not. If `early` says what was on the chain at the first answer, a success
-    must have been there by then.
+    After a success, the chain must have this payment's transfer, in the transaction that the answer
+    names, and already in the `early` state, if given. After a failure, the chain must not have the
+    transfer.
     """
     sent = {each.tx_hash for each in observed.money.sent}
     for draft in observed.drafts:
@@ -156,7 +156,7 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
 
 
 def success_is_this_transfer(title: str) -> Demand:
-    """Return the demand: a success is this transfer, once; a failure is no transfer."""
+    """Return the demand that a success is this transfer, once, and a failure is no transfer."""
     return Demand(
         title=title,
         ground=texts.derived(
@@ -171,7 +171,7 @@ def success_is_this_transfer(title: str) -> Demand:
 
 
 def names_the_hash(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether an answer named the hash of each transaction that moved a payment."""
+    """Find a transaction that moved a payment, and whose hash no answer named."""
     sent = {each.tx_hash for each in observed.money.sent}
     for draft in observed.drafts:
         hashes = {each.tx_hash for each in observed.moved(draft)} & sent
@@ -186,7 +186,7 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
 
 
 def hash_is_named(title: str) -> Demand:
-    """Return the demand: a sent transaction is named."""
+    """Return the demand that a sent transaction is named."""
     return Demand(
         title=title,
         ground=texts.ours(
@@ -200,7 +200,7 @@ def hash_is_named(title: str) -> Demand:
 
 
 def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether the relayer sent no more transactions than payments, and none was reverted."""
+    """Find more transactions of the relayer than payments, or a reverted one."""
     money = observed.money
     if money.reverted:
         return Violation(
@@ -237,7 +237,7 @@ def sends_nothing(title: str, so: str) -> Demand:
 
 
 def everything_settles(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether each payment moved once, and an answer said success or pending."""
+    """Find a payment with neither a success nor a pending answer with a hash."""
     bad = [
         (draft, answer)
         for draft, answer in observed.pairs
@@ -257,7 +257,7 @@ def everything_settles(play: Play, observed: Observed) -> Violation | None:
 
 
 def must_not_settle(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether no answer calls a hopeless payment settled."""
+    """Find a success for a hopeless payment."""
     for draft, answer in observed.pairs:
         if answer.succeeded:
             return Violation(
@@ -272,7 +272,7 @@ def must_not_settle(play: Play, observed: Observed) -> Violation | None:
 
 
 def is_not_valid(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether verify did not say valid; in the dialect of Cronos any answer passes."""
+    """Find a verification that answered valid; in the dialect of Cronos any answer passes."""
     answer = observed.verified
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
@@ -284,14 +284,14 @@ def is_not_valid(_: Play, observed: Observed) -> Violation | None:
 
 
 def no_server_errors(_: Play, observed: Observed) -> Violation | None:
-    """Tell whether each answer came, and is no 5xx."""
+    """Find an answer that is missing, or a 5xx."""
     for answer in [*observed.all_answers, *([observed.verified] if observed.verified else [])]:
         if fault := no_server_error(answer):
             return fault
     return None
 
 
-# --- what plays do ---------------------------------------------------------------------------
+# --- the steps of plays ----------------------------------------------------------------------
 
 
 async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:
@@ -304,8 +304,9 @@ async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:
 
 
 async def until_sent(play: Play, *tasks: asyncio.Task[Answer], count: int = 1) -> bool:
-    """Wait until the relayer has sent so many transactions since the play began, or every task is
-    done; return whether it has.
+    """Wait until the relayer has sent `count` transactions, or all tasks are done.
+
+    Counts from the beginning of the play; returns whether the transactions were sent.
     """
 
     def is_sent() -> bool:

@@ -1,9 +1,10 @@
-"""How cases of a server are declared: rows, each of which is played once for each version.
+"""The declaration of a server's cases: rows, each with one play for each version.
 
-Most rows are played over MCP, too, where a tool is sold: there their grounds are the sentences of
-the transport MCP in place of those of HTTP.
+If a tool is sold, most rows are played over MCP, too; their grounds are then sentences of the MCP
+transport in place of the HTTP transport's.
 
-Most plays are a `Trade`: a payment, what was answered to it, again and again, and what moved.
+Most plays are a `Trade`: a payment, the answers to the payment and its repetitions, and the
+transfers.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ NOT_OF_TOOLS = {
     "sign-in": "a sign-in is a header of HTTP",
     "discovery": "a catalogue is looked for at a path",
 }
-"""Why sections and rows are not played over MCP; all others are."""
+"""Why these sections and rows are not played over MCP; all others are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class Row(row.RoomRow):
             object.__setattr__(self, "absent", {**self.absent, Dialect.MCP: why})
 
     def cases(self) -> Iterator[RoomCase]:
-        """Yield a case for each demand and dialect; of tools, with grounds that speak of them."""
+        """Yield a case for each demand and dialect; over MCP, with grounds of the MCP transport."""
         for case in row.RoomRow.cases(self):
             if case.dialect is not Dialect.MCP:
                 yield case
@@ -77,13 +78,13 @@ _IN_TOOLS = {
     texts.ERROR_V1: None,
     texts.HEAD: None,
 }
-"""The sentences of the transport MCP that say what those of HTTP and of version 1 say; None if
-there is none.
+"""For sentences of HTTP and of version 1: the MCP transport's sentence with the same content; None
+without one.
 """
 
 
 def of_tools(ground: Ground) -> Ground | None:
-    """Return a ground in the words of the transport MCP; None if none of its sentences has any."""
+    """Return a ground for tools, in sentences of the MCP transport; None if none is left."""
     found = [_IN_TOOLS.get(each, each) for each in ground.sentences]
     kept = tuple(dict.fromkeys(each for each in found if each is not None))
     if ground.sentences and not kept:
@@ -95,44 +96,44 @@ def of_tools(ground: Ground) -> Ground | None:
 
 
 NOTHING = Item("GET", "/x402sim-nothing")
-"""What no server has."""
+"""An item no server has."""
 BEGINS_S = 1.5
-"""How long a server may take to settle what it has served already."""
+"""The most seconds from an answer to the end of its settlement, for a server that serves first."""
 AGAIN, PAUSE_S = 2, 0.3
-"""How often the same payment is sent again, and the pause before each."""
+"""How often a payment is sent again, and the seconds before each repetition."""
 MOST_STEP = 4
-"""How often one payment may make what is sold; what grows by more counts something else."""
+"""The most runs of the handler for one payment; a number with larger steps counts another event."""
 REFUSED = {
     "success": False,
     "errorReason": "insufficient_funds",
     "transaction": "",
     "network": "eip155:84532",
 }
-"""How a facilitator refuses to settle."""
+"""A facilitator's refusal to settle."""
 HUNG_UP = Answer(sent="a payment", failure="the client hung up")
 UNKNOWN = (202, 409, 423, 425, 429)
-"""Statuses that say that nothing is certain yet, beside every 5xx."""
+"""Statuses of an unknown outcome, like every 5xx."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trade:
-    """A payment, the answers to it, and what moved in the end."""
+    """A payment, its answers, and its transfers in the end."""
 
     payment: Payment
     answers: Sequence[Answer]
     moved: Sequence[Transfer]
     verified: int
     settled: int
-    """How often the facilitator was called."""
+    """How often verify, and settle, was called."""
 
     @property
     def is_served(self) -> bool:
-        """Whether any answer was a success."""
+        """Whether an answer was a success."""
         return any(each.is_sale for each in self.answers)
 
     @property
     def summary(self) -> str:
-        """What was answered, and what moved."""
+        """The answers, and the transfers."""
         first, *again = self.answers
         later = [f"the same payment again: {each.how}" for each in again[-1:]]
         moved = (
@@ -144,18 +145,18 @@ class Trade:
 
 
 async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
-    """Pay while the facilitator is twisted, and send the same payment again when it is not."""
+    """Pay with a twisted facilitator; then send the same payment again, untwisted."""
     payment = await play.draft()
     with play.double.twisted(*twists):
         answers = [await play.pay(payment)]
         if answers[0].is_2xx:
-            # some servers settle after they have answered
+            # some servers answer first and settle then
             await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
     return await sent_again(play, payment, answers, again)
 
 
 async def until_held(play: Play, path: str, payment: Payment, *, after: bool = False) -> None:
-    """Wait until the facilitator holds a call for a payment, `after` its work is done or before.
+    """Wait until the facilitator holds a call for a payment, `after` the call's work or before.
 
     Raises `NotApplicable` if the server does not make the call.
     """
@@ -172,7 +173,7 @@ async def sent_again(
     item: Item | None = None,
     **how: Any,
 ) -> Trade:
-    """Send a payment again until it is served; `answers` are those that it has got already."""
+    """Send a payment again until it is served; `answers` are the earlier answers to it."""
     got = list(answers)
     for _ in range(again):
         if got[-1].is_sale:
@@ -189,7 +190,7 @@ async def sent_again(
 
 
 def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable[Trade]]:
-    """Return the play of a purchase with twists, which are made anew for each play."""
+    """Return the play of a purchase with twists, made anew for each play."""
 
     async def play(it: Play) -> Trade:
         return await trade(it, *(each() for each in twists))
@@ -198,15 +199,15 @@ def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable
 
 
 async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | None:
-    """Return how often the paid handler ran during `do`, as --counter tells.
+    """Return how often the paid handler ran during `do`, by --counter's number.
 
-    Without --counter, a number in goods or headers tells if it rises evenly with each payment, by
-    at most `MOST_STEP`, and not with other requests; None without such a number.
+    Without --counter, a number in goods or headers counts if each payment raises the number by the
+    same step, at most `MOST_STEP`, and other requests do not. None without such a number.
     """
     if (before := await play.count()) is not None:
         await do()
         return (await play.count() or 0) - before
-    await play.goods()  # paid for once in a room, and not in between
+    await play.goods()  # one purchase for the room, before the count
 
     async def bought() -> Mapping[str, int]:
         return (await play.pay(await play.draft())).numbers
@@ -229,7 +230,7 @@ async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | N
 
 
 def uncounted() -> Untold:
-    """Return why the runs of the paid handler are unknown."""
+    """Return the exception for unknown runs of the paid handler."""
     return Untold(
         "nothing shows how often its handler runs: put a counter into what it sells, or name a "
         "path that counts (--counter)"
@@ -246,9 +247,10 @@ def is_blamed(answer: Answer, calls: Sequence[Call]) -> bool:
 
 
 def is_honest(play: Play, answer: Answer) -> bool:
-    """Tell whether an answer without goods does not say that a payment that moved has failed.
+    """Tell whether an answer without goods is honest about a payment that has moved.
 
-    It says so with a 402 or another 4xx that names neither the transaction nor that it is pending.
+    Dishonest is a refusal, 402 or another 4xx outside `UNKNOWN`, with neither the transaction nor a
+    reason with "pending".
     """
     if not answer.status or answer.is_server_error or answer.status in UNKNOWN:
         return True
@@ -257,7 +259,7 @@ def is_honest(play: Play, answer: Answer) -> bool:
 
 
 def served_only_if_settled(play: Play, observed: Trade) -> Found:
-    """Tell whether a success was answered without a transfer."""
+    """Find a success that was answered without a transfer."""
     if not observed.is_served or observed.moved:
         return None
     return Violation(
@@ -268,7 +270,7 @@ def served_only_if_settled(play: Play, observed: Trade) -> Found:
 
 
 def charged_only_if_served(play: Play, observed: Trade) -> Found:
-    """Tell whether a payment that moved, sent again, is at last served or answered honestly."""
+    """Find a payment that moved, was sent again, and got neither goods nor an honest answer."""
     if not observed.moved or observed.is_served or is_honest(play, observed.answers[-1]):
         return None
     return Violation(
@@ -282,7 +284,7 @@ def charged_only_if_served(play: Play, observed: Trade) -> Found:
 
 
 def never_says_failed(play: Play, observed: Trade) -> Found:
-    """Tell whether an answer's receipt says of a payment that moved that it has failed."""
+    """Find a receipt with success=false for a payment that moved."""
     for answer in observed.answers if observed.moved else ():
         receipt = receipt_in(play.dialect, answer)
         if receipt.get("success") is False and is_honest(play, answer) is False:
@@ -295,7 +297,7 @@ def never_says_failed(play: Play, observed: Trade) -> Found:
 
 
 def says_what_is_known(play: Play, observed: Trade) -> Found:
-    """Tell whether the first answer to a payment that moved claims that it has failed."""
+    """Find a first answer that claims failure of a payment that moved."""
     first = observed.answers[0]
     if not observed.moved or first.is_2xx or is_honest(play, first):
         return None
@@ -309,7 +311,7 @@ def says_what_is_known(play: Play, observed: Trade) -> Found:
 
 
 def gets_it_again(play: Play, observed: Trade) -> Found:
-    """Tell whether a payment that moved is served at last."""
+    """Find a payment that moved and was never served."""
     if not observed.moved or observed.is_served:
         return None
     return Violation(
@@ -331,7 +333,7 @@ CHARGED_ONLY_IF_SERVED = texts.derived(
 
 
 def of_a_lost_settlement(what: str) -> list[Demand]:
-    """Return what is demanded if the payment was settled, and the facilitator's answer not read."""
+    """Return the demands for a settled payment whose settle answer the server could not read."""
     return [
         Demand(
             title=f"{what}: charged, it is served, or told what is known",
@@ -361,7 +363,7 @@ def of_a_lost_settlement(what: str) -> list[Demand]:
 
 
 def of_a_lost_answer(what: str) -> list[Demand]:
-    """Return what is demanded if a payer has lost the answer, and sends the payment again."""
+    """Return the demands for a payer that lost the answer and sends the payment again."""
     return [
         Demand(
             title=f"{what}: no receipt says failed of a payment that has settled",
@@ -382,7 +384,7 @@ def of_a_lost_answer(what: str) -> list[Demand]:
 
 
 def of_no_settlement(what: str) -> list[Demand]:
-    """Return what is demanded if the facilitator has not settled."""
+    """Return the demands for a payment that the facilitator has not settled."""
     return [
         Demand(
             title=f"{what}: nothing is served",
@@ -409,39 +411,39 @@ ALIKE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """One payment, in several requests: what was answered, and what moved."""
+    """One payment in several requests: the answers, and the transfers."""
 
     payment: Payment
     answers: Sequence[Answer]
     moved: Sequence[Transfer]
     runs: int | None = None
-    """How often handlers ran, as --counter tells; None if unknown."""
+    """How often handlers ran, by --counter; None if unknown."""
 
     @property
     def successes(self) -> list[Answer]:
-        """The answers that are goods, again or anew."""
+        """The answers with goods, repeated or new."""
         return [each for each in self.answers if each.is_sale]
 
     @property
     def served(self) -> list[Answer]:
-        """The answers that are different goods."""
+        """The answers with different goods."""
         return list({each.goods: each for each in self.successes}.values())
 
     @property
     def sold(self) -> int:
-        """The number of things sold: runs of the handler, or else different goods."""
+        """The number of items sold: runs of the handler, or else different goods."""
         return min(len(self.successes), self.runs) if self.runs else len(self.served)
 
     @property
     def summary(self) -> str:
-        """What was answered, and what moved."""
+        """The answers, the transfers, and the runs of handlers."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
         ran = "" if self.runs is None else f"; handlers ran {often(self.runs)}"
         return f"{hows}; {counted(len(self.moved), 'transfer')}{ran}"
 
 
 async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: Payment) -> Uses:
-    """Return what came of a payment that was sent several times, or of several."""
+    """Return the uses of a payment sent several times, with the transfers of `more` payments."""
     moved = [each for one in (payment, *more) for each in await play.moved(one)]
     return Uses(payment=payment, answers=answers, moved=moved, runs=await play.ran())
 
@@ -449,8 +451,8 @@ async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: P
 async def needs_numbers(play: Play, other: int = 0) -> None:
     """Buy twice, unless a path counts; raises `Untold` if the goods are alike.
 
-    Two servers may each number their own goods. A purchase at the server on port `other`, and one
-    more at the first server if their numbers are equal, keep the numbers of later goods apart.
+    Two servers may each number their own goods. A purchase from the server at port `other`, and one
+    more from the first server if the numbers are equal, keep the numbers of later goods apart.
     """
     if await play.count() is not None:
         return
@@ -472,14 +474,14 @@ async def distinguished(
     uses = await used(play, payment, answers)
     goods = [each.goods for each in uses.successes]
     if uses.runs is None and len(set(goods)) < len(goods):
-        now = await play.pay(await play.draft(other), other)  # the time in goods may be in seconds
+        now = await play.pay(await play.draft(other), other)  # goods may hold the time in seconds
         if now.goods in goods:
             raise Untold(ALIKE)
     return uses
 
 
 def one_release(play: Play, observed: Uses) -> Found:
-    """Tell whether one payment has bought more than one thing."""
+    """Find a payment that bought more than one item."""
     extra = observed.sold - max(1, len(observed.moved))
     if extra <= 0:
         return None
@@ -491,7 +493,7 @@ def one_release(play: Play, observed: Uses) -> Found:
 
 
 def buys_one(title: str) -> Demand:
-    """Return the demand that a payment buys one thing."""
+    """Return the demand that a payment buys one item."""
     return Demand(
         title=title,
         ground=texts.derived(
@@ -505,7 +507,7 @@ def buys_one(title: str) -> Demand:
 
 
 def buys_one_repeated(title: str) -> Demand:
-    """Return the same, behind a facilitator that says success to each settlement of a payment."""
+    """Return the same demand, behind a facilitator that answers success to every settlement."""
     return Demand(
         title=title,
         ground=texts.ours(

@@ -35,7 +35,7 @@ class Call:
     body: Any
     reply: Reply | None = None
     is_done: bool = False
-    """Whether our facilitator has worked on it."""
+    """Whether our facilitator has done the work."""
 
     def at(self, *names: str) -> Any:
         """Return the body's value at a path of names; None if missing."""
@@ -76,8 +76,8 @@ def is_worked_on(call: Call) -> bool:
 
 Go = Callable[[], Awaitable[Reply]]
 Twist = Callable[[Call, Go], Awaitable[Reply | None]]
-"""What a case makes of a request: an answer of its own, or None, which leaves it to our
-facilitator. `go` asks it before.
+"""Changes the answer to a call: returns an answer, or None for our facilitator's answer. `go` lets
+our facilitator do the work.
 """
 
 
@@ -86,7 +86,7 @@ class Double:
     """A facilitator: the record of calls, and the twists of answers."""
 
     url: str
-    """Our facilitator's."""
+    """The URL of our facilitator."""
     http: httpx.AsyncClient
     calls: list[Call] = field(default_factory=list)
     twists: list[Twist] = field(default_factory=list)
@@ -115,15 +115,16 @@ class Double:
         return sum(each.path == path and nonce.lower() in ("", each.nonce) for each in self.calls)
 
     def is_settled(self, nonce: str) -> bool:
-        """Tell whether it has settled a payment."""
+        """Tell whether a payment was settled."""
         return nonce.lower() in self._nonces
 
     async def until(
         self, path: str, nonce: str, within_s: float, is_it: Callable[[Call], bool] = bool
     ) -> bool:
-        """Wait until a path was called with this payment, and each such call is so; return whether.
+        """Wait until a path was called with a payment, and `is_it` is true of every such call.
 
-        `is_it` tells whether a call is so: `is_answered` or `is_worked_on`, for example.
+        Returns whether this happened in time. `is_answered` and `is_worked_on` are examples of
+        `is_it`.
         """
         elapsed = stopwatch()
         while elapsed() < within_s:
@@ -193,7 +194,7 @@ def on(path: str, do: Twist) -> Twist:
 
 
 def first(count: int, do: Twist) -> Twist:
-    """Return a twist that happens so often, and then no more."""
+    """Return a twist of the first `count` calls only."""
     left = count
 
     async def twist(call: Call, go: Go) -> Reply | None:
@@ -207,7 +208,7 @@ def first(count: int, do: Twist) -> Twist:
 
 
 def breaks(how: How) -> Twist:
-    """Return a twist that does the work, and whose answer is lost or cut."""
+    """Return a twist that does the work, and loses or cuts the answer."""
 
     async def twist(_: Call, go: Go) -> Reply:
         done = await go()
@@ -217,7 +218,7 @@ def breaks(how: How) -> Twist:
 
 
 def waits(gate: asyncio.Event, *, after: bool = False) -> Twist:
-    """Return a twist that answers when a gate opens: the work is done then, or before (`after`)."""
+    """Return a twist that answers when a gate opens; the work is done then, or (`after`) before."""
 
     async def twist(_: Call, go: Go) -> Reply:
         if after:

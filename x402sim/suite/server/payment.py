@@ -25,10 +25,10 @@ MOST_TIMEOUT_S = 3600
 
 
 class Dialect(StrEnum):
-    """A version of the standard over HTTP, or a tool of MCP, which is sold by version 2; the value
-    is its name on the command line and in results.
+    """A version of the standard over HTTP, or MCP, whose tools are sold by version 2.
 
-    A call and its result are read as a request and an answer of HTTP (`protocol.mcp`).
+    The value is the name on the command line and in results. A call and its result are read as a
+    request and an answer of HTTP (`protocol.mcp`).
     """
 
     V1 = "v1"
@@ -119,10 +119,10 @@ def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
 
 
 def reason_in(dialect: Dialect, answer: Answer) -> str:
-    """Return why a settlement failed, as an answer says it; empty if it does not.
+    """Return an answer's reason for a failed settlement; empty without a reason.
 
-    Version 1 has `error` of the body for it, too, and so has MCP: the text's own example of a
-    settlement that failed is an offer whose `error` says why.
+    In version 1 and in MCP, `error` of the body may be the reason, too: in the specification's own
+    example of a failed settlement over MCP, the answer is an offer with the reason in `error`.
     """
     reason = receipt_in(dialect, answer).get("errorReason")
     is_in_offer = dialect in (Dialect.V1, Dialect.MCP) and answer.status == 402
@@ -133,10 +133,10 @@ def reason_in(dialect: Dialect, answer: Answer) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
-    """A payment before it is sent; a copy with each change.
+    """A payment before it is sent; each change makes a copy.
 
-    `said` changes a value of the JSON and leaves the signature; `signed` changes the authorization
-    and signs it anew.
+    `with_value` changes a value of the JSON under the old signature; `signed` changes the
+    authorization and signs it anew.
     """
 
     dialect: Dialect

@@ -1,4 +1,4 @@
-"""The tools of a case at play: requests, looks at the chain, and the lines of the report."""
+"""The tools of a case at play: requests, transfers on the chain, and the lines of the report."""
 
 import asyncio
 import json
@@ -86,18 +86,18 @@ class Play(rooms.Play[ServerRoom, Answer]):
     """The number at --counter's path before the last payment was drafted."""
 
     async def begin(self) -> Self:
-        """Note where the chain is."""
+        """Note the height of the chain."""
         self.since = await self.room.height()
         return self
 
     @property
     def item(self) -> Item:
-        """What is bought."""
+        """The item to buy."""
         return self.items[0]
 
     @property
     def other(self) -> Item:
-        """Something else that is sold, at another path or by another tool.
+        """Another item, at another path or of another tool.
 
         Raises `NotApplicable` without one.
         """
@@ -136,7 +136,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """The facilitator."""
         return self.room.double
 
-    # --- what it asks -----------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------
 
     async def ask(
         self,
@@ -149,10 +149,10 @@ class Play(rooms.Play[ServerRoom, Answer]):
         begun: asyncio.Event | None = None,
         about: str = "",
     ) -> Answer:
-        """Send a request, of an item by default; never raises for what the server does.
+        """Send a request, by default for the item; never raises for the server's behaviour.
 
-        `port` is where it goes instead of the server; `begun` is set when a body begins to arrive;
-        `about` is before its line in the report.
+        `port` replaces the server's port; `begun` is set when a body begins to arrive; `about`
+        begins the request's line in the report.
         """
         it = item or self.item
         if it.tool:
@@ -187,7 +187,8 @@ class Play(rooms.Play[ServerRoom, Answer]):
         return self.heard(answer, about, [f"its parameters: {shown}"])
 
     def heard(self, answer: Answer, about: str = "", sent: Sequence[str] = ()) -> Answer:
-        """Keep an answer, and write all of it for the report, but for offers after the first."""
+        """Keep an answer, and write the full answer for the report; only the first offer is
+        written."""
         with_offer = answer.has_offer and not any(each.has_offer for each in self.answers)
         self.answers.append(answer)
         self.say(f"{about}{answer.summary}")
@@ -253,7 +254,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
                 await paying
 
     async def at_once(self, payments: Sequence[Payment]) -> list[Answer]:
-        """Ask with each of these payments at once."""
+        """Send a request with each of these payments, all at once."""
         return list(await asyncio.gather(*(self.pay(each) for each in payments)))
 
     async def goods(self, item: Item | None = None) -> Answer:
@@ -268,7 +269,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         return self.room.goods[key]
 
     async def count(self) -> int | None:
-        """Return how often handlers have run, as the path of --counter tells; None without a path.
+        """Return the number of handler runs from --counter's path; None without the option.
 
         None also for two servers, which may count separately. Raises `Inconclusive`.
         """
@@ -285,7 +286,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         now = await self.count()
         return None if now is None or self.counted is None else now - self.counted
 
-    # --- what became of it ------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------
 
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
         """Tell whether an answer resembles the paid goods: a success with the same fields.
@@ -301,9 +302,9 @@ class Play(rooms.Play[ServerRoom, Answer]):
         return same and answer.undated == goods.undated
 
     async def moved(self, payment: Payment | None = None) -> list[Transfer]:
-        """Return what moved by the payments of this case, or by one of them.
+        """Return the transfers of this case's payments, or of one payment.
 
-        Some servers settle what others have bought while this case is played.
+        Transfers of earlier cases are left out: some servers settle late.
         """
         mine = self.nonces if payment is None else {payment.nonce.lower()}
         found = [each for each in await self.room.moved(self.since) if each.nonce in mine]
@@ -313,10 +314,10 @@ class Play(rooms.Play[ServerRoom, Answer]):
         return found
 
     def tokens(self, base: int, why: str) -> Loss:
-        """Return a loss of so many base units of the token."""
+        """Return a loss in base units of the token."""
         return lost(self.room.network, base, why)
 
     @property
     def is_silent(self) -> bool:
-        """Whether an answer did not come."""
+        """Whether an answer is missing."""
         return any(not each.status for each in self.answers)

@@ -1,8 +1,8 @@
-"""Requests as they are written: a path is sent as it is, and no client library mends it.
+"""Requests byte for byte: a path is sent as written, and no client library corrects the path.
 
-One connection carries one request, so that nothing is repeated by itself.
+Each connection carries one request, so that no library repeats a request on its own.
 
-Through a `Cache`, a request goes to a server as through a shared cache of a world.
+Through `behind_cache`, a request reaches a server through a shared cache of a world.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from x402sim.text.words import counted, printable
 from x402sim.world.cache import SharedCache, cached
 
 MOST_BYTES = 1 << 22
-"""How much of an answer is read."""
+"""The most bytes read of an answer."""
 SHOWN, WHOLE = 120, 1500
-"""How many characters of a body an answer has in short, and whole."""
+"""The characters of a body in the short form of an answer, and in the full form."""
 REQUIRED = REQUIRED_HEADER.lower()
 RECEIPTS = tuple(name.lower() for name in RESPONSE_HEADERS.values())
 RESULT = ("success", "errorReason", "transaction")
-"""What a receipt says in short."""
+"""The fields of a receipt in the short form."""
 EXPLAINS = (
     "cache-control",
     "vary",
@@ -43,7 +43,7 @@ EXPLAINS = (
     "access-control-expose-headers",
     "location",
 )
-"""The other headers of an answer as a whole; in short, a case shows them that is about them."""
+"""The other headers in the full form; in the short form, a case that tests a header adds it."""
 
 
 MOST_COUNT = 10**8
@@ -53,9 +53,9 @@ _NO_COUNT = ("header content-length", "header age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer, or why there is none: then `status` is 0 and `failure` says it.
+    """An answer; without one, `status` is 0, and `failure` says why.
 
-    Names of headers are in small letters; those that are there twice are joined by commas.
+    Header names are in lower case; the values of a repeated header are joined by commas.
     """
 
     sent: str
@@ -71,12 +71,12 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None if it is none, or too deep."""
+        """The body as JSON; None if it is no JSON, or nested too deep."""
         return decoded(self.body)
 
     @property
     def sold(self) -> Any:
-        """The goods, as JSON: the body; of a tool, the structured content or the first text."""
+        """The goods as JSON: the body; of a tool, the structured content or the first text."""
         result = self.rpc.get("result")
         if not isinstance(result, dict):
             return self.json
@@ -103,7 +103,7 @@ class Answer:
 
     @property
     def undated(self) -> bytes:
-        """The body without digits, since digits differ in each answer."""
+        """The body without digits, since answers to the same request differ in them."""
         return re.sub(rb"\d+", b"", self.body)
 
     @property
@@ -120,8 +120,8 @@ class Answer:
 
     @property
     def how(self) -> str:
-        """What was answered, in short: of offers the error and their number, the result of a
-        receipt, and the beginning of a body."""
+        """The answer in short: the error and the number of the offers, the result of a receipt, and
+        the beginning of a body."""
         if not self.status:
             return f"no answer ({self.failure})"
         offers = [
@@ -142,12 +142,12 @@ class Answer:
         return printable("; ".join([f"{self.status}{late}{failed}", *filter(None, shown)]))
 
     def showing(self, *names: str) -> str:
-        """Return what was answered, in short, and what it says in these headers."""
+        """Return the answer in short, with the values of these headers."""
         shown = [f"{each}: {self.headers.get(each.lower(), 'none')}" for each in names]
         return printable("; ".join([self.how, *shown]))
 
     def whole(self, *, with_offer: bool) -> Iterator[str]:
-        """Yield what is not whole in short, a header or a body each, but for what is secret."""
+        """Yield the parts the short form cuts, a header or a body each, without secrets."""
         for name in (REQUIRED, *RECEIPTS, *EXPLAINS):
             if name in self.headers and (with_offer or name != REQUIRED):
                 yield f"{name}: {as_sent(self.headers[name])}"
@@ -162,7 +162,7 @@ class Answer:
 
     @property
     def _offers(self) -> list[dict[str, Any]]:
-        """The places of an offer: the header, and the body of a 402."""
+        """The contents of the header and, of a 402, of the body, where each is an offer."""
         bodies = [json_in(self.headers.get(REQUIRED)), self.json if self.status == 402 else None]
         return [
             each for each in bodies if isinstance(each, dict) and type(each.get("accepts")) is list
@@ -192,7 +192,7 @@ def _numbers(value: Any, place: str = "") -> Iterator[tuple[str, int]]:
 
 
 def as_sent(text: str) -> str:
-    """Return a header as reports show it: as JSON if it is base64 of that; nothing secret."""
+    """Return a header for a report, without secrets; base64 of JSON as JSON."""
     return printable(cut(_header(text), 2 * WHOLE))
 
 
@@ -213,7 +213,7 @@ def _short(text: str) -> str:
 
 
 class _Reader:
-    """What the parser calls."""
+    """The callbacks of the parser."""
 
     def __init__(self, *, is_head: bool, begun: asyncio.Event | None) -> None:
         self.headers: dict[str, str] = {}
@@ -246,11 +246,11 @@ async def send(
     begun: asyncio.Event | None = None,
     is_enough: Callable[[Mapping[str, str], bytes], bool] = lambda *_: False,
 ) -> Answer:
-    """Send a request to 127.0.0.1, and return the answer; never raises for what comes back.
+    """Send a request to 127.0.0.1; return the answer, and raise for nothing that comes back.
 
-    `target` is written as it is. A header named Host replaces ours. `begun` is set when the first
-    piece of a body arrives. Whoever cancels this hangs up. Nothing more is read once headers and
-    body are `is_enough`.
+    `target` is sent as written. A header named Host replaces ours. `begun` is set when the first
+    piece of a body arrives. Cancelling the call hangs up. Reading stops once `is_enough` is true of
+    headers and body.
     """
     elapsed = stopwatch()
     names = {name.lower() for name, _ in headers}
@@ -309,7 +309,7 @@ _OF_THE_CONNECTION = ("connection", "keep-alive", "transfer-encoding", "content-
 
 
 def _passing(port: int, patience_s: float) -> ASGIApp:
-    """Return an application that passes each request to a port of 127.0.0.1."""
+    """Return an application that forwards each request to a port of 127.0.0.1."""
 
     async def serve(scope: Scope, receive: Receive, answer: Send) -> None:
         if scope["type"] != "http":

@@ -1,10 +1,10 @@
 """A room: one world with one started server, for plays in turn.
 
-The world is a chain with our facilitator, and the double that stands between it and the server.
+The world is a chain with our facilitator; the double stands between the facilitator and the server.
 Money is counted on the chain itself.
 
-A server is a command or an application of Python, or runs already, at a URL. The environment of a
-command is documented in the guide, "Judge your server".
+A server is a command, a Python application, or a running server at a URL. The guide, "Judge your
+server", documents a command's environment.
 """
 
 import tempfile
@@ -72,9 +72,9 @@ Server = Startable[Given]
 def server_command(
     words: Sequence[str], port: int | None = None, look: str = "/", **more: Any
 ) -> Command[Given]:
-    """Return a server that is a command; a `port` of its own is a fixed one.
+    """Return a server that is a command; `port` is the command's own fixed port, if any.
 
-    `look` is the path at which the judge asks whether it answers, `more` as of `Command`.
+    The judge asks at the path `look` whether the server answers; `more` is for `Command`.
     """
 
     async def answers(url: str) -> bool:
@@ -105,7 +105,7 @@ class Spoken:
 
     @asynccontextmanager
     async def start(self, given: Given) -> AsyncIterator[Running]:
-        """Start it, in a group of processes of its own; raises `NotReady`."""
+        """Start the command, in its own group of processes; raises `NotReady`."""
         environment, nowhere = given.environment(), "http://127.0.0.1:9"
         starting = command(self.words, environment, nowhere, also=self.also, speaks=True)
         async with starting as running:
@@ -121,7 +121,7 @@ class AtPort(RunsAlready):
 
     @asynccontextmanager
     async def start(self, given: Given) -> AsyncIterator[Running]:
-        """Wait until it answers; raises `NotReady`."""
+        """Wait until the server answers; raises `NotReady`."""
         port = Running(self.url).port
 
         async def look() -> str:
@@ -133,7 +133,7 @@ class AtPort(RunsAlready):
 
 USED_EVENT = abi.topic("AuthorizationUsed(address,bytes32)")
 ACCOUNTS = 4
-"""How many payers have a thousand tokens each; the cases of a room pay with the first."""
+"""The number of payers, each with a thousand tokens; the cases of a room pay with the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ class ServerRoom(rooms.Room):
     world: LocalServer
     double: Double
     facilitator_url: str
-    """The double's."""
+    """The URL of the double."""
     pay_to: str
     folder: Path
     """The server's folder for lasting data."""
@@ -190,9 +190,9 @@ class ServerRoom(rooms.Room):
             self.replica = await self._subject.enter_async_context(starting)
 
     def wire(self, target: str, port: int = 0) -> Wire:
-        """Return the connection to the MCP server at a path of the server that runs now.
+        """Return the connection to an MCP server, at a path of the running server or on stdio.
 
-        `port` is that of another one. Raises `NotApplicable` for another that has none.
+        `port` is the port of another server. Raises `NotApplicable` for another server on stdio.
         """
         if (found := self.wires.get((self.starts, target, port))) is None:
             assert self.running is not None
@@ -221,7 +221,7 @@ class ServerRoom(rooms.Room):
 
     @property
     def port(self) -> int:
-        """The server's."""
+        """The server's port."""
         assert self.running is not None
         return self.running.port
 
@@ -283,7 +283,7 @@ async def opened(
 ) -> ServerRoom:
     """Open a room, and start the server in it; raises `NotReady`.
 
-    `facilitator_port` is that of its facilitator, 0 for any.
+    `facilitator_port` is the facilitator's port, 0 for a free port.
     """
     rng = Rng(seed)
     own_seed = int.from_bytes(rng.secret(f"world of {name}")[:6])

@@ -1,6 +1,6 @@
-"""A standard server, as the subject of a judgement: a command that is started, or one that runs.
+"""A standard server as a subject: a command for the judge to start, or a running server.
 
-What a good payment is, which is served; its flags and plan; and its plays as tests.
+The module has the control (a good payment that is served), the flags, the plan, and plays as tests.
 """
 
 import json
@@ -65,7 +65,7 @@ from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, counted, often
 
 QUICK_S = 3.0
-"""A start that takes longer is not repeated unless that is chosen."""
+"""The longest start, in seconds, that is repeated unless the user chooses --restart."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -85,19 +85,19 @@ class ServerJudge(rooms.Judge[ServerRoom, Play]):
     purchase_s: float = 0
     """Seconds for the second good payment."""
     restart: bool | None = None
-    """Whether it is killed and started again; None leaves it to how long a start takes."""
+    """Whether the server is killed and started again; None lets the duration of a start decide."""
     shares: bool = False
-    """Whether two of it, with one folder, share what they keep."""
+    """Whether two servers with one folder share their stored data."""
 
     @property
     def restarts(self) -> bool:
-        """Whether it is killed and started again: if not chosen, its first start decides."""
+        """Whether the server is killed and started again; by default, the first start decides."""
         if self.restart is None:
             self.restart = self.start_s < QUICK_S
         return self.restart and not self.is_fixed
 
     async def open(self, kind: RoomKind, name: str) -> ServerRoom:
-        """Open a room, and start the server in it, or two; raises `NotReady` and `Lacking`."""
+        """Open a room, and start one server in it, or two; raises `NotReady` and `Lacking`."""
         if kind is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
             raise Lacking(
                 "it needs two servers that share what they keep, each at a port that it "
@@ -118,9 +118,9 @@ class ServerJudge(rooms.Judge[ServerRoom, Play]):
         )
 
     async def try_good_payment(self, room: ServerRoom, dialects: Sequence[Dialect] = ()) -> str:
-        """Make a good payment in each version; return why one fails, "" if none does."""
+        """Make a good payment in each version; return why a payment fails, "" if all are served."""
         known = self.dialects or dialects
-        # nothing is bought in a version of which only the offer is judged
+        # no purchase in a version judged by its offer only
         for dialect in [each for each in dialects if each in known] or known:
             play = await self.begun(room, dialect, "sound")
             try:
@@ -135,10 +135,10 @@ class ServerJudge(rooms.Judge[ServerRoom, Play]):
 
 
 RESTART = "restart"
-"""The section of plays that kill it."""
+"""The section of plays that kill the server."""
 PLAY_S, PURCHASES = 0.2, 2
-"""Measured seconds of a play on one core, with its share of good payments, and the further
-purchases a play is worth."""
+"""Seconds of a play on one core, measured with its share of good payments; and the number of
+purchases whose time is added for each play."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
@@ -170,10 +170,10 @@ all_cases = partial(cases_of, "server", *SECTIONS)
 
 
 def item_in(text: str) -> Item:
-    """Read what is sold: a path or URL, with a method before it and a JSON body behind it.
+    """Read an item for sale: a path or URL, perhaps with a method before and a JSON body after it.
 
-    Without a method it is GET, or POST with a body. A tool is MCP, the path or URL of its server or
-    `stdio`, its name, and its arguments. Raises `ValueError`.
+    The default method is GET, or POST with a body. A tool is MCP, the path or URL of its server or
+    `stdio`, its name, and its arguments: MCP /mcp forecast {"city": "Oslo"}. Raises `ValueError`.
     """
     words = text.strip().split(maxsplit=1)
     method = ""
@@ -233,7 +233,7 @@ def _handler_flag(meaning: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What a user has chosen for the judgement of a server."""
+    """The user's options for the judgement of a server."""
 
     server: Server
     items: tuple[Item, ...]
@@ -313,12 +313,12 @@ class ServerOptions:
 
     @property
     def shown(self) -> str:
-        """What reports call the server."""
+        """The server's name in reports."""
         return self.server.shown
 
 
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
-    """Return the options; `words` are what it sells. Raises `ValueError`."""
+    """Return the options; `words` are the item for sale. Raises `ValueError`."""
     chosen = read(ServerOptions, flags)
     command, wanted = chosen.get("start"), chosen.get("dialects")
     if not words:
@@ -379,7 +379,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
 
 
 def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
-    """Return the dialects in which something may be sold."""
+    """Return the dialects in which the items may be sold."""
     return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2)
 
 
@@ -387,7 +387,7 @@ def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
 async def begin(
     options: ServerOptions, cases: Sequence[RoomCase], tell: Tell
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
-    """Start it, read its offer, buy in each version, and plan; raises `NotReady`."""
+    """Start the server, read its offer, buy in each version, and plan; raises `NotReady`."""
     subject = options.server
     if isinstance(subject, AtPort):
         subject = replace(subject, tell=tell)
@@ -410,7 +410,7 @@ async def begin(
     meant, misoffered = set[Dialect](), set[Dialect]()
 
     def planned(broken: Mapping[Dialect, str]) -> Plan:
-        if not judge.dialects:  # no purchase: the server is judged if a wrong offer is the reason
+        if not judge.dialects:  # without a purchase, only a wrong offer leaves cases to judge
             meant.intersection_update(misoffered)
         return _plan(judge, options, cases, broken, meant)
 
@@ -444,11 +444,11 @@ async def _control(
     meant: set[Dialect],
     misoffered: set[Dialect],
 ) -> Tried:
-    """Buy in a version; return why the purchase fails. Raises `NotReady` if the URL is no paid
-    server.
+    """Buy in a version; return why the purchase fails.
 
-    A version offered to the judge's payers is `meant`: the offer is judged even without a purchase.
-    An offer that breaks a MUST is `misoffered`.
+    Raises `NotReady` if the URL is no paid server. A version offered to the judge's payers is
+    `meant`: its offer is judged even without a purchase. An offer that breaks a MUST is
+    `misoffered`.
     """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
@@ -484,7 +484,7 @@ async def _control(
 
 
 def _why_not(answer: Answer) -> str:
-    """Return why what answers is no server that asks for a payment in one step; "" if it is."""
+    """Return why an answer is not from a server that sells in one step; "" if it is."""
     body = answer.json if isinstance(answer.json, dict) else {}
     if answer.status == 402 and "paymentId" in body:
         return f"it asks for a payment in two steps: {instead('service')}"
@@ -562,10 +562,10 @@ def plays(
     shared_store: bool = False,
     **handlers: str,
 ) -> list[CaseOfTest]:
-    """Return the plays of what is sold, of paths in these dialects; `only` as on the command line.
+    """Return the plays of items, in these dialects for paths; `only` as on the command line.
 
-    `handlers` are its options that name a request, such as `failing` and `slow`. Raises
-    `ValueError` for an unknown dialect, id or option, and for what is no path.
+    `handlers` are the options that name a request, such as `failing` and `slow`. Raises
+    `ValueError` for an unknown dialect, id or option, and for a text that is no item.
     """
     if unknown := handlers.keys() - set(HANDLERS):
         raise ValueError(f"{', '.join(sorted(unknown))}: options are {', '.join(HANDLERS)}")

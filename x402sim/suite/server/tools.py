@@ -1,7 +1,7 @@
-"""Calls of tools of an MCP server, over streamable HTTP or by its standard input and output.
+"""Calls of MCP tools, over streamable HTTP or over standard input and output.
 
-A result is read as an answer of HTTP (`protocol.mcp`), so that what is played and demanded of paths
-is played and demanded of tools, too.
+A result is read as an HTTP answer (`protocol.mcp`), so that plays and demands for paths serve for
+tools, too.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ class Wire(ABC):
         headers: Sequence[tuple[str, str]] = (),
         begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Call a tool, and return the result as an answer; never raises for what comes back.
+        """Call a tool; return the result as an answer, and raise for nothing that comes back.
 
-        Whoever cancels this hangs up.
+        Cancelling the call hangs up.
         """
         async with self._greeting:
             if not self.is_greeted and (failed := await self._greet(patience_s)) is not None:
@@ -103,7 +103,7 @@ class OverHttp(Wire):
     port: int
     target: str
     session: dict[str, str] = field(default_factory=dict)
-    """The headers that each message has after the greeting."""
+    """The headers of each message after the greeting."""
 
     async def began(self, answer: Answer, result: Mapping[str, Any]) -> None:
         """Keep the session and the revision."""
@@ -121,7 +121,7 @@ class OverHttp(Wire):
         headers: Sequence[tuple[str, str]] = (),
         begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request; of a stream of events nothing is read after the response to it."""
+        """Send a request; a stream of events is read up to the response."""
         number = next(self._numbers)
 
         def incoming(headers: Mapping[str, str], body: bytes) -> mcp.Incoming:
@@ -172,7 +172,7 @@ class OverPipes(Wire):
         headers: Sequence[tuple[str, str]] = (),
         begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request; if this is cancelled, the server is notified."""
+        """Send a request; cancelling the call notifies the server."""
         number, elapsed = next(self._numbers), stopwatch()
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read())

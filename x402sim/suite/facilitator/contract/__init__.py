@@ -14,14 +14,14 @@ class _Compiled(msgspec.Struct, frozen=True):
 
 
 TOKEN_AT = Address(keccak256(b"the token's own code")[12:])
-"""Where a token's own code is moved to, if it gets the code of `Overload`."""
+"""The new place of a token's own code, if the token gets the code of `Overload`."""
 ASKED_AT = Address(keccak256(b"the code of a token that asks wallets")[12:])
-"""Where it is moved to, if it gets the code of `AsksWallets`."""
+"""The new place, if the token gets the code of `AsksWallets`."""
 
 
 @cache
 def compiled() -> _Compiled:
-    """Return what the compiler made: the hash of its source, and each contract's code in hex."""
+    """Return the compiler's output: the source's hash, and the code of each contract in hex."""
     return msgspec.json.decode(
         files(__name__).joinpath("Hostile.json").read_bytes(), type=_Compiled
     )
