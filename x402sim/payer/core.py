@@ -1,8 +1,8 @@
 """The client core: messages and signatures of a payment in two steps, the next step, and errors.
 
 A payer requests a resource, signs the 402, settles it, and repeats the request with the proof. This
-file builds what is sent, without I/O and without a clock; httpx authentication (`auth`, `session`),
-the payers of scenarios, the conformance suite and tests send it. `reading` parses answers with
+file builds the messages, without I/O and without a clock; httpx authentication (`auth`, `session`),
+the payers of scenarios, the conformance suite and tests send them. `reading` parses answers with
 suspicion; `standard` pays in one step.
 Clauses: 1/sign-settle-repeat.
 """
@@ -45,7 +45,7 @@ class PaidNotServed(PaymentFailed):
 class SpendingCapExceeded(PaymentFailed):
     """The server asks for more than this payer may spend; nothing was signed.
 
-    The text has the required and the allowed amount, and the option that raises it.
+    The text has the required and the allowed amount, and the option that raises the cap.
     """
 
 
