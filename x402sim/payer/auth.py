@@ -69,8 +69,8 @@ Served = Callable[[httpx.Response], bool]
 class Order(msgspec.Struct, frozen=True):
     """A caller's request, and the payments for the resource so far.
 
-    `is_served` decides whether an answer is the paid goods. `shown` is the header of a proof that
-    came with the request: the caller has paid, so the payer signs nothing.
+    `is_served` decides whether an answer is the paid goods. `shown` is the header of a proof in the
+    caller's request: the caller has paid, so the payer signs nothing.
     """
 
     step: Send
@@ -307,10 +307,10 @@ class PaymentAuth(FlowAuth):
         try:
             return (yield from self._settle(order, payment))
         except AttemptOver:
-            if payment.version is not None and payment.hint:  # it was paid, its answer broke off
+            if payment.version is not None and payment.hint:  # paid, but its answer broke off
                 payments.unserved.append(payment)
                 return None
-            payments.unresolved = payment  # until another is signed: it may have been paid
+            payments.unresolved = payment  # until another is signed: this payment may be settled
             if payment.version is not None:
                 return None
         response = yield from _send(order, payment.proof)
@@ -324,12 +324,12 @@ class PaymentAuth(FlowAuth):
         return response
 
     def _settle(self, order: Order, payment: Payment) -> Maybe:
-        """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
+        """Send a payment to /api/pay; raises `PaymentFailed` unless the payment is settled.
 
-        In one step, the answer to the paying request is returned, unless it is a 402.
+        In one step, the answer to the paying request is returned, unless the answer is a 402.
 
-        The payment is kept and sent again later unless the answer is final. That includes a
-        connection that breaks: httpx then closes this generator.
+        The payment is kept and sent again later unless the answer is final, also if the
+        connection breaks: httpx then closes this generator.
         """
         payments = order.payments
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()

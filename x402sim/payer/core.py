@@ -24,7 +24,7 @@ from x402sim.text.words import printable, unknown
 
 
 class PaymentFailed(Exception):
-    """The payment was not made, or it is not known whether it was.
+    """The payment was not made, or its outcome is unknown.
 
     The text has the outcome, the server's answer, escaped, and what to do. `why` is the text
     without the last part, `todo`, for a program that goes on by itself.
@@ -57,7 +57,7 @@ _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
 
 
 class Next(Enum):
-    """What to do after the answer to a settlement, for a payer that believes the service."""
+    """The next action after the answer to a settlement, for a payer that believes the service."""
 
     REPEAT = "the payment is made: repeat the request with its proof"
     RESEND = "it may still be made: send the same payment header again"

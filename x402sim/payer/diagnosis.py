@@ -54,7 +54,7 @@ from x402sim.protocol.x402 import (
 )
 
 WhyUnreadable = Callable[[Way], str]
-"""Returns why an offer cannot be read; "" if it can."""
+"""Returns why an offer cannot be read; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Client:
         return replace(way, fields=fields)
 
 
-# --- the tokens that clients know ------------------------------------------------------------
+# --- tokens known to clients -----------------------------------------------------------------
 
 _USDC = {
     1: "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
@@ -184,7 +184,7 @@ def default_decimals(way: Way) -> int | None:
     return DEFAULT_TOKENS.get((chain_id or 0, address))
 
 
-# --- what clients can read -------------------------------------------------------------
+# --- offers that clients can read ------------------------------------------------------
 
 _NPM_V1 = frozenset(
     {
@@ -428,7 +428,7 @@ def _two_steps(case: _Case) -> PayerVerdict:
             reasons.append(f"offer {number}: {', '.join(found) or 'network'}")
             continue
         try:
-            if way.is_paywall:  # our payers do not speak as it does: its terms are signed
+            if way.is_paywall:  # a paywall's dialect differs from ours; only its terms are signed
                 terms = decode(encode(way.fields), PaymentRequirements)
             else:
                 terms = read_offer(case.request, case.response, network).payment_requirements
@@ -559,7 +559,7 @@ def _why_not(
     network: Network | None,
     known: Mapping[str, Network],
 ) -> str:
-    """Return why an offer cannot be paid, whatever it costs; "" if it can."""
+    """Return why an offer cannot be paid, whatever the price; else ""."""
     if way.is_paywall:
         return "two steps as the public Cronos paywall offers them; Cronos' clients pay it"
     if found := list(blocking(of_way(way, known, str(request.url)))):

@@ -131,7 +131,7 @@ class Send(msgspec.Struct, frozen=True):
 
 
 def shown_in(request: httpx.Request) -> str:
-    """Return the header with which a request pays or proves a payment; "" if it does not."""
+    """Return the header with which a request pays or proves a payment; else ""."""
     return next((name for name in PROOFS if name in request.headers), "")
 
 
@@ -192,7 +192,7 @@ class FairLock:
         try:
             yield place
         except BaseException:
-            if not place.cancel():  # it held the lock already
+            if not place.cancel():  # the place held the lock already
                 self.release()
             raise
 

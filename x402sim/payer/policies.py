@@ -106,11 +106,11 @@ class SeenBlock(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """The number of the block."""
 
     @property
     def time_s(self) -> int:
-        """Its time."""
+        """The time of the block, in Unix seconds."""
 
 
 class Order(Tried, Protocol):
@@ -148,7 +148,7 @@ class Retry(Protocol):
     """How often an order is paid, and with which authorization."""
 
     async def pay(self, order: Order) -> None:
-        """Pay an order, or give it up."""
+        """Pay an order, or give up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class PayAndWait:
             await shopper.show_payment()
 
 
-# --- what may be spent ----------------------------------------------------------------
+# --- spending limits ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,7 +394,7 @@ def _tokens(name: str, amount: object) -> None:
         raise ValueError(f'{name}: expected tokens as text, such as "1.00", got {as_given(amount)}')
 
 
-# --- which service is chosen ----------------------------------------------------------
+# --- the choice of a service ----------------------------------------------------------
 
 
 class ListedService(msgspec.Struct, frozen=True, kw_only=True):
@@ -426,7 +426,7 @@ def best_reputation(services: Sequence[ListedService]) -> str:
     return max(services, key=lambda service: service.reputation).name
 
 
-# --- all of them ----------------------------------------------------------------------
+# --- all policies ---------------------------------------------------------------------
 
 
 @explained

@@ -216,7 +216,7 @@ class Signer:
         clock: Clock,
     ) -> None:
         """Take the caps as decimal strings of the token; raises `ValueError`."""
-        if not isinstance(wallet, Wallet):  # notebooks give the key itself
+        if not isinstance(wallet, Wallet):  # notebooks pass the key
             raise ValueError(f"wallet: expected Wallet, got {as_given(wallet)}")
         self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
         self.max_total_base = to_base(max_total, network.decimals, name="max_total")
@@ -230,7 +230,7 @@ class Signer:
 
     def sign(self, required: PaymentRequired | x402.AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
-        with self._lock:  # threads that compare at once would each find room for their amount
+        with self._lock:  # without the lock, two threads could each find room for their amount
             try:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required)
@@ -398,7 +398,7 @@ class Allowed:
         return ""
 
     def is_as_shown(self, auth: Authorization, network: Network, way: Way) -> bool:
-        """Whether an authorization pays what the user was shown of an offer, and to that payee.
+        """Whether an authorization pays the amount and the payee of the offer shown to the user.
 
         A 402 can offer one price in the body and another in the header.
         """

@@ -89,7 +89,7 @@ def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired
 def read_required(
     request: httpx.Request, response: httpx.Response, network: Network, version: x402.Version | None
 ) -> PaymentRequired | x402.AnyRequired:
-    """Return the offers of a 402: in two steps, unless a version is wanted or no two-step field is.
+    """Return a 402's offer in two steps; in one step if `version` is set or two steps are missing.
 
     Raises `PaymentFailed` if no offer can be read.
     """

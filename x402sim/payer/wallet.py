@@ -45,7 +45,7 @@ class HasKey(Protocol):
 
 
 class Wallet:
-    """A payer's key. It signs; it never sends a transaction and needs no gas."""
+    """A payer's key. A wallet signs, never sends a transaction, and needs no gas."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Wallet:
 
     @property
     def private_key(self) -> str:
-        """The private key as 0x-hex; it gives full control of the wallet."""
+        """The private key as 0x-hex, which gives full control of the wallet."""
         return to_hex(self._key.secret)
 
     @property
