@@ -19,7 +19,7 @@ EXTRA = ("pandas", "matplotlib", "pyarrow")
 def need_extra(
     modules: Sequence[str] = EXTRA, purpose: str = "reports", extra: str = "report"
 ) -> None:
-    """Raise `ModuleNotFoundError` and the command to install an extra if its modules are missing."""
+    """Raise `ModuleNotFoundError` with the install command if modules of an extra are missing."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(

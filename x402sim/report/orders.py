@@ -81,7 +81,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_charged(self) -> bool:
-        """Whether money moved for the order; without events of the chain, whether a receipt came."""
+        """Whether money moved for the order; without chain events, whether a receipt came."""
         if self.way == "session":
             return self.debited_base > 0
         return self.has_receipt if self.paid_base is None else self.paid_base > 0
