@@ -206,7 +206,7 @@ async def session_ids_do_not_count_up(probe: Probe) -> None:
 
 
 def _numbers(ids: list[str]) -> list[int]:
-    """Return the different parts of ids as decimal or hexadecimal numbers; empty for other texts."""
+    """Return the different parts of ids as decimal or hex numbers; empty for other texts."""
     begin = _common(ids)
     end = _common([each[begin:][::-1] for each in ids])
     parts = [each[begin : len(each) - end] for each in ids]
