@@ -1,4 +1,4 @@
-"""What a payer should not refuse: offers that are unusual, and fine.
+"""Offers that a payer should accept: unusual, and valid.
 
 A payer that refuses everything is safe and useless; people have reported each of these purchases
 as failed.

@@ -1,8 +1,7 @@
 """Lost answers: the outcome of the payment is unknown. What does a payer sign next?
 
-The shop takes an authorization once, and answers its repetition with the first answer.
-A payer that repeats the authorization is served for one price; a payer that signs another pays
-twice.
+The shop settles an authorization once, and answers a repetition with the first answer. A
+payer that repeats the authorization is served for one price; a payer that signs another pays twice.
 """
 
 import json

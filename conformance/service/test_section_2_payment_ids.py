@@ -20,8 +20,8 @@ from x402sim.suite.verdict import Inconclusive
 PREFIX = "pay_"
 SAMPLE, AT_ONCE, AFTER_A_RESTART = 32, 6, 40
 GUESSABLE_BITS = 44
-"""Between the variation of a nanosecond clock and a counter in 32 ids (41 bits at most) and of 60
-random bits (46)."""
+"""Bits that 32 ids vary by: between a nanosecond clock with a counter (at most 41) and 60 random
+bits (46)."""
 SHORT = 8
 """Fewer letters are short: another issued id may differ by four letters."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

@@ -59,7 +59,7 @@ class Folder:
         program: Running | None = None,
         missing: Sequence[str] = (),
     ) -> str | None:
-        """Write the dependencies of the results; return a sentence on uncomparable ones, or None.
+        """Write the dependencies of the results; return a sentence on incomparable ones, or None.
 
         `parts` are the dependencies of the experiment (under "") and of parameter values; `program`
         plays the sweep, by default the running program; `missing` has sentences on files that are

@@ -125,7 +125,7 @@ class PaymentAuth(FlowAuth):
     requests, and every answer and redirect of the purchase, count. The paid body has only the
     timeouts of the caller's client, which hold before, too. With a sync client each timeout, and
     the deadline, is rounded up to whole seconds, and a look-up of a host's name cannot be
-    interrupted. Proofs of payment follow no redirect to another origin, and at most three.
+    interrupted. Proofs of payment follow at most three redirects, and none to another origin.
 
     A 402 of another protocol (such as `WWW-Authenticate: Payment` or L402), or a plain bill, goes
     back to the caller, unpaid, with the body; `foreign` and a warning in the log `x402sim.payer`

@@ -1,11 +1,11 @@
 """The deadline of one exchange: at the deadline, the timeouts of a thread's reads and writes end.
 
 httpx's timeouts hold for one read or write each. A server that drips the head of its answer byte by
-byte, or sends `100 Continue` forever, renews them, and no code of this package runs in between. In
-asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no public API
-reaches the socket of a connection that was open before.
+byte, or sends `100 Continue` forever, renews every timeout, and no code of this package runs in
+between. In asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no
+public API reaches the socket of a connection that was open before.
 
-So `Left` relies on an implementation detail, the only detail in this package, for a promise of
+So, as nothing else in this package, `Left` relies on an implementation detail, for a promise of
 SECURITY.md: httpcore sets the socket's timeout before each read and write, and a socket calls
 `__index__` of a number that is no float. `fixed` needs no implementation detail, but stops only a
 silent server, not a server that keeps sending. If a release of httpcore breaks `Left`, set

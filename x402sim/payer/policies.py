@@ -201,7 +201,7 @@ class SameAuthorization(_Again):
 class SameThenNew(_Again):
     """As the service reports: the same authorization while it may pay, another after a final no.
 
-    Safe if the service reports the truth. A service that has lost its record of the payment, and
+    Safe if the service reports the truth. A service that has no record of the payment, and
     reports that nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
     """
 

@@ -71,6 +71,7 @@ Opened = Generator[Step, httpx.Response | None, str]
 
 class SessionAuth(FlowAuth):
     """An httpx auth that pays one `deposit`, then sends X-Session-Id (1/session-no-402).
+
     The first request to a server opens a session, which lasts `duration` (in the server's
     unit: seconds). When the session's budget or time is over, the next request opens another, up
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
@@ -81,7 +82,6 @@ class SessionAuth(FlowAuth):
 
     Concurrent requests share a session. Anyone with the id can spend the session: the id goes
     only to the server of the session, and follows no redirect to another origin.
-    only to the server that made it, and follows no redirect to another origin.
     `max_answer_bytes` limits the answers that open a session, and `deadline_s` each call, as for
     `PaymentAuth`. Raises the errors of `PaymentAuth`.
     """

@@ -297,9 +297,9 @@ def _is_unpaid(case: CaseResult | Result) -> bool:
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:
     """Tell whether failures are the reason why other ids could not be judged.
 
-    They are if the reason quotes a failure's answer, or if a known defect breaks a failed id and
-    stops at least half of the other ids, which also are at least half of the begun ids that the
-    defect stops.
+    They are if the reason quotes a failure's answer. They also are if a known defect that breaks a
+    failed id stops at least half of the other ids, and the stopped ids among them are at least half
+    of all begun ids that the defect stops.
     """
     failed = [each for each in group if each.outcome is Outcome.FAILED]
     answers = [_evidence(failures(each)[0]).answer for each in failed]

@@ -2,7 +2,6 @@
 
 `conformance.schema.json` is the schema of the JSON report; the markup of the HTML page is in
 `templates/conformance.html.j2`. A subject's answers are text of other parties, so every report
-`templates/conformance.html.j2`. A subject's answers are text of other parties, so every report
 escapes them (`printable_lines`). Annotations are workflow commands of GitHub Actions: their text is
 escaped a second time, as the runner unescapes it, so that it begins no command. In Markdown,
 answers stand in code, without markup and mentions.
@@ -251,7 +250,7 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
 
     A failed id becomes a failure, an inconclusive id an error; skipped and observed ids become
     skipped. So do ids that do not count for the exit code, with their details in system-out: a CI
-    that reads the report fails exactly when the command does.
+    that reads the report fails when the command does.
     """
     results = readable(results)
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})

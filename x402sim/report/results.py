@@ -119,7 +119,7 @@ OF_CASES = ("has_begun", "applies", "lacks", "is_untold")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one id: its worst case's, and all of its cases.
+    """The result of one id: as its worst case, with all of its cases.
 
     Cases that failed come first in `cases`, the clearest before the others.
     """

@@ -6,6 +6,8 @@ bytes after an upgrade, at once and unchanged, and sets only `Host` and the fiel
 the service sees a client hang up as without the proxy.
 
 For a head, a body, and reading an answer, a client has the time limits of `serve`.
+
+A client's connection has one upstream connection. The proxy reconnects after the service has
 closed, but never sends a request twice: the request could pay twice.
 """
 

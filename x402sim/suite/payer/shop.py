@@ -462,8 +462,8 @@ class Shop:
         return await self._pay(found[0], lambda paid: self.serve(paid, request.path))
 
     def _is_for(self, payment: bytes | str, path: str) -> bool:
-        """Tell whether a payment buys the goods at a path: only at the first path that showed
-        the payment."""
+        """Tell whether a payment buys the goods at a path: the first request with the payment binds
+        it to a path."""
         return self.story.urls == 1 or self.buys.setdefault(payment, path) == path
 
     async def _gather(self, request: Request) -> None:

@@ -346,7 +346,7 @@ async def _see(probe: Probe) -> None:
             await probe.wait(LOOK_S)
             looks = [look for look in looks if not await look()]
     except (CheckFailed, Inconclusive, Skipped) as problem:
-        # the next cases meet the problem, too, and report it
+        # the next cases meet the same problem, and report it
         probe.setting.tell(f"whether the service has recovered was not seen: {problem}")
         return
     if looks:

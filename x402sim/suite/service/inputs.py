@@ -240,7 +240,7 @@ OTHER_SIDE = {"long": "short", "short": "long", "buy": "sell", "sell": "buy"}
 def other_orders(probe: Probe) -> list[dict[str, Any]]:
     """Return orders of another size, leverage, side and pair; a target may refuse them.
 
-    The orders show which fields a service decides by the first order only.
+    The orders show what a service derives from the first order alone.
     """
     endpoint = probe.target.protected
     order = probe.usual_body

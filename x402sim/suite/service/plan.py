@@ -77,8 +77,8 @@ BASELINE_REQUESTS = 2
 BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
 WORK = 1.8
-"""Measured ratio of a case's request to an unpaid request: settlement, signature, and requests to
-the world come on top."""
+"""Measured time of a case's request, in times of an unpaid request: settlement, signature, and
+requests to the world come on top."""
 USUAL_REQUESTS = 8
 """The requests of a case that was not counted."""
 OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
@@ -178,9 +178,9 @@ def _seconds(
     restarts = order.restarting or order.restarting_with_faults
     if order.with_faults and (order.waiting_with_faults or restarts):
         seconds += usual_s(setting)
-    seconds = max(seconds, longest_s(order.waiting_with_faults))  # they begin with the first
+    seconds = max(seconds, longest_s(order.waiting_with_faults))  # these cases begin with the first
     if restarts:
-        # of what they wait for, a part comes before the restart, beside others
+        # a part of their waits comes before the restart, beside other cases
         seconds += acting_s(order.restarting_with_faults) + longest_s(order.restarting) / 2
     return seconds
 

@@ -252,7 +252,6 @@ class Probe:
 
         A service behind a gateway knows only its own part of a path. The target file may name
         another prefix, or another resource for the protected endpoint.
-        another prefix, or another resource for the protected endpoint.
         """
         endpoint = self.target.protected
         own = endpoint.resource or endpoint.path

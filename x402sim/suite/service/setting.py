@@ -98,7 +98,7 @@ class Overlaps:
             self._waiting_with_faults.pop(name, None)
 
     def recovered(self) -> None:
-        """Note that the target's background runs well, apart from faults in progress."""
+        """Note that the target's background runs again, apart from faults in progress."""
         self.unrecovered = dict.fromkeys(self._waiting_with_faults.values())
         self._left = {*self._waiting_with_faults}
 
@@ -208,7 +208,7 @@ def restarting(
 ) -> Callable[[], Awaitable[None]]:
     """Return a function that runs a shell command, and waits until the target answers again.
 
-    Both may take `deadline_s` seconds in real time. It raises `RestartFailed`.
+    Each may take `deadline_s` seconds in real time. The function raises `RestartFailed`.
     """
 
     async def restart() -> None:
@@ -346,7 +346,7 @@ class Setting:
         return not is_play and not self.options.allow_mainnet
 
     def missing(self, need: Need) -> bool:
-        """Tell whether this setting lacks what a check needs."""
+        """Tell whether this setting lacks a need of a check."""
         target = self.target
         there = {
             Need.FUNDS: self.options.payer is not None or self.control is not None,

@@ -84,7 +84,7 @@ def parse(base_url: str | None, **given: Any) -> Options:
         skip=skipped(all_checks(), values["skip"] or (), IDS_BEGIN),
     )
     if options.cacert is not None:
-        tls(options)  # raises, if it cannot be read
+        tls(options)  # raises for an unreadable file
     return options
 
 

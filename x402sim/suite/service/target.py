@@ -57,7 +57,7 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
     method: str = "POST"
     bodies: list[dict[str, Any]] = msgspec.field(default_factory=_orders)
     amount_base: int = 10_000
-    """The price in base units; 0 if it is open."""
+    """The price in base units; 0 if the price is open."""
     content: str = "/quote"
     fields: dict[str, Literal["string", "number"]] = msgspec.field(default_factory=_quote)
     resource: str = ""
@@ -91,7 +91,7 @@ class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
     network: str = "/network"
     max_timeout_s: int | None = 300
     description: bool = True
-    """Whether its requirements have a description: 2.1 says "optional", and "present"."""
+    """Whether the requirements have a description: 2.1 says "optional", and "present"."""
     asset: str = ""
 
 
@@ -103,7 +103,7 @@ class PayEndpoint(_Part, frozen=True, kw_only=True):
 
 
 class ReceiptShape(_Part, frozen=True, kw_only=True):
-    """The answer to a settlement: where its fields are."""
+    """The places of the fields in the answer to a settlement."""
 
     success: str = "/success"
     payment_id: str = "/paymentId"
@@ -114,10 +114,10 @@ class ReceiptShape(_Part, frozen=True, kw_only=True):
 class SessionsEndpoint(_Part, frozen=True, kw_only=True):
     """Session budgets.
 
-    `claim` is how the id of a paid session is requested: `repeat` the request with X-Payment-Id,
-    `get` it from `claim_path`, or it is in the `receipt` of the deposit. `id` is where it is then:
-    a JSON pointer, or the name of a header (of a URL, the last segment); without it, the first
-    string session_… is taken.
+    `claim` is how a payer gets the id of a paid session: `repeat` the request with X-Payment-Id,
+    `get` the id from `claim_path`, or read the `receipt` of the deposit. `id` is the place of the
+    id in the answer: a JSON pointer, or the name of a header (of a URL, the last segment counts);
+    without a place, the first string session_… is taken.
     """
 
     exists: bool = True
