@@ -201,7 +201,7 @@ def _page(shop: Shop, _: Request) -> Reply | None:
 
 
 def _mixed(shop: Shop, _: Request) -> Reply | None:
-    """Answer with the wrong version: x402Version does not match the fields or the header."""
+    """Answer with the other version's number: in version 2's header, or alone in a body."""
     said = shop.required() | {"x402Version": 3 - (shop.flow.version or 1)}
     if shop.flow is PaymentFlow.V2:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")

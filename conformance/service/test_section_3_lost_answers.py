@@ -62,7 +62,7 @@ FALSE: dict[str, Callable[[bytes], bytes]] = {
     "v of 0 or 1": lambda signature: signature[:64] + bytes([signature[64] - 27]),
     "half a signature": lambda signature: signature[:32],
 }
-"""Signatures that no token accepts, or only some tokens."""
+"""Signatures that no token accepts, or that only some tokens accept."""
 UNREADABLE = "0xdeadbeef"
 NEXT_BLOCK_S = 0.5
 """Seconds to wait for an answer that may need the next block."""

@@ -263,7 +263,7 @@ class Batches:
         self._last_s: float | None = None
 
     def next(self, *, is_idle: bool) -> Task | None:
-        """Return the next task; None without one, or until all workers are idle."""
+        """Return the next task; None at the end, or while a suspect task waits for idle workers."""
         if self._suspects:
             return self._suspects.popleft() if is_idle else None
         if not self._left:

@@ -167,7 +167,7 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
 
 
 def seeds_of(cell: Cell, seeds: Sequence[int], *, common: bool) -> list[int]:
-    """Return the seeds of a cell: `seeds` if common, else numbers drawn for the cell from each."""
+    """Return the seeds of a cell: `seeds` if common, else for each seed a number of this cell."""
     if common:
         return list(seeds)
     return [int.from_bytes(Rng(seed).secret(f"cell {cell.key}")[:_SEED_BYTES]) for seed in seeds]

@@ -157,7 +157,7 @@ class OverClient(Transport):
         self._http = http
 
     async def send(self, request: Request) -> Response:
-        """Return the answer to a request; raises `httpx.HTTPError`, also if it is too large."""
+        """Return the answer to a request; raises `httpx.HTTPError`, also for a large answer."""
         most = request.extensions.get("max_answer_bytes", UNLIMITED)
         built = self._http.build_request(
             request.method,

@@ -64,7 +64,7 @@ class Client:
     name: str
     dialect: Dialect
     unreadable: WhyUnreadable
-    """Why the client cannot read an offer; the offer ends the payment, even beside good offers."""
+    """Why an offer is unreadable; an unreadable offer ends the payment, even beside good offers."""
     networks: frozenset[str] | None
     """The network names that the client knows; None for every EVM chain."""
     most: str

@@ -50,7 +50,7 @@ class Guard:
         self._sending: Any = None
 
     def __call__(self, event: str, info: dict[str, Any]) -> Coroutine[Any, Any, Any] | None:
-        """Check the next message of a connection; raises `PaymentFailed`."""
+        """Check a request that is about to be sent, and its timeouts; raises `PaymentFailed`."""
         if event.endswith("send_request_headers.started"):
             if self._origin is not None:
                 self._check(self._origin, info["request"])

@@ -236,7 +236,7 @@ def required() -> Mapping[str, str]:
     """Return the versions of the libraries that x402sim requires to play and to make frames."""
     try:
         lines = requires("x402sim") or []
-    except PackageNotFoundError:  # it is one file
+    except PackageNotFoundError:  # x402sim is not installed, such as in a single file
         return {}
     found = ["numpy"]  # pandas requires it
     for line in lines:
@@ -248,7 +248,7 @@ def required() -> Mapping[str, str]:
 
 @cache
 def _ours() -> str:
-    """Return a short digest of x402sim's code, also changed within a version."""
+    """Return a short digest of x402sim's code, since a checkout changes without a new version."""
     found = hashlib.sha256()
     for folder in (PACKAGE, SCENARIOS):
         for pattern in _CODE_OF_OURS:

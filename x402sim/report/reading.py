@@ -67,7 +67,7 @@ class Reading:
         return (at_ms - self.start_ms) / 1000
 
     def seq_of(self, exchange: int) -> int:
-        """Return the `seq` of the request of an exchange, or of the next request without one.
+        """Return the `seq` of the request of an exchange, or of the next request if it has none.
 
         Exchanges are numbered in the order of the requests, so halving needs few reads.
         """

@@ -151,7 +151,7 @@ class Ended:
     log: str = ""
     timed_out: bool = False
     crashed: bool = False
-    """Whether a signal ended the process that the judge has not sent."""
+    """Whether the process ended by a signal that the judge has not sent."""
     seconds: float = 0
     cpu_s: float = 0
     """CPU seconds of the payer; 0 if the judge did not start the process."""
@@ -278,7 +278,7 @@ PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
 
 @dataclass(slots=True, kw_only=True)
 class Played:
-    """The record of a case: the end of each start, the signatures, and the wallet's losses."""
+    """The record of a case: the end of each start, the signatures, and the money that moved."""
 
     flow: PaymentFlow
     shop: Shop

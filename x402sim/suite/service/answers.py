@@ -162,7 +162,7 @@ class TargetAnswer:
 
     @property
     def may_be_receipt(self) -> bool:
-        """Whether it is a 2xx without a false flag: section 4.1 shows no receipt of a deposit."""
+        """Whether it is a 2xx without a false flag: no receipt of a deposit is specified."""
         return 200 <= self.status < 300 and self.at(self.target.receipt.success) is not False
 
     @property

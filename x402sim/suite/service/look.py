@@ -30,7 +30,7 @@ from x402sim.version import VERSION
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
 """Deposits to try, in tokens, the smallest first."""
 DURATIONS = (SPEC.sessions.duration, 60, 1)
-"""Durations to try, in seconds, minutes or hours: a service may accept only one."""
+"""Durations to try, as seconds, minutes or hours: a service may accept only one."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
 """Queries to try for a list that requires one."""
 _SESSION = re.compile(r"\bX-(?:\w+-)*Session(?:-\w+)*", re.IGNORECASE)
