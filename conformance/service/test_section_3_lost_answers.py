@@ -199,7 +199,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         await probe.world.fault(SETTLE(does="lose answer"), of=payer)
         await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
-        if await probe.world.transfers(payer):  # else the service has charged and owes nothing
+        if await probe.world.transfers(payer):  # else the service charged nothing
             await _let_in(probe, challenge, header, f"after {name}")
             await probe.world.expect_payments(payer, challenge.amount_base)
 

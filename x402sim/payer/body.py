@@ -36,7 +36,7 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
 
 
 class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that reports once how it ended."""
+    """A body that reports its end once."""
 
     def __init__(
         self,

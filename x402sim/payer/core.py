@@ -75,7 +75,7 @@ def next_step(status: int | None, body: Mapping[str, Any]) -> Next:
 
 
 def proofs(payment_id: str | None = None, session_id: str | None = None) -> dict[str, str]:
-    """Return the headers that prove a payment or name a session."""
+    """Return the headers for a proof of payment or a session."""
     named = {PAYMENT_ID: payment_id, SESSION_ID: session_id}
     return {name: proof for name, proof in named.items() if proof is not None}
 

@@ -109,7 +109,7 @@ class Client:
         return f"it asks for {required}, more than {self.most} at a time; {self.remedy}"
 
     def as_read(self, way: Way) -> Way:
-        """Return an offer as this client understands it."""
+        """Return an offer in this client's understanding."""
         fields = dict(way.fields)
         seconds = fields.get("maxTimeoutSeconds")
         if self.is_python:
@@ -300,7 +300,7 @@ CLIENTS: tuple[Client, ...] = (
 
 
 ABSENT = (404, 405, 410, 501)
-"""The statuses of a path that does not exist."""
+"""The statuses of a missing path."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -502,7 +502,7 @@ def _over_default(amount_base: int, network: Network) -> str:
     return f"it asks for {required}, more than its max_amount {MAX_AMOUNT}"
 
 
-# --- the offer that `PaymentAuth` pays -----------------------------------------------------
+# --- the offer for `PaymentAuth` -----------------------------------------------------------
 #
 # Offers are tried in the payer's order: two steps, then version 2, then version 1; in each group,
 # offers that are settled before the server works come last. Nothing is signed.

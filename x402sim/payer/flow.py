@@ -192,7 +192,7 @@ class FairLock:
         try:
             yield place
         except BaseException:
-            if not place.cancel():  # the place held the lock already
+            if not place.cancel():  # its owner held the lock already
                 self.release()
             raise
 

@@ -1,4 +1,4 @@
-"""Payments with exactly one mistake, to test how a server refuses them.
+"""Payments with exactly one mistake, for testing a server's refusals.
 
 A paying request is decoded, one field is changed, and the payment is signed again. `ObservedAuth`
 sends the unpaid request, chooses a payer by the 402, changes the paying request, and reports every

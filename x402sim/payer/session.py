@@ -66,7 +66,7 @@ class _Seller:
 
 
 Opened = Generator[Step, httpx.Response | None, str]
-"""A part of a flow that returns the id of a session."""
+"""A part of a flow, returning the id of a session."""
 
 
 class SessionAuth(FlowAuth):

@@ -62,7 +62,7 @@ LONGEST_TIMEOUT_S = 2**31
 def read_offer(
     request: httpx.Request, response: httpx.Response, network: Network
 ) -> PaymentRequired:
-    """Return the requirements of a 402, if a payer on this network can pay them.
+    """Return the requirements of a 402, if payable on this network.
 
     Raises `PaymentFailed`.
     """

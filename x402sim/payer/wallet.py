@@ -161,7 +161,7 @@ class Wallet:
         return f"pay_{hmac.digest(secret, b'payment-identifier' + auth.nonce, 'sha256').hex()[:32]}"
 
     def sign_cancellation(self, nonce: bytes, domain: Domain) -> bytes:
-        """Return the 65-byte signature that cancels a nonce of this wallet."""
+        """Return the 65-byte signature for cancelling a nonce of this wallet."""
         return sign(cancel_digest(self.address_bytes, nonce, domain), self._key)
 
     def payment_header(

@@ -236,7 +236,7 @@ def required() -> Mapping[str, str]:
     """Return the versions of the libraries that x402sim requires to play and to make frames."""
     try:
         lines = requires("x402sim") or []
-    except PackageNotFoundError:  # x402sim is not installed, such as in a single file
+    except PackageNotFoundError:  # in the standalone file
         return {}
     found = ["numpy"]  # pandas requires it
     for line in lines:

@@ -187,7 +187,7 @@ class TargetAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """A 402 that can be paid."""
+    """A payable 402."""
 
     answer: TargetAnswer
     payment_id: str
@@ -195,7 +195,7 @@ class Challenge:
 
     @property
     def amount_base(self) -> int:
-        """The amount that the 402 requires, in base units."""
+        """The amount of the 402, in base units."""
         return int(self.requirements["maxAmountRequired"])
 
     def settlement(self, header: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """A payment that the target has settled."""
+    """A payment settled by the target."""
 
     challenge: Challenge
     header: str
@@ -216,7 +216,7 @@ class Paid:
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session that was opened with a settled deposit."""
+    """A session, opened with a settled deposit."""
 
     session_id: str
     paid: Paid

@@ -187,13 +187,13 @@ def check(
 
 
 paid_check = partial(check, needs="funds", pays=1)
-"""Make a check that pays once."""
+"""Make a check with one payment."""
 unpaid_check = partial(check, baseline="unpaid")
 """Make a check of a refusal, which pays nothing."""
 refusal_check = partial(check, baseline="payment", needs="funds", pays=1)
 """Make a check that demands the refusal of a payment, or of an invalid proof."""
 session_check = partial(check, baseline="session", needs="funds, sessions")
-"""Make a check of a session, which a deposit opens. Arguments replace the preset ones of all
+"""Make a check of a session, which a deposit opens. Arguments replace the presets of all
 four."""
 
 

@@ -57,7 +57,7 @@ SHOWN = 8
 BUDGET_DECIMALS = TESTNET.decimals
 """The decimals of the specification's token (2.1), in which --budget counts."""
 MOST_TOLD = 240
-"""The characters of a refusal that a report shows."""
+"""Characters of a refusal in a report."""
 
 
 def paid_to(payee: str, base: int) -> str:

@@ -25,7 +25,7 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
 MOST_NAMED = 6
-"""The most ids named that ran beside a failed case."""
+"""The most neighbours named for a failed case."""
 
 
 @functools.cache

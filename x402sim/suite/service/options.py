@@ -231,7 +231,7 @@ class Options:
         "must survive.",
         metavar="COMMAND",
     )
-    """The command that ends and starts the target."""
+    """The command to end and start the target."""
     skip: Mapping[str, str] = flag(
         "Skip the ids with this prefix; the report has the reason. Repeatable.",
         metavar="ID=REASON",
@@ -288,7 +288,7 @@ class Options:
     secrets: tuple[str, ...] = ()
     """Texts that no report shows, such as the values of the user's own headers."""
     rerun: str = ""
-    """The command that repeats the run, without --only."""
+    """The command to repeat the run, without --only."""
 
     @property
     def shown(self) -> str:

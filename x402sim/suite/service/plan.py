@@ -71,7 +71,7 @@ def _group(case: Check) -> str:
 SPEC_PRICE_BASE = 10_000
 """The price for which the deposits of checks are declared."""
 MOST_SESSIONS = 3
-"""The most sessions that one case opens."""
+"""The most sessions of one case."""
 BASELINE_REQUESTS = 2
 """A session of the baseline is worth two requests."""
 BASELINE_TIMES = 2
@@ -80,7 +80,7 @@ WORK = 1.8
 """Measured time of a case's request, in times of an unpaid request: settlement, signature, and
 requests to the world come on top."""
 USUAL_REQUESTS = 8
-"""The requests of a case that was not counted."""
+"""The requests of an uncounted case."""
 OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
 """Needs that a target file can deny: a service may lack them, so a case does not apply."""
 _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}

@@ -38,7 +38,7 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
 Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
-"""The statuses of a target that rejects a body."""
+"""The statuses for a rejected body."""
 POLL_S, POLLS = 0.25, 40
 """Seconds between two checks of a condition, at least, and the most checks within its time."""
 OFFER_S = 5.0

@@ -132,7 +132,7 @@ def why(error: httpx.TransportError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last request that reached the target: the id behind it, and the outcome."""
+    """The last request to reach the target, the id of its check, and the outcome."""
 
     request: httpx.Request
     check_id: str

@@ -68,7 +68,7 @@ class Overlaps:
     _waiting: dict[str, str] = field(default_factory=dict)
     """The ids of waiting cases, beside which others act, by the names of the cases."""
     _waiting_with_faults: dict[str, str] = field(default_factory=dict)
-    """The waiting cases that disturb the target."""
+    """The waiting cases whose faults disturb the target."""
     _left: set[str] = field(default_factory=set)
     """The names of the cases that have disturbed the target since it was last seen to recover."""
 
@@ -294,7 +294,7 @@ class Setting:
     known_ids: set[str] = field(default_factory=set)
     """The payment ids of all 402s so far."""
     paid_ids: set[str] = field(default_factory=set)
-    """The payment ids that were paid."""
+    """The paid payment ids."""
     scheduler: Scheduler = field(default_factory=Scheduler)
     """Lets one check act at a time."""
     pace: Pace = field(init=False)
@@ -311,7 +311,7 @@ class Setting:
     stops: set[tuple[str, str, bytes]] = field(default_factory=set)
     """The last requests before a stop, if they did not stop the target again: method, URL, body."""
     last: Any = None
-    """The last request that reached the target (`sending.Last`)."""
+    """The last request to reach the target (`sending.Last`)."""
     malformed: dict[str, Any] = field(default_factory=dict)
     """The bad requests and their answers, by group (`suite.service.inputs`)."""
 

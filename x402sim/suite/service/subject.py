@@ -126,7 +126,7 @@ def find_target(name: str) -> targets.Target:
 
 @dataclass(frozen=True, slots=True)
 class ServiceJudging:
-    """A service that can be judged, and the checks."""
+    """A service ready for judgement, and the checks."""
 
     setting: Setting
     cases: list[Check]

@@ -325,7 +325,7 @@ _SENTENCES = {
     "llms.exists": "4.5: A plain-text index",
     "llms.path": "4.5: A plain-text index",
 }
-"""Each key, and the sentence that gives its default."""
+"""Each key, and the sentence with its default."""
 
 
 def deviations(target: Target) -> dict[str, Deviation]:
