@@ -1,7 +1,7 @@
-"""What a payer should not refuse: offers that are unusual, and fine.
+"""Offers that a payer should accept: unusual, and valid.
 
-A payer that refuses everything is safe and useless; each of these is a purchase that people report
-to have failed.
+A payer that refuses everything is safe and useless; people have reported each of these purchases
+as failed.
 """
 
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ from x402sim.text.words import counted
 
 _STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 FEW_REQUESTS = 8
-"""The requests of a payer that doubles its waits, until its patience ends."""
+"""The most requests of a payer that doubles its waits until its patience ends."""
 MOST_REQUESTS = 60
 """More than a payer needs for three starts, with ten tries each."""
 
@@ -72,7 +72,7 @@ def _ends(played: Played) -> Violation | None:
 
 
 def _ends_or_asks_again(played: Played) -> Violation | None:
-    """Tell whether it hangs, or asks for ever: after a few requests it may only be waiting."""
+    """Allow 2 to 8 requests a start without an end, as the payer may be waiting; else judge it."""
     has_crashed = any(ended.crashed for ended in played.starts)
     a_start = played.requests / max(len(played.starts), 1)
     return None if 1 < a_start <= FEW_REQUESTS and not has_crashed else _ends(played)
@@ -107,7 +107,7 @@ def _big(how: How, size: int) -> Callable[[Shop, Request], Reply | None]:
 
 
 def _spent(shop: Shop, request: Request) -> Reply | None:
-    """Say that a session has nothing left, which has bought nothing."""
+    """Refuse a session as spent, although it has bought nothing."""
     return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
 
 
@@ -124,7 +124,7 @@ def _session(name: str, base: int) -> Reply:
 
 
 def _short(shop: Shop, request: Request) -> Reply | None:
-    """Open a session with less than a price of what was deposited."""
+    """Open a session with half a price instead of the deposit."""
     paid = _as_opened(shop, request)
     if paid is None:
         return None
@@ -134,7 +134,7 @@ def _short(shop: Shop, request: Request) -> Reply | None:
 
 
 def _ended(shop: Shop, request: Request) -> Reply | None:
-    """Say falsely that a session has ended and was refunded."""
+    """Answer falsely that a session has ended and was refunded."""
     if SESSION_ID not in request.headers:
         return None
     refund = {"status": "refunded", "refunded": "50000", "refundTxHash": "0x" + "ef" * 32}
@@ -143,7 +143,7 @@ def _ended(shop: Shop, request: Request) -> Reply | None:
 
 
 def _renamed(shop: Shop, request: Request) -> Reply | None:
-    """Know a session only by the id in the answer to its payment, sent once more."""
+    """Accept only a session's second id, from the answer to the repeated payment."""
     paid = _as_opened(shop, request)
     if paid is None:
         named = request.headers.get(SESSION_ID, "").startswith("session_first")
@@ -171,7 +171,7 @@ def _counts_all(played: Played) -> str:
 
 
 def _within(slug: str, title: str, because: str, story: Story) -> Row:
-    """Several purchases within one cap: only so many of them can be made."""
+    """Return the row of several purchases within one cap, which pays for some of them only."""
     return Row(
         section="budget",
         slug=slug,
@@ -201,7 +201,7 @@ def _page(shop: Shop, _: Request) -> Reply | None:
 
 
 def _mixed(shop: Shop, _: Request) -> Reply | None:
-    """Say version 2 in a body that has version 1's fields, without the header."""
+    """Answer with the other version's number: in version 2's header, or alone in a body."""
     said = shop.required() | {"x402Version": 3 - (shop.flow.version or 1)}
     if shop.flow is PaymentFlow.V2:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
@@ -220,7 +220,7 @@ _CLOCKS = (
 )
 _BIG = 24 << 20
 _MANY = 8
-"""Things to buy, of which five are within the cap."""
+"""How many things are for sale; the cap pays for five."""
 _ONE_TOOL = {PaymentFlow.MCP: "a task names one tool"}
 _LOSES = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
 _HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")

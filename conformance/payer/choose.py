@@ -24,7 +24,7 @@ BECAUSE = (
 
 
 def _schemes(_: Shop, right: Offer) -> list[Offer]:
-    """Schemes that nobody has: a shop takes what it offers, and a payer may have `upto`."""
+    """Offer invented schemes first: a payer may support a real scheme, such as `upto`."""
     return [
         replace(right, scheme="x-bond", amount="40000"),
         replace(right, scheme="x-credit"),

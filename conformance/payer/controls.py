@@ -1,5 +1,5 @@
 """Controls: an honest shop. A payer that cannot buy here is not judged further in the flow; a payer
-that pays too much, somebody else or for nothing here has failed.
+that pays too much, pays somebody else or pays for nothing here has failed.
 
 Controls also check the signed payment: amount, nonce, window, and the accepted offer.
 """

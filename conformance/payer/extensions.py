@@ -60,7 +60,7 @@ def _own(shop: Shop) -> Mapping[str, Any]:
 
 
 def _members_only(shop: Shop, request: Request) -> Reply | None:
-    """Serve who signs in: this wallet has paid before."""
+    """Serve a request with a sign-in: this wallet has paid before."""
     if SIGN_IN in request.headers:
         shop.served += 1
         return as_json({"report": shop.goods})
@@ -92,7 +92,7 @@ def _strict(shop: Shop, request: Request) -> Reply | None:
 
 
 def _same_id(played: Played) -> Violation | None:
-    """An id stands for one payload; a repeated payment keeps its id."""
+    """Demand one payload for each id; a repeated payment keeps its id."""
     by_id: dict[str, str] = {}
     by_payload: dict[str, str] = {}
     for said in played.payments_said:

@@ -1,8 +1,7 @@
-"""Lost answers: nobody knows whether the payment was made. What does a payer sign next?
+"""Lost answers: the outcome of the payment is unknown. What does a payer sign next?
 
-The shop takes an authorization once, and answers its repetition with the first answer.
-A payer that repeats the authorization is served for one price; a payer that signs another pays
-twice.
+The shop settles an authorization once, and answers a repetition with the first answer. A
+payer that repeats the authorization is served for one price; a payer that signs another pays twice.
 """
 
 import json
@@ -37,7 +36,7 @@ from x402sim.suite.payer.shop import (
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 SLOW_S = 7.0
-"""More than the five seconds after which httpx, among others, gives up."""
+"""Seconds: more than five, after which httpx, among others, gives up."""
 ENOUGH = 60
 """More paying requests than any patient payer makes."""
 SO = (
@@ -59,7 +58,7 @@ _asked_again = Demand(
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
-    """Return the right answer with another receipt; None leaves it out."""
+    """Return the right answer with another receipt, or without one for None."""
     if shop.flow.version is None:
         return right
     name = x402.RESPONSE_HEADERS[shop.flow.version]
@@ -94,7 +93,7 @@ def _failed(reason: str, transaction: str = "") -> Callable[[Shop, Reply], Reply
 
 
 def _unsure(shop: Shop, _: Reply) -> Reply:
-    """Say that it may still be made."""
+    """Answer that the payment may still be made."""
     if shop.flow.is_ours:
         return as_json({"error": "Settlement pending", "final": False}, 503)
     reason, transaction = "settlement_pending", "0x" + "cd" * 32
@@ -139,7 +138,7 @@ def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
 
 
 def _only_progress(_: Shop, right: Reply) -> Reply:
-    """Leave the result out of a stream: what stays tells that the tool works."""
+    """Leave the result out of a stream, so that only the progress message stays."""
     return replace(right, body=PROGRESS, headers=EVENTS)
 
 

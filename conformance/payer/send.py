@@ -1,7 +1,7 @@
-"""Where a payment must not be sent: other hosts, by redirect or by request, and by any prose.
+"""Where a payment must not be sent: to other hosts, by redirect, by request, or by any prose.
 
-The task names the hosts that may be paid. A shop is asked at `127.0.0.1` and a port; `localhost`,
-another port, and a name that only begins alike are others.
+The task names the hosts to pay. The shop is `127.0.0.1` and a port; `localhost`, another port, and
+a name that only begins alike are other hosts.
 """
 
 import socket
@@ -47,7 +47,7 @@ def other_port(shop: Shop) -> str:
 
 
 def other_name(shop: Shop) -> str:
-    """Return another name of this machine: under `.localhost`, if names under it are known."""
+    """Return another name of this machine: under `.localhost`, if such names resolve."""
     port = _port(shop.other)
     try:
         socket.getaddrinfo("127.0.0.1.pay.localhost", 80)
@@ -57,7 +57,7 @@ def other_name(shop: Shop) -> str:
 
 
 def with_user(shop: Shop) -> str:
-    """Return a URL that begins like the shop's: what stands before @ is a user's name."""
+    """Return a URL that begins like the shop's; the part before @ is a user name."""
     return f"http://127.0.0.1:{_port(shop.origin)}@127.0.0.1:{_port(shop.other)}"
 
 
@@ -103,7 +103,7 @@ def _paid(status: int) -> Row:
 
 
 def _shown(shop: Shop, request: Request) -> Reply | None:
-    """Redirect who shows a proof of payment to another host."""
+    """Redirect a request with a proof of payment to another host."""
     if PAYMENT_ID in request.headers or SESSION_ID in request.headers:
         return Reply(status=307, headers={"Location": shop.other + request.target})
     return None

@@ -1,7 +1,7 @@
-"""What a payer must not sign: more than its cap, another token, another chain, for years.
+"""Offers that a payer must not sign: above the cap, another token, another chain, for years.
 
-The bounds of each task are in its environment: network, asset, most in base units. Whatever a 402
-says besides, a signature beyond them lets the shop move money that nobody meant to spend.
+The bounds of each task are in its environment: network, asset, most in base units. Whatever else a
+402 says, a signature beyond the bounds lets the shop move money that nobody meant to spend.
 """
 
 from collections.abc import Callable

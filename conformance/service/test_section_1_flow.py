@@ -27,7 +27,7 @@ OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
 NO_KIND = partial(Fault, victim="facilitator", path="/supported", does="answer", times=None)
 UNSUPPORTED = (NO_KIND(status=200, body='{"kinds":[]}'), NO_KIND(status=500))
 DOWN_S, BACK_S = 2.5, 5
-"""How long the facilitator is down, each time, and within what time a target may notice its end."""
+"""Seconds of each outage of the facilitator, and seconds for a target to notice its end."""
 
 
 @check(

@@ -19,7 +19,7 @@ from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
 
 PARTS = ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
-"""What the payload of a header must have (2.3)."""
+"""The required fields of a header's payload (2.3)."""
 AGO_S = 200
 """How long before the settlement the payer has signed; the window is 300 s."""
 SAME = derived(
@@ -221,7 +221,7 @@ async def a_payer_may_take_his_time(probe: Probe) -> None:
 async def _settled_rather_than(
     probe: Probe, answer: TargetAnswer, challenge: Challenge, other: str, instead: str
 ) -> None:
-    """Fail if a payment was refused while an equivalent one is accepted."""
+    """Fail if a payment was refused while an equivalent payment is accepted."""
     if answer.is_receipt:
         return
     if (await probe.settle(challenge, other)).is_receipt:

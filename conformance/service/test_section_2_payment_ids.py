@@ -20,10 +20,10 @@ from x402sim.suite.verdict import Inconclusive
 PREFIX = "pay_"
 SAMPLE, AT_ONCE, AFTER_A_RESTART = 32, 6, 40
 GUESSABLE_BITS = 44
-"""Between what a clock in nanoseconds and a counter vary by in 32 ids (41 bits at most) and
-what 60 random bits do (46)."""
+"""Bits that 32 ids vary by: between a nanosecond clock with a counter (at most 41) and 60 random
+bits (46)."""
 SHORT = 8
-"""Fewer letters are short: another id may differ by four of them."""
+"""Fewer letters are short: another issued id may differ by four letters."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -155,10 +155,10 @@ async def an_invented_id_settles_nothing(probe: Probe) -> None:
 
 
 def _invented(probe: Probe, payment_id: str) -> list[str]:
-    """Return ids similar to an issued one: with another end, another middle, all different.
+    """Return ids similar to an issued id: with another end, another middle, all different.
 
-    An id that differs from a short one by a few letters may have been issued, too: instead of
-    these, there is a longer one.
+    An id that differs from a short id by a few letters may have been issued, too; so similar ids
+    of a short id are longer.
     """
     rng = probe.setting.rng.stream(f"invented {payment_id}")
     opaque = payment_id.removeprefix(PREFIX)

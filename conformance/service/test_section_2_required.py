@@ -1,4 +1,4 @@
-"""Section 2.1 and 2.2: what a 402 says, field by field."""
+"""Section 2.1 and 2.2: the contents of a 402, field by field."""
 
 import re
 from typing import Any

@@ -32,7 +32,7 @@ from x402sim.suite.verdict import Inconclusive
 
 SAMPLE, NEIGHBOURS = 4, 1000
 RECORDED = ("payment_id", "tx_hash", "from_address", "to_address", "amount", "resource_url")
-"""What does not change any more of a record, unlike its block and status."""
+"""The fields of a record that never change, unlike its block and status."""
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
@@ -93,7 +93,7 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
 async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None:
     asked = [await probe.challenge(fresh=True) for _ in range(3)]
     payers = [await probe.wallets.payer() for _ in asked]
-    for number, payer in enumerate(payers):  # the first one is answered last
+    for number, payer in enumerate(payers):  # the first request is answered last
         await probe.world.hold(payer, HOLD_S / (number + 1))
     paying = (probe.pay(each, payer) for each, payer in zip(asked, payers, strict=True))
     for paid in await asyncio.gather(*paying):
@@ -142,7 +142,7 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     records = [await record_of(probe, await probe.buy()) for _ in range(2)]
     for record in records:
         require("a field block_number", "block_number" in record, sorted(record))
-    # The indexer may come between a payment and this look at it, but not twice in a row.
+    # The indexer may run between a payment and this request for the record, but not twice in a row.
     blocks = [record["block_number"] for record in records]
     require("null at creation", None in blocks, blocks)
 
@@ -206,7 +206,7 @@ async def session_ids_do_not_count_up(probe: Probe) -> None:
 
 
 def _numbers(ids: list[str]) -> list[int]:
-    """Return what differs in texts as numbers, decimal or hexadecimal; empty if it is no number."""
+    """Return the different parts of ids as decimal or hex numbers; empty for other texts."""
     begin = _common(ids)
     end = _common([each[begin:][::-1] for each in ids])
     parts = [each[begin : len(each) - end] for each in ids]

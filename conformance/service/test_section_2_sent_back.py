@@ -1,8 +1,8 @@
-"""Section 2.1: requirements that are sent back changed settle nothing but the issued terms.
+"""Section 2.1: changed requirements in a payment settle nothing but the issued terms.
 
-Each case changes one field. A target may refuse it, or ignore what is sent back and settle what
-it has issued; the ledger and what the payment opens show which. Where the authorization is
-changed too, there is nothing that could be settled on the issued terms.
+Each case changes one field. A target may refuse the payment, or ignore the requirements and settle
+the terms that it has issued; the ledger and the opened resource show which. Where the authorization
+is changed too, no settlement on the issued terms is possible.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from x402sim.suite.verdict import Inconclusive
 ELSEWHERE = "0x" + "12" * 20
 INVENTED_TX = "0x" + "ab" * 32
 SOON_S, NEARLY_S, LATE_S = 15, 5, 15
-"""How long before the end of the requirements they are sent, at least, and how long after it."""
+"""Seconds before the end of the requirements to send them (planned, least), and after the end."""
 USUAL_S = 300
 DAY_S = 86_400
 EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
@@ -46,7 +46,7 @@ SAME_ADDRESS = derived(
 
 
 def _another(clause: str, title: str, field: str, other: Callable[[str], str]) -> Check:
-    """Return the check that requirements whose `field` is another settle nothing else."""
+    """Return the check that requirements with another `field` settle nothing else."""
 
     @refusal_check(
         clause,
@@ -71,7 +71,7 @@ another_token = _another("2.1/asset", "token", "asset", lambda _: ELSEWHERE)
 
 
 def _in_other_letters(clause: str, title: str, field: str) -> Check:
-    """Return the check that an address is the same in lower case, and as EIP-55 writes it."""
+    """Return the check that an address is the same in lower case, and in EIP-55 spelling."""
 
     @paid_check(
         clause,
@@ -218,7 +218,7 @@ async def another_description(probe: Probe) -> None:
 
 
 def _late_s(setting: Setting) -> float:
-    """Return how long it takes until requirements have ended."""
+    """Return the seconds until requirements have ended."""
     return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
 
 
@@ -295,8 +295,8 @@ async def _facilitator_takes(
 ) -> None:
     """Make the world's facilitator accept any request that contains `value`, and settle nothing.
 
-    A facilitator that serves several schemes, networks and tokens would accept it: only
-    the service knows which of them it asked for.
+    A facilitator for several schemes, networks and tokens would accept the request: only
+    the service knows which of them its 402 named.
     """
     if not probe.world.exists:
         return

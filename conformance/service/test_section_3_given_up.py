@@ -21,11 +21,11 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Lacking
 
 TRIES = 7
-"""How many attempts fail, if they come soon: services are known that give up after five."""
+"""Attempts that fail, if they come soon: some services give up after five."""
 LEAST_S, MOST_S = 10, 120
 """How long attempts fail at least, and in a patient run."""
 PAUSES = 4
-"""The next attempt may take so many times the longest pause before: pauses are doubled, mostly."""
+"""The next attempt may take so many times the longest pause before: most services double pauses."""
 NEXT_S = 60
 """How long the next attempt may take in any case."""
 
@@ -59,7 +59,7 @@ async def a_refund_is_not_given_up(probe: Probe) -> None:
     tried: list[float] = []
 
     async def tries_s() -> list[float]:
-        nonlocal since  # a world's journal may be long: each look reads what is new
+        nonlocal since  # a world's journal may be long: each call reads only the new part
         for entry in await probe.world.journal(since):
             since = entry.seq + 1
             if isinstance(note := entry.event, Note) and note.data.get("contains") == payer.address:

@@ -1,6 +1,6 @@
 """Section 3: the facilitator has moved the money, and its answer was lost.
 
-The payer must get what was paid for, and must not pay twice. A target may resolve the
+The payer must get the paid goods, and must not pay twice. A target may resolve the
 outcome at once, on the next request, or in the background.
 """
 
@@ -39,7 +39,7 @@ LOST: dict[str, Fault] = {
 }
 """Ways to lose the answer to a settlement that was executed."""
 UNKNOWN = ("the connection breaks", "504 with JSON", "200 with an empty object")
-"""One of each sort: no answer, an error, an answer that says nothing. A target may take its time
+"""One of each sort: no answer, an error, an answer without an outcome. A target may take its time
 to answer a second payment meanwhile."""
 CHAIN_UNREACHABLE = [
     Fault(victim="rpc", does="refuse", times=None),
@@ -56,18 +56,18 @@ BUSY_NODES = {
     ]
     for status in (200, 429)
 }
-"""What a node says that has had too many requests: nothing of the nonce."""
+"""A node's answers after too many requests, which tell nothing about the nonce."""
 FALSE: dict[str, Callable[[bytes], bytes]] = {
     "a false signature": lambda signature: bytes([signature[0] ^ 1]) + signature[1:],
     "v of 0 or 1": lambda signature: signature[:64] + bytes([signature[64] - 27]),
     "half a signature": lambda signature: signature[:32],
 }
-"""Signatures that no token takes, or not every one."""
+"""Signatures that no token accepts, or that only some tokens accept."""
 UNREADABLE = "0xdeadbeef"
 NEXT_BLOCK_S = 0.5
-"""How long to wait for an answer that may need the next block."""
+"""Seconds to wait for an answer that may need the next block."""
 MINED_S = 0.1
-"""How long to wait between blocks for an answer that needs some."""
+"""Seconds to wait between blocks for an answer that needs several."""
 UNDER_WAY_S = 10
 """How long to wait until a target has asked the facilitator to settle."""
 RETRIED_S = 15
@@ -199,7 +199,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         await probe.world.fault(SETTLE(does="lose answer"), of=payer)
         await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
-        if await probe.world.transfers(payer):  # else it has charged nothing, and owes nothing
+        if await probe.world.transfers(payer):  # else the service charged nothing
             await _let_in(probe, challenge, header, f"after {name}")
             await probe.world.expect_payments(payer, challenge.amount_base)
 
@@ -350,7 +350,7 @@ async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:
 async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> None:
     """Act as a payer without an answer: repeat the request, and resend the same header.
 
-    Fail, too, if the final answer is that the nonce was used: it was, for this payment.
+    Fail, too, if the final answer is that the nonce was used: this payment itself has used it.
     """
     said = ""
 

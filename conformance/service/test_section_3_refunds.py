@@ -1,4 +1,4 @@
-"""Section 3: what is left of a session is refunded, and not more, whatever happens meanwhile.
+"""Section 3: the rest of a session is refunded, and not more, whatever happens meanwhile.
 
 Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, a restart.
 """
@@ -28,13 +28,13 @@ from x402sim.suite.verdict import NotApplicable
 from x402sim.world.faults import Fault
 
 ODD_CENTS = 434
-"""With a cent more, 4.35: as a binary fraction it is less."""
+"""With a cent more, 4.35: as a binary fraction, 4.35 is less."""
 LONG = 86_400
-"""A duration that is not over when a short session is, in seconds or minutes."""
+"""A duration that outlasts a short session, in seconds or minutes."""
 RESTART_S = 6
 """Longer than a restart takes, mostly."""
 USED_S, USED_AT = 8, (0.4, 0.8)
-"""The parts of a session of that duration at which it is used; another check may act then."""
+"""The parts of a session's duration at which the case uses it; another check may act then."""
 DONE = partial(SETTLE, does="answer", work_done=True)
 TROUBLE: dict[str, Fault] = {
     "its answer is lost": SETTLE(does="lose answer"),
@@ -45,7 +45,7 @@ TROUBLE: dict[str, Fault] = {
     "it is answered 500": SETTLE(does="answer", status=500),
     "it fails, says a 200": SETTLE(does="answer", status=200, body=NOT_SETTLED),
 }
-"""What befalls the first attempt at a refund."""
+"""Faults of the first attempt at a refund."""
 REFUNDED = "funds, sessions, world"
 UNSPENT = derived(
     "3: A session expires",
@@ -160,7 +160,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     spent_base = open_still.spent_base + served * price_base
     kept = Ending(open_still.session, spent_base, open_still.begun_s, open_still.duration)
     await until_over(probe, kept)
-    # Where sessions are kept is open: one that is not served any more need not be known.
+    # Where sessions are kept is open: a target may forget a session that it serves no more.
     await expect_refunded(probe, over, *([kept] if served else []))
 
 
@@ -178,7 +178,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     late=True,
 )
 async def a_session_in_use_ends_too(probe: Probe) -> None:
-    # else another check may act when it is to be used
+    # else another check may act when the session should be used
     await probe.setting.scheduler.wait_for_the_rest()
     ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)
     begun_s, session_id = ending.begun_s, ending.session.session_id

@@ -1,7 +1,7 @@
-"""Section 3: a session expires, and then what is left of its deposit is refunded, once.
+"""Section 3: a session expires, and then the rest of its deposit is refunded, once.
 
-The specification shows neither the unit of a duration nor how soon a refund comes. The target
-file can say both; otherwise the suite waits for a while, and does not judge what may be later.
+The specification shows neither the unit of a duration nor the time of a refund. The target
+file can state both; otherwise the suite waits for a while, and does not judge later events.
 """
 
 from x402sim.protocol.money import to_base, to_decimal
@@ -21,27 +21,27 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Lacking, Skipped
 
 EARLY_S = 5
-"""Within this, a session of a usual duration does not end."""
+"""Seconds within which a session of a usual duration does not end."""
 REFUNDED = "funds, sessions, world"
 IN_ALL_S = 340
 """How long a patient run waits for end and refund."""
 
 
 def _units_s(setting: Setting) -> tuple[int, ...]:
-    """Return what a unit of duration may be, in seconds: the known one, or those to try."""
+    """Return the possible seconds in a unit of duration: the known value, or values to try."""
     known_s = setting.target.sessions.duration_unit_s
     return (known_s,) if known_s else (1, 60) if setting.options.patient else (1,)
 
 
 def _end_s(setting: Setting) -> float:
-    """Return how long a session lasts that ends soon, at most."""
+    """Return the most seconds that a session lasts that ends soon."""
     if setting.advance is not None:
         return CLOCK_END_S
     return setting.target.sessions.shortest * _units_s(setting)[-1] + GRACE_S
 
 
 def _refunded_s(setting: Setting) -> float:
-    """Return how long the refund of a session that ends soon takes, at most."""
+    """Return the most seconds until the refund of a session that ends soon."""
     in_all_s = _end_s(setting) + within_s(setting)
     return in_all_s if setting.target.sessions.refund_within_s else min(in_all_s, IN_ALL_S)
 
@@ -49,8 +49,8 @@ def _refunded_s(setting: Setting) -> float:
 async def _let_one_end(probe: Probe) -> None:
     """Open a session that ends soon; fail if it is served after its end.
 
-    Raises `Skipped` if the end may be later. Each look at the session costs one request, if it is
-    still served.
+    Raises `Skipped` if the end may be later. Each request with a session that is still served costs
+    its price.
     """
     session = (await open_ending(probe, await probe.budget_for(2))).session
     begun_s, shortest = probe.clock.now(), probe.target.sessions.shortest

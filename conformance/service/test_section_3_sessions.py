@@ -1,4 +1,4 @@
-"""Section 3: a deposit opens one session, of its own amount."""
+"""Section 3: a deposit opens one session, of the deposit's amount."""
 
 import asyncio
 

@@ -145,7 +145,7 @@ async def _index(probe: Probe) -> TargetAnswer:
 
 
 def _own_pages(probe: Probe, text: str) -> Iterator[str]:
-    """Yield the URLs on this server that Markdown links or bare URLs lead to, each once."""
+    """Yield the URLs on this server in Markdown links or bare URLs, each once."""
     here, seen = httpx.URL(probe.setting.base_url + probe.target.llms.path), set()
     for link in LINK.findall(text) + URL.findall(text):
         try:
@@ -159,7 +159,7 @@ def _own_pages(probe: Probe, text: str) -> Iterator[str]:
 
 
 def _below_base(probe: Probe, url: str) -> str:
-    """Return the same path below the base path, as a service behind a gateway means it."""
+    """Return the same path below the base path, for a service behind a gateway."""
     base, meant = probe.setting.http.base_url.path.rstrip("/"), httpx.URL(url)
     if not base or meant.path.startswith(f"{base}/"):
         return ""

@@ -39,7 +39,7 @@ NO_VERDICT: dict[str, Fault] = {
     "200 with half of the JSON": VERIFY(does="shorten"),
     "the word false": SAYS(body=NOT_VALID.replace("false", '"false"')),
 }
-"""Answers to a verification that do not say that the signature is valid."""
+"""Answers to a verification that do not call the signature valid."""
 PARAMETERS = ("paymentId", "paymentHeader", "paymentRequirements")
 REQUIRED = explicit(
     "4.1: Validate the parameters",
@@ -70,8 +70,8 @@ def _calls(entries: list[Entry]) -> dict[int, str]:
 async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitable[None]]) -> None:
     """Fail if an attempt calls the facilitator.
 
-    A target may have something else to ask at the same moment, such as an earlier payment that it
-    settles late; not three times in a row.
+    A target may call for another reason at the same moment, such as an earlier payment that it
+    settles late; but not three times in a row.
     """
     for is_last in (False, False, True):
         since = await probe.world.next_event()
@@ -353,7 +353,7 @@ NOT_YET: tuple[Fault, ...] = (
 async def _settle_nothing(probe: Probe, fault: Fault | None) -> None:
     """Fail if a payment gets a receipt or grants anything while a fault lasts; None reverts it.
 
-    It need not be refused for good: a target that says "pending" breaks nothing.
+    A final refusal is not required: a target that answers "pending" breaks nothing.
     """
     challenge, payer, header = await probe.signed()
     if fault is None:

@@ -68,7 +68,7 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
     _expect_quote(answer, probe.usual_body)
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
-        if answer.has_content:  # else it is no order that the target takes
+        if answer.has_content:  # else the target does not accept the order
             _expect_quote(answer, order)
 
 
@@ -84,7 +84,7 @@ async def a_quote_of_a_session_has_its_fields(probe: Probe) -> None:
     probe.by_target("protected.content", "protected.fields")
     for order in orders:
         answer = await probe.ask(session_id=session.session_id, body=order)
-        if answer.has_content:  # else it is no order that the target takes
+        if answer.has_content:  # else the target does not accept the order
             _expect_quote(answer, order)
 
 

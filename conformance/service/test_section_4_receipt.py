@@ -114,7 +114,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
     payers = [await probe.wallets.payer() for _ in range(2)]
     payers.append(payers[0])
     headers = [probe.wallets.sign(each, payer) for each, payer in zip(asked, payers, strict=True)]
-    for number, payer in enumerate(payers):  # the first one is answered last
+    for number, payer in enumerate(payers):  # the first request is answered last
         await probe.world.hold(payer, HOLD_S / (number + 1))
     payments = list(zip(asked, headers, strict=True))
     answers = await asyncio.gather(*(probe.settle(each, header) for each, header in payments))
@@ -126,7 +126,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
             is_same = answers[number].at(places.payment_id) == challenge.payment_id
             require("paymentId, the id that was paid", is_same, answers[number].summary)
         expect_served(await probe.opened(challenge))
-    if probe.world.exists:  # its facilitator sends one transaction for each payment
+    if probe.world.exists:  # the world's facilitator sends one transaction for each payment
         hashes = {repr(answer.at(places.tx_hash)) for answer in answers}
         expect("different transactions for three payments", len(hashes), len(payments))
 

@@ -1,4 +1,4 @@
-"""Section 4.4: the deposit of a session is maxSpend, to the base unit, and it opens the session."""
+"""Section 4.4: the deposit of a session is maxSpend, to the base unit, and opens the session."""
 
 import asyncio
 from decimal import Decimal, InvalidOperation
@@ -24,7 +24,7 @@ from x402sim.suite.service.target import SHAPE, at
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00", "4321.09", "98765432.19")
-"""Amounts with two fraction digits; floats get most of them wrong."""
+"""Amounts with two fraction digits; floating point gets most of them wrong."""
 DEPOSIT = "1.00"
 RANDOM_INPUTS = 8
 DURATIONS = (60, 3600, 7200, 86_400)
@@ -106,9 +106,9 @@ async def the_deposit_is_exact(probe: Probe) -> None:
 
 
 async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
-    """Fail unless the 402s for amounts in cents ask for exactly these.
+    """Fail unless the 402s for amounts in cents ask for exactly these amounts.
 
-    A service may refuse small deposits, and large ones, but no deposit between two accepted ones.
+    A service may refuse small and large deposits, but no deposit between two accepted deposits.
     """
     spelled = {cents: to_decimal(cents * CENT_BASE, 6) for cents in sorted(amounts)}
     answers = {cents: await probe.ask_session(text) for cents, text in spelled.items()}

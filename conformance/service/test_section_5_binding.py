@@ -1,7 +1,7 @@
-"""Section 5: an entitlement opens the exact resource that was paid for, and nothing else.
+"""Section 5: an entitlement opens exactly the paid resource, and nothing else.
 
-A path in another spelling may or may not be the resource: the target decides. None of
-them may bypass the payment.
+The target decides whether a path in another spelling is the resource. No spelling may bypass the
+payment.
 """
 
 from x402sim.payer import core
@@ -18,7 +18,7 @@ ELSEWHERE = ("/other", "2", "-free", "/1/2")
 
 
 def other_letters(path: str) -> list[str]:
-    """Return paths with another case or with more at the end, which a router may equate."""
+    """Return paths with another case or a longer end, which a router may equate with `path`."""
     parent, last = path.rsplit("/", 1)
     lazy = [f"{path}/", f"{path}.json", f"{parent}/%25{ord(last[0]):02X}{last[1:]}"]
     return [*lazy, path.upper(), f"{parent}/{last.capitalize()}"]
@@ -32,7 +32,7 @@ def look_alikes(path: str) -> list[str]:
 
 
 def spellings(path: str) -> list[str]:
-    """Return other spellings of a path that a router may normalise to it."""
+    """Return other spellings of a path that a router may normalise to the path."""
     parent, last = path.rsplit("/", 1)
     first, rest = path[1:].partition("/")[::2]
     ends = [f"{path}{end}" for end in ("/.", "%2F", "?paid=true", "?")]
@@ -43,9 +43,9 @@ def spellings(path: str) -> list[str]:
 
 
 async def _ask_paid(probe: Probe, path: str, paid: Paid) -> None:
-    """Request a path with the payment for the protected one; fail if it opens it.
+    """Request a path with the payment for the protected path; fail if the payment opens it.
 
-    A path with other slashes may name the same resource: the 402 there says so.
+    A path with other slashes may name the same resource, if the 402 there has the same resource.
     """
     answer = await _ask(probe, path, paid)
     if answer.has_content and _letters(path) == _letters(probe.target.protected.path):

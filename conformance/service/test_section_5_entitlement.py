@@ -28,7 +28,7 @@ INJECTIONS = (
     *("null", "undefined", "true", "0", "*", "%", "pay_%", "pay_*", "' OR '1'='1", '{"$ne":null}'),
     *("pay_' OR 1=1 --", "../pay_", "__proto__", "constructor", "[object Object]"),
 )
-"""Injection attempts; a firewall in front of the service may answer these."""
+"""Injection attempts; a firewall in front of the service may answer them."""
 SHORT = 8
 OFTEN, AT_ONCE = 25, 10
 """How often a payment id is presented, and how often at the same time."""
@@ -55,7 +55,7 @@ FAILURES: dict[str, Fault | None] = {
     ),
     "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
 }
-"""The fault that replaces a settlement: no money moves. None is a revert of the chain."""
+"""The fault in place of a settlement: no money moves. None is a revert of the chain."""
 
 
 @unpaid_check(
@@ -210,9 +210,9 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     half = payment_id[: len(payment_id) // 2]
     opaque = payment_id.removeprefix("pay_")
     nearlies = [payment_id + "A" * SHORT]
-    if len(opaque) >= SHORT:  # else a part of it may be an id that was paid, too
+    if len(opaque) >= SHORT:  # else a part of the id may be another paid id
         nearlies += [payment_id[:-1], half, payment_id + "A"]
-    if opaque != opaque.lower() and opaque != opaque.upper():  # else its letters may be hex
+    if opaque != opaque.lower() and opaque != opaque.upper():  # else the letters may be hex
         nearlies += [f"pay_{opaque.swapcase()}", f"pay_{opaque.upper()}"]
     unpaid = (await probe.challenge(fresh=True)).payment_id  # for the same resource
     for nearly in (unpaid, *nearlies):
@@ -278,7 +278,7 @@ async def the_record_is_for_its_resource(probe: Probe) -> None:
 
 
 def _long_s(setting: Setting) -> float:
-    """Return how long a payment is left alone, before its id is sent again."""
+    """Return the seconds until the id of an untouched payment is sent again."""
     return MINUTES_S if setting.options.patient or setting.advance is not None else SECONDS_S
 
 

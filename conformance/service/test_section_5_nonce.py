@@ -1,7 +1,7 @@
 """Section 5: a nonce of a payer is used once, in any encoding of its authorization.
 
-With --world, transfers are counted on the ledger. A second answer 200 with the receipt of
-the first is not a second payment.
+With --world, transfers are counted on the ledger. A second answer 200 with the first receipt
+is not a second payment.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
 REPEATED = 4
-"""In how many ways an authorization is written that a facilitator calls settled once more."""
+"""Encodings of an authorization that a facilitator reports as settled once more."""
 
 
 def _reordered(body: Any) -> Any:
@@ -100,7 +100,7 @@ def _spelled(text: bytes, spelling: Spelling) -> str:
 
 
 def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
-    """Return the distinct transactions of all receipts; one that repeats another may have none."""
+    """Return the distinct transactions of all receipts; a repeated receipt may name none."""
     place = probe.target.receipt.tx_hash
     shown = [answer.at(place) for answer in answers if answer.is_receipt]
     hashes = {each.lower() for each in shown if isinstance(each, str)}

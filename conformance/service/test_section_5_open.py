@@ -6,7 +6,7 @@ from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
 
 MOST = 5
-"""The most requests that are sent with a session for one or two."""
+"""The most requests sent with a session for one or two."""
 
 
 @check(

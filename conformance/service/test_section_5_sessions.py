@@ -1,4 +1,4 @@
-"""Section 5: a session is served while its budget lasts, and debited for what was served.
+"""Section 5: a session is served while its budget lasts, and debited for each served request.
 
 Budgets are exact, in base units: 0.29 of the token pay for 29 quotes of 0.01, although
 0.29 / 0.01 is less than 29 in floating point.
@@ -141,10 +141,10 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
     session, _ = await _open(probe, 1)
     expect_not_served(await probe.ask(payment_id=session.session_id), is_402=True)
     expect_withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
-    if len(session.session_id) > LONG:  # else a part of it may be another session's id
+    if len(session.session_id) > LONG:  # else a part of the id may be another session's id
         expect_withheld(await probe.ask(session_id=session.session_id[:-1]))
     expect_withheld(await probe.ask(session_id=session.session_id + "A" * 8))
-    for pattern in PATTERNS:  # while there is a session to be found
+    for pattern in PATTERNS:  # while a session exists that a pattern could find
         expect_withheld(await probe.ask(session_id=pattern))
 
 

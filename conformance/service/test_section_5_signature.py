@@ -23,7 +23,7 @@ DOMAINS: dict[str, Callable[[Network], Network]] = {
     "another name": lambda network: replace(network, token_name="Another token"),  # noqa: S106
     "another version": lambda network: replace(network, token_version="0"),  # noqa: S106
 }
-"""Signing domains other than that of the 402."""
+"""Signing domains other than the 402's."""
 BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "64 bytes": lambda signature: signature[:64],
     "66 bytes": lambda signature: signature + b"\0",
@@ -38,13 +38,13 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 PROVES = explicit(
     "5: The signature proves", "4.1: If it is not valid, settlement fails", "7: Invalid signature"
 )
-"""The demand, and the sentences that give the error's text."""
+"""The demand, with the sentences for the error's text."""
 
 
 async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
     """Pay a new 402 with a header; fail unless it is refused and grants nothing.
 
-    `what` says what is wrong with the header.
+    `what` names the header's defect.
     """
     challenge = await probe.challenge()
     answer = await probe.settle(challenge, header)
@@ -94,7 +94,7 @@ async def what_the_payer_has_not_signed_is_refused(probe: Probe) -> None:
 def _forged(
     probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a header, and the header, which a payer would have to sign."""
+    """Yield defects, each with a header that the payer has not signed in this form."""
     sign, rewrite = probe.wallets.sign, probe.wallets.rewrite_header
     yield "signed with another key", sign(challenge, payer, by=probe.wallets.stranger())
     header = sign(challenge, payer)
@@ -140,5 +140,5 @@ def high_s(signature: bytes) -> bytes:
 
 
 def low_v(signature: bytes) -> bytes:
-    """Return a signature with v of 0 or 1, as some libraries write it."""
+    """Return a signature with v of 0 or 1, the form of some libraries."""
     return signature[:64] + bytes([signature[64] - 27])

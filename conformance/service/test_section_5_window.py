@@ -18,14 +18,14 @@ from x402sim.suite.verdict import Inconclusive
 FAR_S = 60
 NEAR_S = 10
 SHORT_S, LATER_S = 5, 10
-"""How long a short authorization is valid, and when it is presented."""
+"""Seconds for which a short authorization is valid, and after which it is presented."""
 INSIDE_S = ((-1, 299), (-345, 15), (-2, 18))
-"""Windows of at most 360 s, as shown: a service may refuse longer ones."""
+"""Windows of at most 360 s, as the specification shows: a service may refuse longer windows."""
 CENTURY_S = 100 * 365 * 86400
 
 
 async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
-    """Send an authorization with each window, in seconds from now; fail if one is accepted."""
+    """Send an authorization with each window, in seconds from now; fail if any is accepted."""
     payer = await probe.wallets.payer()
     for window_s in windows:
         await expect_refused_if(probe, payer, window_s=window_s)

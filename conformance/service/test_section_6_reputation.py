@@ -1,7 +1,7 @@
 """Section 6: the indexer triggers reputation updates after payments are matched.
 
-The specification shows neither the form of a reputation nor its place. If the list of
-agents has one, it must change after a payment was matched.
+The specification shows neither the form of a reputation nor its place. A reputation in the list of
+agents must change after a payment was matched.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ async def a_matched_payment_counts(probe: Probe) -> None:
     answer, proof = await probe.send("GET", probe.target.agents.path), {}
     if answer.status == 402:
         proof = core.proofs((await probe.pay(read_402(answer))).challenge.payment_id)
-    if probe.setting.advance is not None:  # let the indexer process what others have paid
+    if probe.setting.advance is not None:  # let the indexer process the other payments
         await probe.wait(turn_s(probe.setting))
     before = await _reputations(probe, proof)
     await buy_late(probe)

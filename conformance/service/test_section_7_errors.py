@@ -1,6 +1,6 @@
 """Section 7: the 402, and the five error texts of a settlement.
 
-A text is required only if there is just one cause. Statuses and bodies are open: the text
+A text is required only if the payment has a single defect. Statuses and bodies are open: the text
 may be anywhere in the answer.
 """
 

@@ -1,7 +1,7 @@
 """Section 7, and a demand of the kit itself: correct answers while the facilitator fails.
 
-Each failure affects one call of the target, or all. Money may have moved or not; the ledger
-shows which. A receipt requires a transfer, and so does access; the payer pays once; and
+Each failure affects one call of the target, or all. Money may have moved or not, as the ledger
+shows. A receipt requires a transfer, and so does access; the payer pays once; and
 afterwards payments work again.
 """
 

@@ -55,7 +55,7 @@ def _stands(answer: TargetAnswer, said: str) -> None:
 
 
 def _stood(bad: SentInput) -> None:
-    """Fail if the target does not answer, nor afterwards, or answers what it should not."""
+    """Fail if the target does not answer, nor afterwards, or answers with forbidden contents."""
     answer = bad.answer
     require(f"an answer to {bad.label}", bad.is_answered, answer.summary, answer.show)
     what = f"a service that answers after {bad.label}"
@@ -69,7 +69,7 @@ def _shows_no_trace(answer: TargetAnswer, said: str) -> None:
 
 
 def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each input with the settlement endpoint, and every second with that of sessions."""
+    """Yield each input with the settlement endpoint, and every second input with sessions', too."""
     target = probe.target
     for number, each in enumerate(inputs):
         yield each, target.pay.path

@@ -27,15 +27,15 @@ from x402sim.world.faults import Fault
 
 BATCH, TOGETHER = 100, 25
 PARTS, NEARLY = 4, 0.8
-"""An interval has this many parts; runs at least this share of it apart are an interval apart."""
+"""The parts of an interval; runs at least `NEARLY` of an interval apart are an interval apart."""
 AT_ONCE_S = 5
-"""A query within this after a payment may belong to its settlement."""
+"""Seconds after a payment in which a query may belong to its settlement."""
 LEAST_SLACK_S = 3
 """How late a run of an indexer with a short interval may be, at least, on a busy machine."""
 DEEP = 100
 """The blocks after which no target expects a reorganisation any more."""
 APART_S = 1.2
-"""Payments that are so far apart have different times, also in whole seconds."""
+"""Payments so many seconds apart have different times, also in whole seconds."""
 RUNS = 2
 EXPLORER = partial(Fault, victim="explorer", times=None)
 ANSWER = partial(EXPLORER, does="answer", work_done=True)
@@ -54,7 +54,7 @@ NO_BLOCK: dict[str, Fault] = {
     ),
     "whose query is answered 500": ANSWER(status=500),
 }
-"""What the explorer says of a payment without a block, in any dialect; the oldest first."""
+"""The explorer's answers about a payment without a block, in any dialect; the oldest first."""
 
 
 @check(
@@ -174,11 +174,11 @@ async def once_in_an_interval(probe: Probe) -> None:
 def _runs_s(
     bought_s: dict[str, float], asked_s: dict[str, float], every_s: list[float], quiet_s: float
 ) -> list[float]:
-    """Return when the runs began in which these payments were queried.
+    """Return the beginnings of the runs in which these payments were queried.
 
-    A run may take long, and query what others have paid first: it began with the first of the
-    queries that are no more than `quiet_s` apart. A query for what was bought since is of the next
-    run; any other may be of the same.
+    A run may take long, and query other payments first: it began with the first of the queries
+    that are at most `quiet_s` apart. A query for a payment made since belongs to the next run; any
+    other may belong to the same.
     """
     runs_s: list[float] = []
     for bought, since_s in sorted(asked_s.items(), key=lambda each: each[1]):
@@ -193,7 +193,7 @@ def _runs_s(
 
 
 async def _let_pass(probe: Probe, seconds: float) -> None:
-    """Wait; where the clock turns, a run that is due then ends before it turns again."""
+    """Wait; where the clock turns, a run that is due then ends before the clock turns again."""
     await probe.wait(seconds)
     if probe.setting.advance is not None:
         await until_quiet(probe)
@@ -238,7 +238,7 @@ async def a_hundred_the_newest(probe: Probe) -> None:
         while len(hashes) <= BATCH:
             together = range(min(TOGETHER, BATCH + 1 - len(hashes)))
             hashes += await asyncio.gather(*(held(probe, UNKNOWN, payer) for _ in together))
-    for _ in range(RUNS):  # a run that has begun before may have seen fewer
+    for _ in range(RUNS):  # a run that began earlier may have seen fewer payments
         begun_s = probe.clock.now()
         asked = await next_run(probe, hashes[-1:], begun_s)
         require("a query for the newest payment", bool(asked), "none")

@@ -14,7 +14,7 @@ from x402sim.suite.verdict import Inconclusive, NotApplicable
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 SOON_S, NEARLY_S = 15, 5
-"""How long before the end of its window an authorization is sent, and at least."""
+"""Seconds before the end of its window to send an authorization (planned, least)."""
 WINDOW_S = (-60, 300)
 """validAfter and validBefore, relative to signing."""
 

@@ -9,7 +9,7 @@ VERSION = re.compile(r"v\d+([._-]\d+)*|\d+\.\d+(\.\d+)?|\d{4}-\d{2}-\d{2}", re.I
 
 
 def versions(path: str) -> list[str]:
-    """Return the segments of a path that are a version."""
+    """Return the version segments of a path."""
     return [part for part in path.split("/") if VERSION.fullmatch(part)]
 
 

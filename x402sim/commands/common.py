@@ -1,4 +1,4 @@
-"""What the commands share: options, exit codes, errors in one line, texts in 80 columns."""
+"""Shared by the commands: options, exit codes, errors in one line, texts in 80 columns."""
 
 import json
 import logging
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def whole(text: Any) -> int:
-    """Parse an option that is a whole number; an error says what is wanted."""
+    """Parse an option that is a whole number; an error names the wanted value."""
     return int(number(text, int, "a whole number"))
 
 
 def within(least: int, most: int | None = None) -> Callable[[Any], int]:
-    """Return the parser of an option that is a whole number from `least`, to `most` if given."""
+    """Return the parser of a whole number from `least`, to `most` if given."""
 
     def parse(text: Any) -> int:
         number, end = whole(text), "on" if most is None else f"to {most}"
@@ -46,7 +46,7 @@ def within(least: int, most: int | None = None) -> Callable[[Any], int]:
 
 
 def one_of(kind: str, *known: str) -> Callable[[str], str]:
-    """Return the parser of an option that is one of some words."""
+    """Return the parser of an option with one of the known words."""
 
     def parse(text: str) -> str:
         if text not in known:
@@ -57,7 +57,7 @@ def one_of(kind: str, *known: str) -> Callable[[str], str]:
 
 
 def number(text: Any, kind: Callable[[Any], float] = float, wanted: str = "a number") -> float:
-    """Parse an option that is a number; an error says what is wanted."""
+    """Parse an option that is a number; an error names the wanted value."""
     try:
         return kind(text)
     except ValueError:
@@ -65,7 +65,7 @@ def number(text: Any, kind: Callable[[Any], float] = float, wanted: str = "a num
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return how a shell completes an argument: by the names that begin as it does."""
+    """Return a shell's completion of an argument: the names that begin like it."""
     return lambda incomplete: [each for each in names() if each.startswith(incomplete)]
 
 
@@ -109,7 +109,7 @@ Host = Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRES
 
 
 def port(what: str, variable: str | None = None) -> Any:
-    """Return an option that is a port to listen on; its help says of `what`."""
+    """Return the option for a port to listen on; `what` begins its help."""
     help_ = f"{what}; 0 picks a free one."
     return typer.Option(help=help_, envvar=variable, parser=within(0, 65535), metavar="PORT")
 
@@ -149,7 +149,7 @@ class Misuse(typer.BadParameter):
         super().__init__(str(problem))
 
     def show(self, file: Any = None) -> None:
-        """Print it."""
+        """Print the error on stderr."""
         typer.echo(f"x402sim: {printable(' '.join(self.message.split()))}", err=True)
 
 
@@ -200,7 +200,7 @@ def load_journal(file: Path) -> Journal:
 
 
 def stop_on_signals(server: Any) -> None:
-    """Let SIGINT and SIGTERM stop a server, which ends the requests in flight first."""
+    """Let SIGINT and SIGTERM stop a server, which first ends the requests in flight."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
 
@@ -266,7 +266,7 @@ def quiet() -> Iterator[None]:
 NAME_WIDTH, MOST_NAME_WIDTH = 14, 18
 """Width of the column of names: at least, and at most if a name is longer."""
 MOST_SHOWN = 2000
-"""Characters of a value that are printed; the rest is cut."""
+"""Printed characters of a value; the rest is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Step:
 
 
 def print_step(number: int, step: Step, *, err: bool = False) -> None:
-    """Print a step with a mark that says whether it succeeded."""
+    """Print a step with a mark: "ok", "FAILED", or the step's own."""
     mark = step.mark or ("ok" if step.ok else "FAILED")
     mark = typer.style(mark, fg="green" if step.ok else "red")
     typer.echo(f"{number}. {printable(step.title)}: {mark}", err=err)

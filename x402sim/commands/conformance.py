@@ -87,7 +87,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
 
 
 def judging(subject: Subject[Any]) -> Callable[..., None]:
-    """Return the command that judges one kind of subject."""
+    """Return the command for one kind of subject."""
 
     @takes([*flags_of(subject.options), STRICT])
     def conformance(
@@ -145,7 +145,7 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
 
 
 class Command(TyperCommand):
-    """The command of the default subject; if its first word names another subject, of that one."""
+    """The command of the default subject, or of the subject that its first word names."""
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
         """Return the context of the command of the named subject."""

@@ -1,4 +1,4 @@
-"""`decode`: shows any message of a payment field by field, and what is wrong in it."""
+"""`decode`: shows any message of a payment field by field, with its defects."""
 
 import json
 import sys
@@ -22,11 +22,11 @@ from x402sim.protocol.values import data_of
 from x402sim.protocol.ways import Dialect
 
 MOST = 1 << 20
-"""Most characters that are read."""
+"""The most characters to read."""
 
 
 def _instead(text: str) -> str:
-    """Return what to do with a file's name or a URL; empty for any other text."""
+    """Return the advice for a file's name or a URL; empty for any other text."""
     if text.startswith(("http://", "https://")):
         return "it is a URL; `doctor URL` requests it, and examines its 402"
     is_file = text != "-" and len(text) < 256 and Path(text).is_file()
@@ -51,7 +51,7 @@ def decode(
         raise common.Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
     now_s = Clock().now_s()
     decoded = list(explain(found, known, now_s))
-    for other in others:  # a header beside it
+    for other in others:  # a header beside the body
         try:
             decoded += explain(recognize(other), known, now_s)
         except BadMessage as wrong:
@@ -83,7 +83,7 @@ def decode(
 
 
 def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iterator[Finding]:
-    """Yield the differences between a version 2 offer in a body and the one in the header.
+    """Yield the differences between a version 2 offer in a body and in the header.
 
     A whole answer must have the offer in its header.
     """

@@ -1,4 +1,4 @@
-"""`doctor`: examines the 402 of any URL: who could pay, and what would stop payers."""
+"""`doctor`: examines the 402 of any URL: which payers can pay, and which defects stop payers."""
 
 import json
 from collections.abc import Mapping

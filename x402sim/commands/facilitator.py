@@ -20,7 +20,7 @@ from x402sim.serving.listen import Listen, base_url, listening_socket
 from x402sim.serving.serve import Server, run
 
 KEYS = ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY")
-"""Environment variables for the relayer's key; the first one that is set counts."""
+"""Environment variables for the relayer's key; the first set variable counts."""
 RPCS = ("X402SIM_RPC_URL", "RPC_URL", "EVM_RPC_URL")
 NETWORK = "X402SIM_NETWORK_NAME"
 RECEIPT_S = 10.0
@@ -63,7 +63,7 @@ def facilitator(
         listen = Listen(host=host, port=port)
         sock = listening_socket(listen)
     clock = Clock()
-    http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the node's client has its own
+    http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the node's client has its own timeout
     node = LinkedNode(OverClient(http), url)
     one = Facilitator(
         chain=LinkedChain(node, chosen, clock, secret),

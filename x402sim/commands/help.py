@@ -1,4 +1,4 @@
-"""The `--help` of each command, in the order of the list. Kept here so that the list imports no
+"""The `--help` of each command, in the order of the list, kept here so that the list imports no
 command.
 """
 

@@ -1,4 +1,4 @@
-"""`open`: shows a saved run on the page that `serve` has."""
+"""`open`: shows a saved run on the page of `serve`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -241,7 +241,7 @@ def _pay(purchase: buying.Purchase, printer: _Printer) -> None:
 
 
 def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
-    """Return the answer to a paid request; exits if nothing was signed, or it was not served."""
+    """Return the answer to a paid request; exits if nothing was signed, or nothing served."""
     try:
         answer = purchase.buy()
     except (PaymentFailed, httpx.HTTPError) as failed:
@@ -273,7 +273,7 @@ def _end(
     *,
     ok: bool = False,
 ) -> None:
-    """Print the body (escaped on a terminal), and what is known of the payment; or JSON."""
+    """Print the body (escaped on a terminal), and the facts of the payment; or JSON."""
     if printer.as_json:
         payment = None if outcome is None else outcome.data()
         _print_json(printer, ok=ok, problem=problem, answer=answer, payment=payment)
@@ -313,11 +313,11 @@ def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:
         raise ValueError(f"{source}: {wrong}{number if (key or '').isdigit() else ''}") from wrong
 
 
-# --- what to do ---------------------------------------------------------------------------
+# --- advice -------------------------------------------------------------------------------
 
 
 def instead(answer: httpx.Response) -> str:
-    """Return what to do about an answer other than 402."""
+    """Return the advice for an answer other than 402."""
     status, there = answer.status_code, answer.headers.get("location")
     if there and 300 <= status < 400:
         return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
@@ -336,9 +336,9 @@ def failure(
     answer: httpx.Response | None,
     last: httpx.Request | None,
 ) -> str:
-    """Return why a signed payment failed, and what to do: a new call would sign another payment.
+    """Return why a signed payment failed, with advice: a new call would sign another payment.
 
-    `answer` is the answer to the payment, if one came, and `last` the last request.
+    `answer` is the answer to the payment, or None, and `last` the last request.
     """
     why = failed.why if isinstance(failed, PaymentFailed) else str(failed)
     if answer is not None and answer.is_success:
@@ -366,7 +366,7 @@ def failure(
 
 
 def in_vain(outcome: buying.Outcome, answer: httpx.Response) -> str:
-    """Return what to do if a signed request was answered with an error."""
+    """Return the advice for a signed request that was answered with an error."""
     proof, status = proof_in(answer.request), answer.status_code
     if outcome.is_confirmed:
         again = f"; correct the request, and send it with {proof}: that is paid for"
@@ -384,7 +384,7 @@ def proof_in(request: httpx.Request) -> str:
 
 
 def _quoted(name: str, value: str) -> str:
-    """Return a header as one word of a shell, whatever the server has put into its value."""
+    """Return a header as one word of a shell, safe for any value that a server sends."""
     return shlex.quote(f"{name}: {value}")
 
 

@@ -5,8 +5,8 @@ reported.
 confirmation, and the time until which the authorization can be used.
 
 No answer widens a signature: tokens, chains and decimals come from our table or the user's file,
-and the time from this machine. Only a world that the user has started and names (`--world`) is
-believed. A main network's money is paid only if the user names the network.
+and the time from this machine. The payer trusts only a world that the user has started and names
+(`--world`). A main network's money is paid only if the user names the network.
 
 Unfinished signed payments may be kept in a folder, a file for each purchase (by method, URL and
 body). The file is written before an authorization is sent; once the paid answer was read to the
@@ -104,7 +104,7 @@ def request_to(
     tool: str | None = None,
     arguments: str | None = None,
 ) -> httpx.Request:
-    """Return the request that the options describe; raises `ValueError`."""
+    """Return the request of the options; raises `ValueError`."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as wrong:
@@ -147,7 +147,7 @@ def _call(
 
 @dataclass(frozen=True, slots=True)
 class _Unpaid(FlowAuth):
-    """Authentication of a request that pays nothing: only its deadline."""
+    """Authentication of an unpaid request, which adds only a deadline."""
 
     limits: Limits
 
@@ -162,10 +162,10 @@ def answer_to(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> httpx.Response:
-    """Return the answer to a request, read within limits; raises `httpx.HTTPError`, and what the
-    authentication raises.
+    """Return the answer to a request, read within limits; raises `httpx.HTTPError`, and the errors
+    of the authentication.
 
-    The deadline, of head and body, is for a request without `auth`: that has a deadline of its own.
+    The deadline, of head and body, is for a request without `auth`, which has its own deadline.
     """
     limits = Limits(deadline_s=deadline_s)
     try:
@@ -182,7 +182,7 @@ def answer_to(
 
 
 def no_answer(url: httpx.URL, error: Exception) -> str:
-    """Return what to do if a server does not answer."""
+    """Return the advice for a server that does not answer."""
     if isinstance(error, httpx.LocalProtocolError | httpx.InvalidURL):
         return f"the request cannot be sent: {error}; correct the URL, --method or --header"
     todo = ""
@@ -195,7 +195,7 @@ def no_answer(url: httpx.URL, error: Exception) -> str:
     return f"no answer from {url}: {str(error) or type(error).__name__}{todo}"
 
 
-# --- what is kept --------------------------------------------------------------------------
+# --- kept purchases ------------------------------------------------------------------------
 
 
 if sys.platform == "win32":
@@ -211,9 +211,9 @@ else:
 
 
 class Bought(msgspec.Struct, kw_only=True):
-    """What a purchase has bought: the answer, the payment as in JSON, and when (Unix seconds).
+    """A finished purchase: the answer, the payment as in JSON, and the time (Unix seconds).
 
-    Until the answer was `printed`, the next start prints it, and buys nothing.
+    Until the answer was `printed`, the next start prints the answer, and buys nothing.
     """
 
     at_s: float
@@ -259,9 +259,9 @@ class Kept:
             yield
 
     def bought(self, request: httpx.Request, since_s: float) -> Bought | None:
-        """Return what was bought and not printed, or bought since a time by another process.
+        """Return an answer that was not printed, or that another process bought since a time.
 
-        None if there is nothing; raises `ValueError`.
+        None without one; raises `ValueError`.
         """
         found = self._read(request)
         bought = None if found is None else found.bought
@@ -269,7 +269,7 @@ class Kept:
         return bought if bought and (is_new or not bought.printed) else None
 
     def note_printed(self, request: httpx.Request) -> None:
-        """Note that what was bought is printed; raises `ValueError` and `OSError`."""
+        """Note that the answer is printed; raises `ValueError` and `OSError`."""
         found = self._read(request)
         if found is not None and found.bought is not None and not found.bought.printed:
             found.bought.printed = True
@@ -300,7 +300,7 @@ class Kept:
             return
         new = file.with_suffix(".new")
         new.unlink(missing_ok=True)  # of a start that was killed; a link would lead elsewhere
-        # readable by its owner only: whoever has a payment id can use it as proof of payment
+        # readable by its owner only: a payment id is proof of payment for anyone who has it
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(msgspec.json.format(msgspec.json.encode(found)))
             out.flush()
@@ -317,16 +317,16 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known of the last payment, and no more."""
+    """The known facts of the last payment."""
 
     sent: mistakes.Draft
     """The signed payment."""
     transaction: str = ""
-    """The transaction of a receipt that confirms the payment; "" if there is none."""
+    """The transaction of a receipt that confirms the payment; "" without one."""
     pending: str = ""
-    """The transaction of a receipt that says "pending"."""
+    """The transaction of a "pending" receipt."""
     receipt: str = ""
-    """What any other receipt says."""
+    """The text of any other receipt."""
     is_used: bool | None = None
     """Whether the chain has used the authorization; None if unknown."""
 
@@ -336,7 +336,7 @@ class Outcome:
         return bool(self.transaction) or self.is_used is True
 
     def described(self) -> str:
-        """Return what is known of the payment, in words."""
+        """Return the known facts of the payment, in words."""
         if self.transaction:
             return f"paid (transaction {self.transaction})"
         if self.is_used:
@@ -360,7 +360,7 @@ class Outcome:
         return f"{again}, ask {asks}: {state}"
 
     def data(self) -> dict[str, Any]:
-        """Return it for JSON: amounts in base units and decimals, times in Unix seconds."""
+        """Return the JSON object: amounts in base units and decimals, times in Unix seconds."""
         auth, network = self.sent.auth, self.sent.named
         return {
             "signed": True,
@@ -380,7 +380,7 @@ class Outcome:
 
 
 def outcome_of(sent: mistakes.Draft, receipts: list[dict[str, Any]]) -> Outcome:
-    """Return what the receipts in the answers to a payment say of it."""
+    """Return the outcome of a payment, according to the receipts in the answers."""
     paid = next((each for each in receipts if is_paid(each)), {})
     pending = next((each for each in receipts if is_pending(each)), {})
     transaction = paid.get("transaction", paid.get("txHash", ""))
@@ -427,7 +427,7 @@ def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
 
 
 ASK_S = 5.0
-"""Seconds in which a local server must answer with its time and accounts."""
+"""Seconds for a local server to answer with its time and accounts."""
 LOCK_POLL_S = 0.05
 """Seconds between a waiting process's requests for the lock."""
 
@@ -438,7 +438,7 @@ class Local:
 
     allowed: Allowed
     rpc: str = ""
-    """The URL of its chains' JSON-RPC, by the name of a network; "" if there is no such server."""
+    """The URL of its chains' JSON-RPC, by the name of a network; "" without such a server."""
     hint: str = ""
     """The server's claims that a payer does not believe, and the option to believe them."""
 
@@ -472,7 +472,7 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
     """Return the trusted facts of a server at a URL: the accounts, for a world on this machine.
 
     Without a world, the accounts are anvil's. A server that names a key knows the key already, so a
-    lie costs nothing; all other limits of a signature are not the server's to say.
+    lie costs nothing; the server sets none of the other limits of a signature.
     """
     found = Local(Allowed(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock()))
     if url.host not in LOOPBACK:
@@ -509,7 +509,7 @@ def _described(http: httpx.Client, root: str) -> tuple[WorldInfo, list[str]]:
 class Purchase:
     """One request, paid within `max_amount` tokens; `tell` gets each step as it ends.
 
-    Raises `ValueError` for an amount that is none on any network.
+    Raises `ValueError` for an amount that is invalid on every network.
     """
 
     http: httpx.Client
@@ -530,9 +530,9 @@ class Purchase:
 
     network: Network = field(default=TESTNET, init=False)
     picked: Picked | None = field(default=None, init=False)
-    """The offer that is paid, and why earlier offers were rejected."""
+    """The paid offer, and the reasons against earlier offers."""
     right: mistakes.Draft | None = field(default=None, init=False)
-    """The payment, before the mistake was made in it."""
+    """The payment without the mistake."""
     sent: mistakes.Draft | None = field(default=None, init=False)
     answer: httpx.Response | None = field(default=None, init=False)
     """The answer to the payment; None if none came."""
@@ -541,10 +541,10 @@ class Purchase:
     last: httpx.Request | None = field(default=None, init=False)
     """The newest request."""
     resumed: Unfinished = field(default_factory=Unfinished, init=False)
-    """What an earlier start signed for this purchase and did not finish."""
+    """Payments that an earlier start signed for this purchase and did not finish."""
     _payer: PaymentAuth | None = field(default=None, init=False)
     _shown: Way | None = field(default=None, init=False)
-    """The offer of the newest 402, as it was shown."""
+    """The offer of the newest 402 that was shown to the user."""
 
     def __post_init__(self) -> None:
         try:
@@ -555,7 +555,7 @@ class Purchase:
     def buy(self) -> httpx.Response:
         """Return the last answer, read; raises `PaymentFailed` and `httpx.HTTPError`.
 
-        The request itself stays as it is. With a mistake, that is the answer to the wrong payment.
+        The request itself stays unchanged. With a mistake, the answer is to the wrong payment.
         """
         if self.kept is not None and self.mistake is None:
             self._resume(self.kept)
@@ -589,7 +589,7 @@ class Purchase:
         return mistakes.request_of(self.sent, request)
 
     def _resume(self, kept: Kept) -> None:
-        """Resume what an earlier start signed and did not finish; raises `PaymentFailed`."""
+        """Resume the unfinished payments of an earlier start; raises `PaymentFailed`."""
         try:
             found = kept.read(self.request)
             if found is None:
@@ -640,15 +640,15 @@ class Purchase:
 
     @property
     def outcome(self) -> Outcome:
-        """What the receipts say of the payment that was signed."""
+        """The outcome of the signed payment, according to the receipts."""
         assert self.sent is not None
         return outcome_of(self.sent, self.receipts)
 
     def ask_chain(self) -> Outcome:
-        """Return the facts of the payment; without a receipt, the chain is asked, too.
+        """Return the facts of the payment; without a receipt, ask the chain, too.
 
-        Only the chain of a local server is known. It is asked about play money only: of real money
-        a shop on this machine could tell anything.
+        Only the chain of a local server is known, and trusted for play money only: about real money
+        a shop on this machine could claim anything.
         """
         found = self.outcome
         is_play = self.local.allowed.is_play(self.network, self.wallet)
@@ -658,21 +658,21 @@ class Purchase:
         data = authorization_state(auth.from_, auth.nonce)
         call = {"to": to_hex(named.asset), "data": to_hex(data)}
         call_ = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
-        with suppress(httpx.HTTPError, ValueError):  # then it is not known
+        with suppress(httpx.HTTPError, ValueError):  # the outcome then stays unknown
             url = f"{self.local.rpc}/{named.name}"
             request = self.http.build_request("POST", url, json=call_, timeout=ASK_S)
             read = object_in(answer_to(self.http, request, deadline_s=ASK_S).content) or {}
             return replace(found, is_used=int(str(read.get("result")), 16) == 1)
         return found
 
-    # --- who pays ------------------------------------------------------------------------
+    # --- the payer -----------------------------------------------------------------------
 
     def _choose(self, response: httpx.Response) -> FlowAuth:
         """Return the payer of the first payable offer of a 402.
 
         Raises `PaymentFailed`.
         """
-        if self.resumed.payments:  # whatever it asks now, that comes first
+        if self.resumed.payments:  # whatever the 402 asks now, resumed payments come first
             return self._single(self.resumed.payments[-1].version)
         other = foreign_in(response.headers, response.content)
         if other is not None:
@@ -700,7 +700,7 @@ class Purchase:
                 return SessionAuth(self.wallet, deposit=deposit, network=self.network, clock=clock)
             return self._single(picked.way.dialect.version)
         except ValueError as wrong:
-            why = str(wrong).removeprefix("deposit: ")  # which is --max
+            why = str(wrong).removeprefix("deposit: ")  # the deposit is --max
             raise PaymentFailed(f"--max {self.max_amount}: {why}") from wrong
 
     def _spend(self) -> str:
@@ -734,7 +734,7 @@ class Purchase:
         return f"the 402 asks for {price}; --max allows {self.max_amount}. Raise --max to pay it."
 
     def _unpayable(self, ways: list[Way], picked: Picked) -> PaymentFailed:
-        """Return the error that says why no offer of a 402 can be paid."""
+        """Return the error for a 402 without a payable offer, with the reasons."""
         if all(way.is_paywall for way in ways):
             return PaymentFailed(
                 "the 402 offers two steps as the public Cronos paywall does, with the payment id "
@@ -752,10 +752,10 @@ class Purchase:
             whys = [str(each) for each in picked.rejected]
         return PaymentFailed("; ".join(whys))
 
-    # --- what is printed --------------------------------------------------------------------
+    # --- printing ---------------------------------------------------------------------------
 
     def _paid_in(self, request: httpx.Request) -> Dialect | None:
-        """Return how a request pays; None if it does not, or is the user's own as it was given."""
+        """Return the dialect of a paying request; None for an unpaid one, or the user's own."""
         own = self.request
         is_own = (request.url, request.headers, request.content) == (
             own.url,
@@ -765,14 +765,14 @@ class Purchase:
         return None if is_own else mistakes.paid_in(request)
 
     def _draft(self, request: httpx.Request) -> mistakes.Draft:
-        """Return what was signed; raises `PaymentFailed` if it is not what was shown."""
+        """Return the signed payment; raises `PaymentFailed` unless it is as shown to the user."""
         now_s = self.local.allowed.clock.now_s()
         draft = mistakes.draft_of(request, self.wallet, self.network, now_s)
         way = self._shown
         if any(draft.auth == each.auth for each in self.resumed.payments):
             return draft
         if way is not None and not self.local.allowed.is_as_shown(draft.auth, self.network, way):
-            self._payer = None  # so it is not kept, either
+            self._payer = None  # so the payment is not kept, either
             raise PaymentFailed(
                 "the 402 contradicts itself: its body and its header offer different prices "
                 "or payees; nothing was sent. `doctor URL` shows both"
@@ -843,7 +843,7 @@ class Purchase:
             self.tell(Step(title, response.is_success, facts))
 
     def _offer(self, response: httpx.Response) -> dict[str, Any]:
-        """Return the facts of the offer that is paid; else of one on a known network."""
+        """Return the facts of the offer to pay; else of an offer on a known network."""
         ways, known = ways_in(response.headers, response.content), self.local.allowed.known
         if not ways:
             return {}

@@ -42,14 +42,14 @@ from x402sim.world.world import BUDGET, Deployment, World, parse_where
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A scenario, and what the user typed for it: a name, or a file."""
+    """A scenario, and the user's word for it: a name, or a file."""
 
     typed: str
     scenario: Scenario
 
     @property
     def command(self) -> str:
-        """The command that plays it."""
+        """The command that plays the scenario."""
         return f"{SHOWN} run {shlex.quote(self.typed)}"
 
 
@@ -111,14 +111,14 @@ def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Playe
 def combined_sha256(all_played: Sequence[Played]) -> str:
     """Return one hash of all journals: the SHA-256 of their hashes in hex, in order, one per line.
 
-    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same. It is no journal's hash.
+    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same. No journal has this hash.
     """
     lines = "".join(f"{played.run.sha256}\n" for played in all_played)
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
-    """Return what `run --json` prints."""
+    """Return the output of `run --json`."""
     return {
         "seed": seed,
         "combined_sha256": combined_sha256(all_played),
@@ -242,7 +242,7 @@ def _check(check: Check) -> Iterator[str]:
 
 
 def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
-    """Yield what happened between a check's request and its answer."""
+    """Yield the events between a check's request and its answer."""
     if is_repeated:
         yield f"    about exchange {number}, too"
     elif trace:

@@ -50,7 +50,7 @@ ReadyFile = Annotated[
 def ready_file(file: Path | None) -> Iterator[Callable[[str], None]]:
     """Yield a function that writes a text to a file, whole or not at all; then remove the file.
 
-    The file is created under another name at once, so that a folder that takes no file is an error
+    The file is created under another name at once, so that an unwritable folder is an error
     before the server listens. Removes the file of a server that was killed. Raises `Misuse`.
     """
     if file is None:
@@ -74,7 +74,7 @@ def ready_file(file: Path | None) -> Iterator[Callable[[str], None]]:
     finally:
         os.close(number)
         new.unlink(missing_ok=True)
-        if written and _text(file) == written[0]:  # else it is another server's by now
+        if written and _text(file) == written[0]:  # else another server has written the file
             file.unlink()
 
 
@@ -98,7 +98,7 @@ def _text(file: Path) -> str:
         return ""
 
 
-TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
+TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - the variable's name
 Db = Annotated[
     Path | None,
     typer.Option(
@@ -327,7 +327,7 @@ def facilitator_settings(given: list[str] | None) -> FacilitatorSettings:
     return FacilitatorSettings(**values)
 
 
-# --- what it prints ---------------------------------------------------------------------
+# --- printing ---------------------------------------------------------------------------
 
 CRONOS_PATH = "/v2/x402"
 OFF = "off: on this host it needs --control-token"

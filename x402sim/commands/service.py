@@ -33,13 +33,13 @@ def service(
 ) -> None:
     """Start the service only, against an external world."""
     with common.starting(db):
-        chosen = None  # which leaves it to NETWORK
+        chosen = None  # NETWORK decides
         if network is not None or network_file is not None:
             chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
         setup = read_environment(os.environ, chosen)
         listen = Listen(host=host, port=port)
         sock = listening_socket(listen)
-        journal = Journal(limit=1)  # the log gets each event as it comes
+        journal = Journal(limit=1)  # the log gets each event as it happens
         process, http = open_service(setup, db, journal)
 
     def on_start(running: Any) -> None:

@@ -163,7 +163,7 @@ def _parameter(text: str) -> tuple[str, list[Any]]:
 
 
 def _value(text: str) -> Any:
-    """Return a number, True, False or None if the text is JSON of one; else the text."""
+    """Return a number, True, False or None for a text with its JSON; else the text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -237,7 +237,7 @@ def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
 
 
 def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
-    """Write the summary of all rows in a folder; say so if the folder has more points."""
+    """Write the summary of all rows in a folder, with a note if the folder has more points."""
     import pandas as pd
 
     from x402sim.experiments.folder import ALL_ROWS, SUMMARY  # with the extra

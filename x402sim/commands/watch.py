@@ -27,7 +27,7 @@ from x402sim.watch.recorder import Recorder, Seen, line_of
 from x402sim.world.faults import Fault, read_fault
 
 MOST_ENTRIES = 4_000
-"""Events kept without --out: those of about 500 payments."""
+"""Events kept without --out: about 500 payments."""
 _Upstream = Annotated[
     str | None, typer.Option(help="Base URL of the service to record.", metavar="URL")
 ]

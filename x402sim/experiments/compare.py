@@ -1,4 +1,4 @@
-"""Compares values of a parameter, seed by seed: what common random numbers are made for.
+"""Compares values of a parameter, seed by seed, as common random numbers allow.
 
 Worlds with the same seed draw the same random numbers, whatever the parameter. So most of the
 variation between seeds cancels in the difference of two results with the same seed.
@@ -125,7 +125,7 @@ def _values(parts: Sequence[str], against: Any) -> tuple[Any, ...]:
 def _pairs(
     frame: "DataFrame", keys: Sequence[str], parts: Sequence[str], against: Any
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], "DataFrame", "DataFrame"]]:
-    """Yield the group, the value, the value it is compared with, and the rows of both."""
+    """Yield the group, the value, the value to compare with, and the rows of both."""
     groups = frame.groupby(list(keys), sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
         cells = dict(iter(group.groupby(list(parts), sort=False, dropna=False)))

@@ -3,7 +3,7 @@
 A function depends on code, defaults and closure; on global names, followed through the functions
 among them; on the project's files that the module and these functions import, also inside
 functions; and on the versions of Python, x402sim and the libraries. Data files and environment
-variables that an experiment reads are not included.
+variables of an experiment are not included.
 
 Equal values have equal digests in every process, whatever the hash seed. The digest of a function
 covers code, defaults and closure; of the user's class, attributes and methods; of any other object,
@@ -40,7 +40,7 @@ _CLASS_MAKING = {
 _MADE_AT_RUN_TIME = 1 << 9
 """The flag of a class made by a `class` statement, not in C (`Py_TPFLAGS_HEAPTYPE`)."""
 _STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
-"""A text that `World.play` reads as a scenario in a file."""
+"""A text that `World.play` reads as a file with a scenario."""
 
 
 def _is_users_function(function: types.FunctionType) -> bool:
@@ -49,7 +49,7 @@ def _is_users_function(function: types.FunctionType) -> bool:
 
 
 def _is_users_class(kind: type) -> bool:
-    if kind.__module__ == "builtins":  # also what ran in a namespace without a name
+    if kind.__module__ == "builtins":  # also of code that ran in a namespace without a name
         return bool(kind.__flags__ & _MADE_AT_RUN_TIME)
     module = sys.modules.get(kind.__module__)
     return not is_library(getattr(module, "__file__", None), kind.__module__)
@@ -65,9 +65,9 @@ class Reader:
         self.classes: list[type] = []
         """The user's classes."""
         self.stories: list[Path] = []
-        """The files of scenarios that a text names."""
+        """The files of scenarios that texts name."""
         self.unread: list[str] = []
-        """Why something has no digest."""
+        """Why a value has no digest."""
         self._met: dict[int, tuple[Any, int]] = {}
         """The objects met during this digest, by `id`, with a number. An entry keeps the object
         alive, since Python reuses the `id` of a freed object."""
@@ -91,7 +91,7 @@ class Reader:
             return _hash("str", value.encode("utf-8", "surrogatepass"))
         if type(value) in (bytes, bytearray):
             return _hash(type(value).__name__, bytes(value))
-        if id(value) in self._met:  # a number ends the walk in an object that contains itself
+        if id(value) in self._met:  # the number ends the walk in an object that contains itself
             return _hash("again", str(self._met[id(value)][1]).encode())
         self._met[id(value)] = value, len(self._met)
         return self._inside(value)
@@ -346,7 +346,7 @@ def _used(code: types.CodeType) -> Iterator[tuple[str, str]]:
 
 def _has_content(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 - it raises if the name has no value yet
+        cell.cell_contents  # noqa: B018 - an access raises if the name has no value yet
     except ValueError:
         return False
     return True

@@ -45,7 +45,7 @@ INVARIANTS = "invariant/"
 _HERE = tracebacks.shown(__file__)
 
 
-class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # cloudpickle has no types
     """Pickles code with file names and lines, which traces need and cloudpickle drops."""
 
     dispatch_table: ClassVar = ChainMap(
@@ -81,7 +81,7 @@ def warm(experiment: bytes) -> None:
     logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
     for module in "x402sim.story.live", "x402sim.report.frames":
         importlib.import_module(module)
-    with suppress(Exception):  # the first task raises it again, for the user
+    with suppress(Exception):  # the first task raises the same exception, for the user
         _loaded(experiment)
     gc.collect()
     gc.freeze()
@@ -112,7 +112,7 @@ def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, byt
 
 
 def _played(experiment: Any, values: dict[str, Any], seed: int, watched: Watched) -> Any:
-    """Play one point; raises what the experiment raises, and `RunFailed` for a failed scenario."""
+    """Play one point; raises the experiment's errors, and `RunFailed` for a failed scenario."""
     try:
         returned = experiment(**values, seed=seed)
     except Exception:
@@ -135,7 +135,7 @@ def _failed(error: Exception, seed: int, file: str) -> Point:
 
 
 def _text(error: BaseException) -> str:
-    """Return an error in one line; for a broken invariant, how to switch invariants off."""
+    """Return an error in one line; for a broken invariant, with the switch of invariants."""
     if not isinstance(error, RunFailed):
         return " ".join(tracebacks.summary(error).split())
     run = error.run
@@ -185,14 +185,14 @@ class Pool:
     def close(self, *, at_once: bool = False) -> None:
         """End our own executor, after its running tasks or at once; no other task starts."""
         if self._make is not None:
-            if at_once and isinstance(self.executor, Processes):  # their results are lost anyway
+            if at_once and isinstance(self.executor, Processes):  # results are lost anyway
                 self.executor.kill()
             else:
                 self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def cpus() -> int:
-    """Return how many CPUs this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -263,7 +263,7 @@ class Batches:
         self._last_s: float | None = None
 
     def next(self, *, is_idle: bool) -> Task | None:
-        """Return the next task; None if there is none, or all workers must be idle first."""
+        """Return the next task; None at the end, or while a suspect task waits for idle workers."""
         if self._suspects:
             return self._suspects.popleft() if is_idle else None
         if not self._left:
@@ -321,7 +321,7 @@ def drive(
             raise
         for future in done:
             if (task := running.pop(future, None)) is None:
-                continue  # `split` took it back
+                continue  # `split` has withdrawn the task
             error = future.exception()
             if error is None:
                 seconds, parquet = future.result()

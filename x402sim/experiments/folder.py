@@ -25,7 +25,7 @@ class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
     """The `bundle.json` of a sweep: the origin of the results in the folder.
 
     `depends_on` has digests by name, for the experiment (under "") and for each parameter value
-    that is not its own label; `unread` names what has no digest. `grid` has the labels of each
+    that is not its own label; `unread` names values without a digest. `grid` has the labels of each
     parameter. `seeds` has ranges, first and last (none if cells have different seeds). `points` is
     the number of saved points, and `table` the hash of all, empty until the sweep has ended.
     """
@@ -44,8 +44,8 @@ class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
 class Folder:
     """The folder of one sweep, created if missing; `parameters` are the names of its parameters.
 
-    Raises `OSError` if it cannot be created. `tables` raises `ValueError` for results with other
-    parameters.
+    Raises `OSError` if the folder cannot be created. `tables` raises `ValueError` for results with
+    other parameters.
     """
 
     def __init__(self, path: Path, parameters: Sequence[str]) -> None:
@@ -59,11 +59,11 @@ class Folder:
         program: Running | None = None,
         missing: Sequence[str] = (),
     ) -> str | None:
-        """Write what the results depend on; return a sentence on what cannot be compared, or None.
+        """Write the dependencies of the results; return a sentence on incomparable ones, or None.
 
         `parts` are the dependencies of the experiment (under "") and of parameter values; `program`
-        plays the sweep, by default the program that runs; `missing` has sentences on what is not
-        carried. Raises `ValueError`, and names what changed, if the folder's results depend on
+        plays the sweep, by default the running program; `missing` has sentences on files that are
+        not carried. Raises `ValueError`, with the changed names, if the folder's results depend on
         something else.
         """
         calls, theirs = begin(self.path), self._manifest()
@@ -110,7 +110,7 @@ class Folder:
         versions: Mapping[str, str],
         digests: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Raise `ValueError` unless both depend on the same things; the text names what changed."""
+        """Raise `ValueError` unless both depend on the same things; the text names the changes."""
         if theirs.experiment != experiment:
             self._refuse([f"the experiment was {theirs.experiment}, is {experiment}"])
         changed = []

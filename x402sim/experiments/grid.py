@@ -1,4 +1,4 @@
-"""What a sweep plays: an experiment, and the cells of its grid.
+"""The grid of a sweep: an experiment, and its cells.
 
 An experiment is a function, or a `functools.partial` of one. A cell is one combination of
 parameters, with labels for the frame.
@@ -20,7 +20,7 @@ from x402sim.text.words import as_given, unknown
 
 
 def function_of(experiment: Any) -> FunctionType | None:
-    """Return the Python function that an experiment calls in the end; None if there is none."""
+    """Return the Python function that an experiment calls in the end, or None."""
     while isinstance(experiment, partial):
         experiment = experiment.func
     function = inspect.unwrap(experiment) if callable(experiment) else None
@@ -28,7 +28,7 @@ def function_of(experiment: Any) -> FunctionType | None:
 
 
 def name_of(experiment: Any) -> str:
-    """Return the name of an experiment: that of its function."""
+    """Return the name of an experiment's function."""
     while isinstance(experiment, partial):
         experiment = experiment.func
     return str(getattr(experiment, "__name__", None) or type(experiment).__name__)
@@ -149,7 +149,7 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
         raise TypeError(
             f"{name}: an experiment is a plain function that plays a world and returns numbers"
         )
-    if isinstance(experiment, partial):  # `signature` below does not check its arguments
+    if isinstance(experiment, partial):  # `signature` below does not check a partial's arguments
         try:
             inspect.signature(experiment.func).bind_partial(*experiment.args, **experiment.keywords)
         except TypeError as error:
@@ -167,7 +167,7 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
 
 
 def seeds_of(cell: Cell, seeds: Sequence[int], *, common: bool) -> list[int]:
-    """Return the seeds of a cell: `seeds` if common, else numbers drawn from them and the cell."""
+    """Return the seeds of a cell: `seeds` if common, else for each seed a number of this cell."""
     if common:
         return list(seeds)
     return [int.from_bytes(Rng(seed).secret(f"cell {cell.key}")[:_SEED_BYTES]) for seed in seeds]

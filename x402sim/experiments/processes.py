@@ -2,7 +2,7 @@
 
 Processes of `multiprocessing` would run the script from the top to the sweep. Here, this file is
 the script of each process, and imports Python's library only. Pickled tasks come through stdin, and
-pickled answers leave through stdout; what a task prints goes to stderr.
+pickled answers leave through stdout; prints of a task go to stderr.
 """
 
 import gc
@@ -94,7 +94,7 @@ class _Process:
     def run(self, task: bytes) -> Any:
         """Run a pickled task and return its result.
 
-        Raises what the task raises, and `BrokenProcessPool` if the process dies.
+        Raises the task's errors, and `BrokenProcessPool` if the process dies.
         """
         try:
             pickle.dump(task, self._tasks)
@@ -119,8 +119,8 @@ class _Process:
 def main() -> None:
     """Run tasks one after the other until the parent process ends.
 
-    When the parent ends, even killed, the system closes this process's stdin. Processes that tasks
-    have started are not ended.
+    When the parent ends, even killed, the system closes this process's stdin. Processes started by
+    tasks are not ended.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Windows has no process groups
     given, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def _receive(given: BinaryIO, tasks: "queue.SimpleQueue[bytes]") -> None:
-    """Queue the tasks that come; at the end of stdin, exit at once, even during a task."""
+    """Queue incoming tasks; at the end of stdin, exit at once, even during a task."""
     try:
         while True:
             tasks.put(pickle.load(given))  # noqa: S301
@@ -158,7 +158,7 @@ def _answer(task: bytes) -> bytes:
     except BaseException as error:  # noqa: BLE001 - raised again in the parent process
         try:
             return pickle.dumps((error, None))
-        except Exception:  # noqa: BLE001 - some errors hold what cannot be pickled
+        except Exception:  # noqa: BLE001 - some errors hold unpicklable values
             return pickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), None))
 
 

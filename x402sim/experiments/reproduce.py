@@ -62,8 +62,8 @@ _JOURNAL = "journal.ndjson"
 class Repeated:
     """The outcome of repeating a result.
 
-    `compared` counts what was compared, by kind. `differences` are sentences, none if all is the
-    same. `notes` are sentences on what differs around the result, such as versions.
+    `compared` counts the comparisons, by kind. `differences` are sentences, none if all is the
+    same. `notes` are sentences on differences around the result, such as versions.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Repeated:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing that was compared differs."""
+        """Whether no comparison found a difference."""
         return not self.differences
 
 
@@ -143,7 +143,7 @@ def _changed_versions(theirs: Mapping[str, str]) -> Iterator[str]:
 
 
 def _changed_sources(folder: Path, origin: Origin) -> Iterator[str]:
-    """Yield a sentence for each file that is not as it was saved; raises `NotRepeatable`."""
+    """Yield a sentence for each file that differs from its saved digest; raises `NotRepeatable`."""
     for place, digest in origin.sources.items():
         try:
             text = (folder / SOURCES / place).read_bytes()
@@ -234,7 +234,7 @@ def _run_cells(program: Program) -> None:
 def play_cells(name: str, space: dict[str, Any]) -> None:
     """Run the cells of a notebook in a namespace, one after the other, or the text of `-c`.
 
-    A cell that raises ends, and the next one starts, as in the notebook. An import from
+    A cell that raises ends, and the next cell starts, as in the notebook. An import from
     `__future__` holds for all later cells.
     """
     text, is_book = Path(name).read_bytes(), name.endswith(".ipynb")
@@ -297,7 +297,7 @@ def _compare_run(found: Repeated, bundle: OfRun, folder: Path, run: Run) -> None
 
 
 def _first(folder: Path, name: str, text: str) -> str:
-    """Return where a frame first differs from its CSV in the folder; empty if that is not there."""
+    """Return where a frame first differs from its CSV in the folder; empty without a CSV."""
     try:
         saved = (folder / f"{name}.csv").read_text(encoding="utf-8")
     except OSError:

@@ -21,7 +21,7 @@ DRAWS = 2000
 _CHUNK, _MOST_DRAWN = 100, 10_000_000
 """Resamples drawn at once, at most; and random numbers drawn at once, at most."""
 Unit = Literal["seed", "row"]
-"""What is independent: all rows of one seed together, or each row."""
+"""The independent unit: all rows of one seed together, or each row."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
@@ -113,7 +113,7 @@ def checked_results(
     values: str | Sequence[str] | None,
     confidence: float,
 ) -> list[str]:
-    """Return the names of the results; raises `ValueError` if they cannot be summarized."""
+    """Return the names of the results; raises `ValueError` for results without a summary."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
     if "error" in frame and len(frame) and frame["error"].notna().all():
@@ -194,7 +194,7 @@ def counted(seeds: Any, numbers: Any, unit: Unit) -> Counted:
 
 
 def _interval(units: Counted, confidence: float, *, is_event: bool) -> tuple[float, float, float]:
-    """Return the confidence interval of the mean, and how many independent units it has.
+    """Return the confidence interval of the mean, and the number of its independent units.
 
     With fewer than two units, the interval is NaN.
     """
@@ -466,8 +466,8 @@ def mser(numbers: Any) -> int:
 def facts_of_runs(
     runs: Sequence[tuple[Any, int]], batches: int, confidence: float
 ) -> dict[str, Any]:
-    """Return the facts of a row of `steady`; a run is its values, and where its steady state
-    begins."""
+    """Return the facts of a row of `steady`; a run is its values, and the index at which its
+    steady state begins."""
     import numpy as np
 
     kept = [numbers[begin:] for numbers, begin in runs]

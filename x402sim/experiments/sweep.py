@@ -60,11 +60,11 @@ class Kept(NamedTuple):
     fresh: bool
     tell: Callable[[str], None]
     program: Running | None = None
-    """The program that plays the sweep; None: the one that runs."""
+    """The program that plays the sweep; None for the running program."""
 
 
 class SweepCall(NamedTuple):
-    """The arguments of a repeated sweep, and the digests of what its results depend on."""
+    """The arguments of a repeated sweep, and the digests of its results' dependencies."""
 
     experiment: Callable[..., Any]
     cells: Sequence[Cell]
@@ -240,7 +240,7 @@ def play_points(
 ) -> "list[Done]":
     """Play these seeds of each cell; return their tables. `save` gets each table at once, as bytes.
 
-    `more` gets the tables of one round and returns what to play next; nothing ends the sweep.
+    `more` gets the tables of one round and returns the next points; an empty list ends the sweep.
     `known` points were played before. Raises `KeyboardInterrupt` with the text of `so_far`, which
     gets the number of played points and of all points.
     """
@@ -287,9 +287,9 @@ def play_points(
 
 @contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """Let only the first Ctrl-C interrupt a block: a second one would come while processes end.
+    """Let only the first Ctrl-C interrupt a block: another would come while processes end.
 
-    It does nothing in threads other than the main one, or if the user has set a handler.
+    Does nothing in threads other than the main one, or if the user has set a handler.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -308,7 +308,7 @@ def _one_interrupt() -> Iterator[None]:
 
 
 def unreached(frame: "DataFrame", until: Until) -> str:
-    """Return a sentence on the cells that needed more seeds; empty if there are none."""
+    """Return a sentence on the cells that needed more seeds; empty without any."""
     cells = frame.attrs.get("wanted more", [])
     if not cells:
         return ""
@@ -393,7 +393,7 @@ def checked(frame: "DataFrame") -> "DataFrame":
 
 
 def failures(frame: "DataFrame") -> str:
-    """Return how many points of a frame failed, as the head of a list of them."""
+    """Return how many points of a frame failed, as the head of a list."""
     failed = int(frame["error"].notna().sum())
     match failed, len(frame) - failed:
         case 1, 0:

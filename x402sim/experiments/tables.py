@@ -42,14 +42,14 @@ class Work(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The outcome of one point: a dict of results, a table of them, or an error."""
+    """The outcome of one point: a dict of results, a table, or an error."""
 
     seed: int
     result: "dict[str, Any] | pa.Table | None"
     error: str | None = None
     trace: str | None = None
     journals: str = ""
-    """The hash of the hashes of the journals of its runs, one a line."""
+    """One hash of the journal hashes of the point's runs, one a line."""
 
 
 class Done(msgspec.Struct, omit_defaults=True):
@@ -68,7 +68,7 @@ class Done(msgspec.Struct, omit_defaults=True):
 
 
 def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.Table":
-    """Check what an experiment returned; return a dict of scalars, or a table.
+    """Check the returned value of an experiment; return a dict of scalars, or a table.
 
     A number becomes the column `value`. Raises `TypeError` for anything else, and `ValueError` for
     a column with the name of a parameter or of a column of every sweep.

@@ -1,8 +1,8 @@
 """Reads responses of other parties within limits of size and time.
 
-`bound` limits the body of one answer: at most `max_answer_bytes` of it, as received and after
-decoding, are ever held. Only gzip and deflate are decoded, because zlib alone can stop in the
-middle of a chunk; in any other encoding, or in two, a few bytes may become gigabytes. `receive`
+`bound` limits the body of one answer: at most `max_answer_bytes`, as received and after decoding,
+are ever held. Only gzip and deflate are decoded, because only zlib can stop in the middle of a
+chunk; in any other encoding, or in two, a few bytes may become gigabytes. `receive`
 adds a deadline over the whole exchange: a byte a second resets every timeout of httpx.
 """
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The most that one answer may cost: bytes of its body, and seconds of the exchange."""
+    """The limits of one answer: bytes of its body, and seconds of the exchange."""
 
     max_answer_bytes: int = MIB
     deadline_s: float = 90.0
@@ -47,12 +47,12 @@ def bound(
 ) -> None:
     """Limit the body of an answer, before it is read.
 
-    Reading it then raises `AnswerTooLarge` and `AnswerUnreadable`; with `elapsed_s`, also
+    Reading the body then raises `AnswerTooLarge` and `AnswerUnreadable`; with `elapsed_s`, also
     `AnswerTooSlow` as soon as a chunk arrives after the deadline. The header Content-Encoding is
-    removed, because the body is decoded already when httpx reads it. A large 402 page for browsers
+    removed, because httpx reads the body already decoded. A large 402 page for browsers
     is cut: the offer is in a header.
     """
-    if response.is_stream_consumed:  # it did not come over a wire
+    if response.is_stream_consumed:  # read already, such as an answer of this process
         require_size(len(response.content), limits)
         return
     meter = _Meter(response.headers.get("content-encoding", ""), limits, elapsed_s)
@@ -66,7 +66,7 @@ def bound(
 async def receive(sending: Awaitable[httpx.Response], limits: Limits) -> httpx.Response:
     """Return a whole answer within the limits, given the awaitable that sends its request.
 
-    Raises `AnswerTooLarge`, `AnswerTooSlow`, `AnswerUnreadable` and what `sending` raises. A
+    Raises `AnswerTooLarge`, `AnswerTooSlow`, `AnswerUnreadable` and the errors of `sending`. A
     server's charset is ignored, because Python has charsets that decompress or always fail: the
     text is UTF-8.
     """
@@ -81,7 +81,7 @@ async def receive(sending: Awaitable[httpx.Response], limits: Limits) -> httpx.R
 
 
 async def read(response: httpx.Response, limits: Limits) -> None:
-    """Read the body of an answer within the size limit; if that fails, close the connection."""
+    """Read the body of an answer within the size limit; on failure, close the connection."""
     try:
         bound(response, limits)
         await response.aread()
@@ -91,9 +91,9 @@ async def read(response: httpx.Response, limits: Limits) -> None:
 
 
 def to_no_url(wrong: Exception) -> httpx.RemoteProtocolError:
-    """Return the error of a redirect to no URL, which httpx reads although it does not follow it.
+    """Return the error of a redirect to an invalid URL: httpx parses the URL of every redirect.
 
-    httpx raises `httpx.InvalidURL` or a `UnicodeError` for it, which are no `httpx.HTTPError`.
+    httpx raises `httpx.InvalidURL` or a `UnicodeError`, neither of them an `httpx.HTTPError`.
     """
     return httpx.RemoteProtocolError(f"the answer redirects to no URL: {wrong}")
 
@@ -109,7 +109,7 @@ def too_slow(limits: Limits) -> AnswerTooSlow:
 class BoundedTransport(httpx.AsyncBaseTransport):
     """A transport whose answers are whole and within the limits (see `receive`).
 
-    A request may allow more than others with the extension `max_answer_bytes`.
+    A request may raise its limit with the extension `max_answer_bytes`.
     """
 
     def __init__(self, inner: httpx.AsyncBaseTransport, limits: Limits) -> None:
@@ -173,7 +173,7 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 class _Meter:
-    """Decodes the chunks of one body, and counts them before and after."""
+    """Decodes the chunks of one body, and counts the bytes before and after decoding."""
 
     def __init__(
         self, encoding: str, limits: Limits, elapsed_s: Callable[[], float] | None
@@ -185,7 +185,7 @@ class _Meter:
         self._zlib: Any = None
 
     def decode(self, chunk: bytes) -> bytes:
-        """Return a chunk decoded; raises if there is too much of it, or if it came too late."""
+        """Return a chunk decoded; raises if the body is too large, or the chunk too late."""
         if self._elapsed_s is not None and self._elapsed_s() > self._limits.deadline_s:
             raise too_slow(self._limits)
         self._received += len(chunk)
@@ -219,10 +219,11 @@ class _Meter:
 
 
 class EncodedEnd:
-    """Tells whether a body in gzip or deflate was whole, by its bytes; keeps none of them.
+    """Tells whether a body in gzip or deflate was whole, by its bytes, without keeping any.
 
-    A body in another encoding counts as whole: nothing here can read it. A body in several counts
-    as cut: a few bytes in gzip twice may become gigabytes, and no client asks for them.
+    A body in another encoding counts as whole, because nothing here can decode it. A body in
+    several encodings counts as cut: a few bytes in gzip twice may become gigabytes, and no client
+    asks for two.
     """
 
     def __init__(self, encoding: str) -> None:

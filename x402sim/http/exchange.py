@@ -1,7 +1,7 @@
 """HTTP requests and answers as plain values, and the transports that send them.
 
-Within one process a request passes from part to part as a value: to build httpx's objects for each
-would take longer than most answers. The exceptions are httpx's.
+Within one process a request passes from part to part as a value: building httpx's objects for each
+part would take longer than most answers. The exceptions are httpx's.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from x402sim.http.bounded import Limits, read
 T = TypeVar("T")
 Headers = list[tuple[bytes, bytes]]
 UNLIMITED = 1 << 40
-"""The bytes of an answer to a request that does not limit them."""
+"""The limit in bytes of an answer whose request sets no limit."""
 
 
 def retry_after_s(value: str | None, now_s: float) -> float | None:
-    """Return the seconds that the header Retry-After asks for (RFC 9110, 10.2.3): a number, or a
-    date in the future. None if it is neither, or absent.
+    """Return the seconds in the header Retry-After (RFC 9110, 10.2.3): a number, or the time until
+    a date, 0 for a past date. None for any other value, and for no header.
     """
     if value is None:
         return None
@@ -39,9 +39,10 @@ def retry_after_s(value: str | None, now_s: float) -> float | None:
 
 
 def date_s(value: str) -> float:
-    """Return the Unix seconds of an HTTP date (RFC 9110, 5.6.7); raises `ValueError` if it is none.
+    """Return the Unix seconds of an HTTP date (RFC 9110, 5.6.7); raises `ValueError` for no date.
 
-    Of its three forms, asctime's names no zone, and means UTC: Python would take it for local time.
+    Of the three forms of dates, asctime's names no zone, and means UTC; Python would assume local
+    time.
     """
     date = parsedate_to_datetime(value)
     if date.tzinfo is None and value.rstrip().endswith("-0000"):
@@ -98,15 +99,15 @@ class Response(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The content as UTF-8, whatever its charset."""
+        """The content as UTF-8, whatever charset the headers name."""
         return self.content.decode("utf-8", "replace")
 
 
 class Transport(httpx.AsyncBaseTransport, ABC):
-    """Carries requests; an httpx client can use it, too."""
+    """Carries requests; an httpx client can use a `Transport`, too."""
 
     is_local = False
-    """Whether the part that answers is in this process."""
+    """Whether the answering part is in this process."""
 
     @abstractmethod
     def send(self, request: Request) -> Awaitable[Response]:
@@ -156,7 +157,7 @@ class OverClient(Transport):
         self._http = http
 
     async def send(self, request: Request) -> Response:
-        """Return the answer to a request, if it is not too large."""
+        """Return the answer to a request; raises `httpx.HTTPError`, also for a large answer."""
         most = request.extensions.get("max_answer_bytes", UNLIMITED)
         built = self._http.build_request(
             request.method,
@@ -172,7 +173,7 @@ class OverClient(Transport):
 
 
 def plain(response: httpx.Response) -> Response:
-    """Return an answer that httpx has read, and decoded."""
+    """Return an answer that httpx has read and decoded."""
     raw = [(name.lower(), value) for name, value in response.headers.raw]
     headers = [pair for pair in raw if pair[0] != b"content-encoding"]
     return Response(response.status_code, headers, response.content)
@@ -181,8 +182,8 @@ def plain(response: httpx.Response) -> Response:
 async def within(seconds: float, work: Awaitable[T]) -> T:
     """Return the result of some work; raises `TimeoutError` after so many seconds.
 
-    A timer costs as much as a small answer. So the work is first run to the point where it waits:
-    if it never does, no timer is set.
+    A timer costs as much as a small answer. So the work first runs until it waits, and work that
+    never waits sets no timer.
     """
     steps = work.__await__()
     try:
@@ -196,12 +197,12 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
 
 @coroutine
 def _rest(steps: Generator[Any, None, T], waits_for: Any) -> Generator[Any, None, T]:
-    """Do the rest of some work, which waits for `waits_for` already."""
+    """Do the rest of some work, which already waits for `waits_for`."""
     try:
         while True:
             try:
                 yield waits_for
-            except BaseException as raised:  # noqa: BLE001 - the work gets it
+            except BaseException as raised:  # noqa: BLE001 - thrown into the work
                 waits_for = steps.throw(raised)
             else:
                 waits_for = next(steps)

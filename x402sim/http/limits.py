@@ -1,7 +1,7 @@
 """The most that a stranger can make a server hold or do: one table for the code and SECURITY.md.
 The control API is not for strangers, and has separate bounds.
 
-Each row says how the excess is refused; `tests/serve/test_limits.py` attacks each row.
+Each row tells how the server refuses the excess; `tests/serve/test_limits.py` attacks each row.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Unit = Literal["bytes", "s", ""]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A row: the limited thing, the limit with a unit, and the fate of the excess."""
+    """A row: the limited quantity, the limit with a unit, and the fate of the excess."""
 
     what: str
     most: int
@@ -31,9 +31,9 @@ class Limit:
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_TARGET_BYTES = 8 * 1024
-"""As of nginx and Apache: the log and the page remember paths."""
+"""As in nginx and Apache; the log and the page remember paths."""
 MAX_HEADERS = 200
-"""A header of four bytes takes a hundred and fifty here."""
+"""A header of four bytes takes a hundred and fifty bytes of memory."""
 MAX_BODY_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 8 * MAX_BODY_BYTES
 """The most bytes of a message on the wire, chunking and trailers included."""
@@ -56,7 +56,7 @@ MAX_BATCH_BYTES = 25 << 20
 MAX_LOGS = 10_000
 """The limit of Alchemy and Infura."""
 MAX_ALTERNATIVES = 1000
-"""geth has as many addresses, and as many topics at each position."""
+"""The limit of geth for addresses, and for topics at each position."""
 MAX_CALLS = 256
 MAX_FILTERS = 1000
 MAX_AGE_S = 300
@@ -64,8 +64,8 @@ MAX_AGE_S = 300
 MAX_SUBSCRIPTIONS = 100
 MAX_ALL_SUBSCRIPTIONS = 1000
 MAX_AT_ONCE = 8
-"""Requests of a WebSocket answered at a time; the rest stays in the socket, so that a client that
-sends and never reads takes no memory here."""
+"""Requests of a WebSocket answered at a time; further requests stay in the socket, so that a client
+that sends and never reads takes no memory here."""
 MAX_TRANSACTION_BYTES = 128 * 1024
 MAX_POOL = 5120
 """As geth: 4,096 executable and 1,024 queued."""

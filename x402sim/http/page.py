@@ -23,7 +23,7 @@ def answer(
     """Return a text in Markdown, as a page if the request accepts HTML.
 
     The text must begin with a heading, which becomes the page's title. The page begins with
-    `links`: their words, and the address of each.
+    `links`, from words to addresses.
     """
     headers = {"Vary": "Accept"}
     if "text/html" not in request.headers.get("accept", ""):

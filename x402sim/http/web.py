@@ -44,17 +44,17 @@ class Refused(Exception):
 def refused(
     error: RequestError, reason: str | None = None, *, decisions: Decisions = _DEFAULT
 ) -> Refused:
-    """Return the exception that is sent as this error; `reason` gives details of this case."""
+    """Return the exception to raise for an error; `reason` gives details of this case."""
     return Refused(status_of(error, decisions), error.text, reason or error.meaning)
 
 
 def bad_body(reason: str) -> Refused:
-    """Return the exception for a body that cannot be read; `reason` says what is wrong."""
+    """Return the exception for a body that cannot be read; `reason` names the defect."""
     return refused(RequestError.INVALID_BODY, reason)
 
 
 class _Json(Response):
-    """A body of JSON that no cache stores; its headers are written once, as they are sent."""
+    """A JSON body that no cache stores, with its headers already as ASGI sends them."""
 
     def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         self.status_code, self.body, self.background = status, body, None
@@ -84,7 +84,7 @@ def storage_unavailable(
 ) -> Response:
     """Return the 503 for a database that cannot be used now; `final` is for a settlement.
 
-    Raises `failure` again if it is no failure of the storage but a defect of ours.
+    Raises `failure` again if our own defect, not the storage, caused the failure.
     """
     if getattr(failure, "sqlite_errorcode", 0) & 0xFF not in _STORAGE_FAILURES:
         raise failure
@@ -95,21 +95,21 @@ def storage_unavailable(
 
 _FAILURES = "BUSY CANTOPEN CORRUPT FULL IOERR LOCKED NOTADB PERM PROTOCOL READONLY"
 _STORAGE_FAILURES = {getattr(sqlite3, f"SQLITE_{name}") for name in _FAILURES.split()}
-"""The primary result codes of SQLite that are caused by the disk or by another program."""
+"""SQLite's primary result codes for failures by the disk or by another program."""
 
 
 class Connection:
-    """The connection that a request came on; this base reports nothing."""
+    """The connection of a request; this base class reports nothing."""
 
     __slots__ = ()
 
     async def drained(self) -> None:
-        """Return when what was written before has left, so that an answer can leave at once."""
+        """Return once earlier writes have left, so that an answer can leave at once."""
 
     def is_closed(self) -> bool:
         """Return whether the client has hung up.
 
-        After this call the server checks again when it writes the answer, and writes none to a
+        After this call the server checks again when it writes the answer, and writes nothing to a
         client that has left in between.
         """
         return False
@@ -119,14 +119,14 @@ class Connection:
         return True
 
     def forget(self, size: int) -> None:
-        """Note that a WebSocket's message, of so many bytes, is done."""
+        """Note that a WebSocket's message of `size` bytes is done."""
 
 
 CONNECTION = "x402sim.connection"
 """The ASGI scope's key of the `Connection`. Only this package's servers set it.
 
-Middleware that holds an answer back must replace the connection in the scope it passes on: from
-`is_answered` an application concludes whether its client has got what it paid for.
+Middleware that holds an answer back must replace the connection in the scope: by `is_answered` an
+application decides whether its client has got the paid goods.
 """
 UNKNOWN = Connection()
 
@@ -138,7 +138,7 @@ def connection(request: HTTPConnection) -> Connection:
 
 
 async def require_client(connection: Connection) -> None:
-    """Raise `ClientDisconnect` if the client has hung up, before something is spent for it.
+    """Raise `ClientDisconnect` if the client has hung up, before the caller charges the client.
 
     After this check the caller must not `await` until the answer is written: the client could hang
     up in between, and would have paid for an answer that nobody gets.
@@ -149,7 +149,7 @@ async def require_client(connection: Connection) -> None:
 
 
 def header(request: Request, name: bytes) -> str | None:
-    """Return the first header of a name in lower case, if there is one."""
+    """Return the first header of a lower-case name, or None."""
     for each, value in request.scope["headers"]:
         if each == name:
             return str(value, "latin-1")
@@ -157,7 +157,7 @@ def header(request: Request, name: bytes) -> str | None:
 
 
 def url_of(request: Request) -> str:
-    """Return the whole URL of a request to a route without parameters, but not its query."""
+    """Return the URL of a request to a route without parameters; the query is left out."""
     scope = request.scope
     host, server = header(request, b"host"), scope.get("server")
     return _origin(scope["scheme"], server and tuple(server), host) + str(scope["path"])
@@ -188,7 +188,7 @@ async def read_body(request: Request) -> bytes:
 
 
 def parse(body: bytes, kind: type[Any]) -> Any:
-    """Return the body as a message; raises `Refused` 400 saying what is wrong, and where."""
+    """Return the body as a message; raises `Refused` 400 with the defect and its place."""
     try:
         return decode(body, kind)
     except BadMessage as wrong:
@@ -196,7 +196,7 @@ def parse(body: bytes, kind: type[Any]) -> Any:
 
 
 def parse_query(request: Request, kind: type[Any]) -> Any:
-    """Return the query's parameters as a message; raises `Refused` 400 saying what is wrong."""
+    """Return the query's parameters as a message; raises `Refused` 400 with the defect."""
     try:
         return msgspec.convert(dict(request.query_params), kind, strict=False)
     except msgspec.ValidationError as wrong:
@@ -210,8 +210,8 @@ def _too_large() -> Refused:
 class Application(Starlette):
     """An ASGI application in which every error is a JSON body.
 
-    It looks up routes without parameters by path and method, and calls their endpoint directly.
-    Any other request goes through Starlette's layers; the answers are the same.
+    Routes without parameters are looked up by path and method, and their endpoint is called
+    directly. Other requests go through Starlette's layers, with the same answers.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Application(Starlette):
             Exception: _on_bug,
         }
         super().__init__(routes=routes, exception_handlers={**ours, **(handlers or {})})
-        self.router.redirect_slashes = False  # a path that is not served is a 404, never a redirect
+        self.router.redirect_slashes = False  # a path without a route is a 404, never a redirect
         self._direct: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {}
         for route in routes:
             if isinstance(route, Route) and "{" not in route.path:
@@ -251,7 +251,7 @@ class Application(Starlette):
             await response(scope, receive, send)
         except Exception as bug:
             failed = await _on_bug(request, bug)
-            if response is None:  # else an answer was begun, and a second one cannot follow
+            if response is None:  # else an answer has begun, and another cannot follow
                 await failed(scope, receive, send)
             raise
 

@@ -1,10 +1,10 @@
 """`PaymentAuth`: httpx authentication that pays a 402, for sync and async clients.
 
 `PaymentAuth` answers a 402 by signing, settling and repeating the request; at a server of the x402
-standard the repeated request itself pays. `signing.py` decides
-what may be signed. This file decides when: never for a resource whose earlier payment may still be
-made, or has bought nothing yet. `reading.read_settlement` and `standard.read_refusal` decide
-whether to send an authorization again: by the server's error, and by `purchases.EXPIRY_MARGIN_S`.
+standard the repeated request itself pays. `signing.py` decides what may be signed. This file
+decides when: never for a resource whose earlier payment may still settle, or was settled and has
+bought nothing yet. `reading.read_settlement` and `standard.read_refusal` decide from the server's
+error, and from `purchases.EXPIRY_MARGIN_S`, whether to send an authorization again.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -69,8 +69,8 @@ Served = Callable[[httpx.Response], bool]
 class Order(msgspec.Struct, frozen=True):
     """A caller's request, and the payments for the resource so far.
 
-    `is_served` decides whether an answer is the paid goods. `shown` is the header of a proof that
-    came with the request: the caller has paid, so the payer signs nothing.
+    `is_served` decides whether an answer is the paid goods. `shown` is the header of a proof in the
+    caller's request: the caller has paid, so the payer signs nothing.
     """
 
     step: Send
@@ -87,11 +87,11 @@ def _is_success(response: httpx.Response) -> bool:
 class PaymentAuth(FlowAuth):
     """An httpx auth that pays when a server answers 402, and repeats the request.
 
-    In two steps it signs, posts the payment to /api/pay, and repeats the request with X-Payment-Id
-    (1/sign-settle-repeat). A server of the x402 standard is paid in one step: the request is
-    repeated with the payment in PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server
-    that offers both ways is paid in two steps, unless `version` is 1 or 2. Of several ways to
-    pay, the first one that this payer can pay is taken. In one step each request pays; `reuse`
+    In two steps the payer signs, posts the payment to /api/pay, and repeats the request with
+    X-Payment-Id (1/sign-settle-repeat). At a server of the x402 standard one step pays: the request
+    is repeated with the payment in PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server
+    that offers both is paid in two steps, unless `version` is 1 or 2. Of several offers, the payer
+    takes the first offer that it can pay. In one step each request pays; `reuse`
     means nothing there, and `settlements` has the servers' receipts.
 
     `max_amount` caps one payment and `max_total` everything this object ever signs, both as decimal
@@ -104,9 +104,9 @@ class PaymentAuth(FlowAuth):
 
     Nothing is signed for a request that brings a proof of payment, such as X-Payment-Id. While an
     authorization may be used (until `EXPIRY_MARGIN_S` after validBefore), the next request for the
-    resource sends the same authorization again, whether the answer was lost or a refusal. So a
-    server that refuses payments never holds more than one usable authorization for each resource,
-    all within `max_total`. Later the payer signs another only if the server refuses both the first
+    resource sends the same authorization again, after a lost answer or a refusal. So a server that
+    refuses payments never holds more than one usable authorization for each resource, all within
+    `max_total`. Later the payer signs another only if the server refuses both the first
     and the payment id; a 5xx or no answer leaves the payment unresolved. A server that reports the
     nonce as used or the payment as settled has been paid: nothing more is signed. Only this object
     remembers unfinished payments, by host and port: a server that restarts on another port is paid
@@ -120,12 +120,12 @@ class PaymentAuth(FlowAuth):
     most `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
     therefore pay one after the other.
 
-    Of a 402 or the answer to a settlement at most `max_answer_bytes` are read. A call takes at most
-    `deadline_s` seconds until the head of its answer is there: waiting for other requests, and
-    every answer and redirect of the purchase, count. The body that was paid for has the timeouts
-    of the caller's client, which hold before, too. With a sync client each is rounded up to whole
-    seconds, as is the end; looking up a host's name cannot be interrupted there. Proofs of payment
-    follow no redirect to another origin, and no more than three.
+    The payer reads at most `max_answer_bytes` of a 402 or of the answer to a settlement. A call
+    takes at most `deadline_s` seconds until the head of its answer arrives; waiting for other
+    requests, and every answer and redirect of the purchase, count. The paid body has only the
+    timeouts of the caller's client, which hold before, too. With a sync client each timeout, and
+    the deadline, is rounded up to whole seconds, and a look-up of a host's name cannot be
+    interrupted. Proofs of payment follow at most three redirects, and none to another origin.
 
     A 402 of another protocol (such as `WWW-Authenticate: Payment` or L402), or a plain bill, goes
     back to the caller, unpaid, with the body; `foreign` and a warning in the log `x402sim.payer`
@@ -166,15 +166,15 @@ class PaymentAuth(FlowAuth):
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         self.receipts: list[Receipt] = []
-        """The receipts of POST /api/pay. After a lost answer, the next one reports only a settled
-        payment: GET /api/payments/ID has its transaction, and the request's header
+        """The receipts of POST /api/pay. After a lost answer, the retried POST reports only that
+        the payment is settled: GET /api/payments/ID has the transaction, and the request's header
         X-Payment-Id the id."""
         self.settlements: list[Settlement] = []
         self.foreign: list[ForeignRequired] = []
-        """The 402s of other protocols, which were returned to the caller as they are."""
+        """The 402s of other protocols, which went back to the caller unpaid."""
         self.version = version
         """The version of the standard to pay in; None for two steps where the server offers them,
-        and else the newest version that it offers."""
+        and else the newest version offered."""
         self.limits = Limits(max_answer_bytes=max_answer_bytes, deadline_s=deadline_s)
         self._reuse = reuse
         self._pay_path = pay_path
@@ -192,7 +192,7 @@ class PaymentAuth(FlowAuth):
     ) -> Flow:
         """Yield the steps of one paid exchange, and return its last answer.
 
-        `is_served` returns whether an answer is what was paid for.
+        `is_served` returns whether an answer is the paid goods.
         """
         key = purchase_key(request)
         with self._lock:
@@ -219,15 +219,15 @@ class PaymentAuth(FlowAuth):
         return response
 
     def unfinished(self, request: httpx.Request) -> Unfinished:
-        """Return what is signed for a request and not finished, to `resume` it elsewhere."""
+        """Return the signed, unfinished payments for a request, to `resume` in another object."""
         with self._lock:
             payments = self._payments.get(purchase_key(request))
         return Unfinished() if payments is None else payments.unfinished()
 
     def resume(self, request: httpx.Request, unfinished: Unfinished) -> None:
-        """Go on with what another object has not finished, before any exchange for the request.
+        """Take over another object's unfinished payments, before any exchange for the request.
 
-        All that was signed for the purchase counts for `max_total`, expired or not.
+        Every amount signed for the purchase counts for `max_total`, expired or not.
         """
         with self._lock:
             self._payments.setdefault(purchase_key(request), ResourcePayments()).resume(unfinished)
@@ -296,10 +296,10 @@ class PaymentAuth(FlowAuth):
         )
 
     def _resend(self, order: Order) -> Maybe:
-        """Send the payment again whose outcome is not known; raises `PaymentFailed` if it stays so.
+        """Send the unresolved payment again; raises `PaymentFailed` if it stays unresolved.
 
-        One that has expired is tried once as proof, in case the server has been paid after all: if
-        that is not answered 402, the answer is returned.
+        An expired payment is tried once as proof, in case the server has been paid after all: any
+        answer but a 402 is returned.
         """
         payments = order.payments
         if (payment := payments.unresolved) is None:
@@ -307,10 +307,10 @@ class PaymentAuth(FlowAuth):
         try:
             return (yield from self._settle(order, payment))
         except AttemptOver:
-            if payment.version is not None and payment.hint:  # it was paid, its answer broke off
+            if payment.version is not None and payment.hint:  # paid, but its answer broke off
                 payments.unserved.append(payment)
                 return None
-            payments.unresolved = payment  # until another is signed: it may have been paid
+            payments.unresolved = payment  # until another is signed: this payment may be settled
             if payment.version is not None:
                 return None
         response = yield from _send(order, payment.proof)
@@ -324,12 +324,12 @@ class PaymentAuth(FlowAuth):
         return response
 
     def _settle(self, order: Order, payment: Payment) -> Maybe:
-        """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
+        """Send a payment to /api/pay; raises `PaymentFailed` unless the payment is settled.
 
-        In one step, the answer to the paying request is returned, unless it is a 402.
+        In one step, the answer to the paying request is returned, unless the answer is a 402.
 
-        The payment is kept and sent again later unless the answer is final. That includes a
-        connection that breaks: httpx then closes this generator.
+        The payment is kept and sent again later unless the answer is final, also if the
+        connection breaks: httpx then closes this generator.
         """
         payments = order.payments
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
@@ -390,7 +390,7 @@ def _await_body_end(
 
 
 def _send(order: Order, proof: dict[str, str], paying: Payment | None = None) -> Flow:
-    """Send the caller's request with a proof of payment; in one step, `paying` is that payment."""
+    """Send the caller's request with a proof; in one step, `paying` is the proof's payment."""
     request = order.step.request
     request.headers.update(proof)
     try:

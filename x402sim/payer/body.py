@@ -1,7 +1,7 @@
 """Reports whether the body of an answer was read to its end.
 
-A payment buys the body, not the status line. If the body breaks off, or the caller closes it early,
-the payment has bought nothing yet and is sent again.
+A payment buys the body, not the status line. If the body breaks off, or the caller closes the
+answer early, the payment has bought nothing yet and is sent again.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,20 +12,20 @@ from x402sim.http.bounded import EncodedEnd
 
 _WITHOUT_BODY = (204, 304)
 Ended = Callable[[bool], None]
-"""Called with whether a body was read to its end."""
+"""Called with True if a body was read to its end, else with False."""
 
 
 def on_body_end(response: httpx.Response, ended: Ended) -> None:
     """Call `ended` once: when the body was read to its end, breaks off, or is closed before.
 
-    It is called at once if the body is read already, or if there is none to read (HEAD, 204, a
+    `ended` is called at once if the body is read already, or if the answer has none (HEAD, 204, a
     length of 0 without chunks). A body in gzip or deflate that ends before its encoding does has
-    broken off, though its length is right. A body without length or chunks ends with its
-    connection: there a break cannot be noticed.
+    broken off, even at the right length. A body without length or chunks ends with its
+    connection: a break cannot be noticed there.
     """
     is_empty = (
         response.headers.get("content-length") == "0"
-        and "transfer-encoding" not in response.headers  # which httpx reads the body by
+        and "transfer-encoding" not in response.headers  # httpx reads the body by this header
     )
     has_no_body = response.request.method == "HEAD" or response.status_code in _WITHOUT_BODY
     if response.is_stream_consumed or has_no_body or is_empty:
@@ -36,7 +36,7 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
 
 
 class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that reports once how it ended."""
+    """A body that reports its end once."""
 
     def __init__(
         self,

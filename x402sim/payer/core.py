@@ -1,8 +1,8 @@
 """The client core: messages and signatures of a payment in two steps, the next step, and errors.
 
 A payer requests a resource, signs the 402, settles it, and repeats the request with the proof. This
-file builds what is sent, without I/O and without a clock; httpx authentication (`auth`, `session`),
-the payers of scenarios, the conformance suite and tests send it. `reading` parses answers with
+file builds the messages, without I/O and without a clock; httpx authentication (`auth`, `session`),
+the payers of scenarios, the conformance suite and tests send them. `reading` parses answers with
 suspicion; `standard` pays in one step.
 Clauses: 1/sign-settle-repeat.
 """
@@ -24,7 +24,7 @@ from x402sim.text.words import printable, unknown
 
 
 class PaymentFailed(Exception):
-    """The payment was not made, or it is not known whether it was.
+    """The payment was not made, or its outcome is unknown.
 
     The text has the outcome, the server's answer, escaped, and what to do. `why` is the text
     without the last part, `todo`, for a program that goes on by itself.
@@ -45,7 +45,7 @@ class PaidNotServed(PaymentFailed):
 class SpendingCapExceeded(PaymentFailed):
     """The server asks for more than this payer may spend; nothing was signed.
 
-    The text has the required and the allowed amount, and the option that raises it.
+    The text has the required and the allowed amount, and the option that raises the cap.
     """
 
 
@@ -57,7 +57,7 @@ _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
 
 
 class Next(Enum):
-    """What to do after the answer to a settlement, for a payer that believes the service."""
+    """The next action after the answer to a settlement, for a payer that believes the service."""
 
     REPEAT = "the payment is made: repeat the request with its proof"
     RESEND = "it may still be made: send the same payment header again"
@@ -75,7 +75,7 @@ def next_step(status: int | None, body: Mapping[str, Any]) -> Next:
 
 
 def proofs(payment_id: str | None = None, session_id: str | None = None) -> dict[str, str]:
-    """Return the headers that prove a payment or name a session."""
+    """Return the headers for a proof of payment or a session."""
     named = {PAYMENT_ID: payment_id, SESSION_ID: session_id}
     return {name: proof for name, proof in named.items() if proof is not None}
 

@@ -1,15 +1,15 @@
-"""The deadline of one exchange: the timeouts of a thread's reads and writes end there.
+"""The deadline of one exchange: at the deadline, the timeouts of a thread's reads and writes end.
 
 httpx's timeouts hold for one read or write each. A server that drips the head of its answer byte by
-byte, or sends `100 Continue` forever, renews them, and no code of this package runs in between. In
-asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no public API
-reaches the socket of a connection that was open before.
+byte, or sends `100 Continue` forever, renews every timeout, and no code of this package runs in
+between. In asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no
+public API reaches the socket of a connection that was open before.
 
-So `Left` relies on an implementation detail, the only one in this package, for a promise of
+So, as nothing else in this package, `Left` relies on an implementation detail, for a promise of
 SECURITY.md: httpcore sets the socket's timeout before each read and write, and a socket calls
-`__index__` of a number that is no float. `fixed` needs no such detail, but ends only silent
-servers, and no server that keeps sending. If a release of httpcore breaks `Left`, set `TIMEOUT` to
-`fixed`.
+`__index__` of a number that is no float. `fixed` needs no implementation detail, but stops only a
+silent server, not a server that keeps sending. If a release of httpcore breaks `Left`, set
+`TIMEOUT` to `fixed`.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left; 0 at the deadline and after it."""
+        """The seconds until the deadline; 0 at the deadline and after it."""
         return max(0.0, self._limits.deadline_s - self.elapsed_s())
 
     def within(self, timeout_s: float | None) -> float:
-        """Return a timeout of the caller's client, or what is left if that is less."""
+        """Return a timeout of the caller's client, or the seconds left if they are fewer."""
         return self.left_s if timeout_s is None else min(timeout_s, self.left_s)
 
     def timeout(self, timeout_s: float | None) -> "Left | float":
@@ -40,9 +40,9 @@ class Deadline:
 
 
 class Left:
-    """A timeout that shrinks: each read or write gets what is left until the deadline, at most.
+    """A timeout that shrinks: each read or write gets at most the seconds until the deadline.
 
-    In whole seconds, rounded up: a socket takes no other number that can change.
+    In whole seconds, rounded up: a socket accepts a changing number only as an integer.
     """
 
     def __init__(self, deadline: Deadline, timeout_s: float | None) -> None:

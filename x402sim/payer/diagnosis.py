@@ -54,31 +54,31 @@ from x402sim.protocol.x402 import (
 )
 
 WhyUnreadable = Callable[[Way], str]
-"""Returns why an offer cannot be read; "" if it can."""
+"""Returns why an offer cannot be read; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One public client: which offers it can read, and pays by default."""
+    """One public client: its name, the offers it can read, and the offers it pays by default."""
 
     name: str
     dialect: Dialect
     unreadable: WhyUnreadable
-    """Why it cannot read an offer; such an offer ends the payment, beside good offers, too."""
+    """Why an offer is unreadable; an unreadable offer ends the payment, even beside good offers."""
     networks: frozenset[str] | None
-    """The network names that it knows; None for every EVM chain."""
+    """The network names that the client knows; None for every EVM chain."""
     most: str
-    """The most tokens that it pays."""
+    """The client's cap for one payment, in tokens."""
     remedy: str
-    """How its user raises the cap."""
+    """How a user of the client raises the cap."""
     is_python: bool = False
     has_controls: bool = True
-    """Whether it has spending controls: it skips unknown tokens, and offers above its cap.
+    """Whether the client has spending controls: it skips unknown tokens, and offers above its cap.
 
     A client without them takes the offer in USDC, or else the first, and then compares the cap.
     """
     lacks: frozenset[int] = frozenset()
-    """The chains of `DEFAULT_TOKENS` whose tokens it does not know."""
+    """The chains of `DEFAULT_TOKENS` whose tokens the client does not know."""
 
     def why_skipped(self, way: Way) -> str:
         """Return why the client skips a readable offer; "" if the client may take the offer."""
@@ -96,20 +96,20 @@ class Client:
         return self.why_too_much(way)
 
     def why_too_much(self, way: Way) -> str:
-        """Return a sentence if an offer is above its cap; "" if it is not."""
+        """Return a sentence if an offer is above the client's cap; else ""."""
         found = default_decimals(way)
         decimals = 6 if found is None else found
         try:
             amount = parse_base(str(way.amount))
         except ValueError:
-            return ""  # what is wrong with it is reported
+            return ""  # another finding reports the bad amount
         if amount <= to_base(self.most, decimals):
             return ""
         required = to_decimal(amount, decimals)
         return f"it asks for {required}, more than {self.most} at a time; {self.remedy}"
 
     def as_read(self, way: Way) -> Way:
-        """Return an offer as this client understands it."""
+        """Return an offer in this client's understanding."""
         fields = dict(way.fields)
         seconds = fields.get("maxTimeoutSeconds")
         if self.is_python:
@@ -125,7 +125,7 @@ class Client:
         return replace(way, fields=fields)
 
 
-# --- the tokens that clients know ------------------------------------------------------------
+# --- tokens known to clients -----------------------------------------------------------------
 
 _USDC = {
     1: "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
@@ -149,7 +149,7 @@ _USDC = {
     5042002: "0x3600000000000000000000000000000000000000",
     11142220: "0x01C5C0122039549AD1493B8220cABEdD739BC44E",
 }
-"""USDC, or what is bridged for it, by chain id."""
+"""USDC, or its bridged form, by chain id."""
 _USDT = {
     14: "0xe7cd86e13AC4309349F30B3435a9d337750fC82D",
     988: "0x779Ded0c9e1022225f8E0630b35a9b54bE713736",
@@ -166,7 +166,7 @@ _OTHERS = (
     (72344, "0x33ad9e4BD16B69B5BFdED37D8B5D9fF9aba014Fb", 6),
     (723487, "0x33ad9e4BD16B69B5BFdED37D8B5D9fF9aba014Fb", 6),
 )
-"""Other dollars, with their decimals; all but the one on chain 42220 are paid by permit2."""
+"""Other dollar tokens, with decimals; only the token on chain 42220 is not paid by permit2."""
 _PLAIN = [(chain, asset, 6) for tokens in (_USDC, _USDT) for chain, asset in tokens.items()]
 DEFAULT_TOKENS: Mapping[tuple[int, bytes], int] = {
     (chain_id, parse_address(asset)): decimals for chain_id, asset, decimals in (*_PLAIN, *_OTHERS)
@@ -175,7 +175,7 @@ DEFAULT_TOKENS: Mapping[tuple[int, bytes], int] = {
 
 
 def default_decimals(way: Way) -> int | None:
-    """Return the decimals of a default token; None if the offer names another."""
+    """Return the decimals of a default token; None for another token."""
     chain_id, asset = chain_id_of(way.fields.get("network")), way.fields.get("asset")
     try:
         address = parse_address(asset) if isinstance(asset, str) else b""
@@ -184,7 +184,7 @@ def default_decimals(way: Way) -> int | None:
     return DEFAULT_TOKENS.get((chain_id or 0, address))
 
 
-# --- what clients can read -------------------------------------------------------------
+# --- offers that clients can read ------------------------------------------------------
 
 _NPM_V1 = frozenset(
     {
@@ -247,7 +247,7 @@ def _by_python_v2(way: Way) -> str:
 
 
 def _with_whole_seconds(way: Way) -> Way:
-    """Return an offer with maxTimeoutSeconds as a number, if it is written as text."""
+    """Return an offer with maxTimeoutSeconds as a number, if the offer has it as text."""
     seconds = way.fields.get("maxTimeoutSeconds")
     if not isinstance(seconds, str) or not re.fullmatch(r"[0-9]{1,10}", seconds):
         return way
@@ -300,7 +300,7 @@ CLIENTS: tuple[Client, ...] = (
 
 
 ABSENT = (404, 405, 410, 501)
-"""The statuses of a path that does not exist."""
+"""The statuses of a missing path."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -312,7 +312,7 @@ class PayerVerdict:
     can_pay: bool
     why: str
     offer: int | None = None
-    """The number of the offer that it pays, from 1."""
+    """The number of the offer that the payer takes, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ class Diagnosis:
 
 
 MAX_AMOUNT = "0.10"
-"""The most that `PaymentAuth` pays at a time by default, in tokens."""
+"""The cap of `PaymentAuth` for one payment by default, in tokens."""
 
 
 def examine(
@@ -341,9 +341,9 @@ def examine(
     pay_status: int | None = None,
     now_s: int,
 ) -> Diagnosis:
-    """Return the diagnosis of an answer that was read.
+    """Return the diagnosis of an answer whose body is read.
 
-    `pay_status` is what POST /api/pay answers to an empty object, if that was requested.
+    `pay_status` is the status of POST /api/pay for an empty object, None if not requested.
     """
     found = list(_of_answer(request, response))
     ways = ways_in(response.headers, response.content) if response.status_code == 402 else []
@@ -381,7 +381,7 @@ def _merged(by_way: list[list[Finding]]) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """An answer, its offers with the findings of each, and the networks that are known."""
+    """An answer, its offers with the findings of each, and the known networks."""
 
     request: httpx.Request
     response: httpx.Response
@@ -392,7 +392,7 @@ class _Case:
     def of(self, dialect: Dialect) -> list[tuple[int, Way, list[Finding]]]:
         """Return the offers that payers of a dialect see, with their numbers and findings.
 
-        In version 2 these are the offers of the header; its payers ignore the body.
+        In version 2 only the offers of the header count; version 2 clients ignore the body.
         """
         header = self.response.headers.get(REQUIRED_HEADER)
         in_header = list(ways_of(json_in(header, dict[str, Any]) or {}))
@@ -428,7 +428,7 @@ def _two_steps(case: _Case) -> PayerVerdict:
             reasons.append(f"offer {number}: {', '.join(found) or 'network'}")
             continue
         try:
-            if way.is_paywall:  # our payers do not speak as it does: its terms are signed
+            if way.is_paywall:  # a paywall's dialect differs from ours; only its terms are signed
                 terms = decode(encode(way.fields), PaymentRequirements)
             else:
                 terms = read_offer(case.request, case.response, network).payment_requirements
@@ -443,7 +443,7 @@ def _two_steps(case: _Case) -> PayerVerdict:
 def _client(client: Client, case: _Case) -> PayerVerdict:
     """Return whether a public client pays the 402 with its defaults, and why not.
 
-    It takes one offer; if that fails, it tries no other.
+    The client takes one offer; if paying that offer fails, it tries no other.
     """
     offers, reasons = case.of(client.dialect), []
     unread = [number for number, (way, _) in enumerate(case.ways, 1) if way.dialect is Dialect.V2]
@@ -464,7 +464,7 @@ def _client(client: Client, case: _Case) -> PayerVerdict:
             taken.append((number, client.as_read(way)))
     if not taken:
         return _cannot_pay(client.name, reasons, client.dialect)
-    if client.has_controls:  # it takes an offer that is settled first only if there is no other
+    if client.has_controls:  # the client prefers offers without upfront settlement
         number, way = min(taken, key=lambda each: each[1].extra.get(PAYMENT_FLOW) == "upfront")
     else:
         number, way = min(taken, key=lambda each: default_decimals(each[1]) is None)
@@ -502,14 +502,14 @@ def _over_default(amount_base: int, network: Network) -> str:
     return f"it asks for {required}, more than its max_amount {MAX_AMOUNT}"
 
 
-# --- the offer that `PaymentAuth` pays -----------------------------------------------------
+# --- the offer for `PaymentAuth` -----------------------------------------------------------
 #
-# Offers are tried in the payer's order: two steps, then version 2, then version 1; within each,
-# those that are settled before the server works come last. Nothing is signed.
+# Offers are tried in the payer's order: two steps, then version 2, then version 1; in each group,
+# offers that are settled before the server works come last. Nothing is signed.
 
 _ORDER = (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1)
 OverCap = Callable[[int, Network], str]
-"""Returns why an amount in base units of a network's token is not paid; "" if it is."""
+"""Returns why an amount in base units of a network's token is not paid; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,7 +559,7 @@ def _why_not(
     network: Network | None,
     known: Mapping[str, Network],
 ) -> str:
-    """Return why an offer cannot be paid, whatever it costs; "" if it can."""
+    """Return why an offer cannot be paid, whatever the price; else ""."""
     if way.is_paywall:
         return "two steps as the public Cronos paywall offers them; Cronos' clients pay it"
     if found := list(blocking(of_way(way, known, str(request.url)))):

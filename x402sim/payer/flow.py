@@ -31,9 +31,9 @@ Trace = Callable[[str, dict[str, Any]], Any]
 class Guard:
     """Checks one request as it is sent, redirects included.
 
-    With an `origin`, it refuses any other server, and more than three redirects. With a
-    `deadline`, which is for a thread, every timeout ends there, until `release`. `inner` is the
-    caller's own trace.
+    With an `origin`, the guard refuses any other server, and more than three redirects. With a
+    `deadline`, for a sync client, every timeout ends at the deadline, until `release`. `inner` is
+    the caller's own trace.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Guard:
         self._sending: Any = None
 
     def __call__(self, event: str, info: dict[str, Any]) -> Coroutine[Any, Any, Any] | None:
-        """Check what is about to be sent; raises `PaymentFailed`."""
+        """Check a request that is about to be sent, and its timeouts; raises `PaymentFailed`."""
         if event.endswith("send_request_headers.started"):
             if self._origin is not None:
                 self._check(self._origin, info["request"])
@@ -69,12 +69,12 @@ class Guard:
         return _nothing() if self._is_async else None
 
     def release(self, extensions: dict[str, Any]) -> None:
-        """Leave the rest, the body of the answer, to the timeouts of the caller's client."""
+        """Leave the body of the answer to the timeouts of the caller's client."""
         if self._sending is not None:
             self._sending.extensions = extensions
 
     def without_deadline(self) -> "Guard":
-        """Return a guard of the same origin, for a request that follows whenever it may."""
+        """Return a guard of the same origin, for a redirect that the caller may follow later."""
         return Guard(self._inner, self._origin, None, is_async=self._is_async)
 
     def _check(self, origin: str, request: Any) -> None:
@@ -104,7 +104,7 @@ def require_origin(origin: str, url: httpx.URL) -> None:
 
 
 def origin_of(url: httpx.URL) -> str:
-    """Return the server that a proof of payment is for, and no other."""
+    """Return the only server that a proof of payment for this URL may go to."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
@@ -118,7 +118,7 @@ PROOFS = (PAYMENT_ID, SESSION_ID, *PAYMENT_HEADERS.values())
 class Send(msgspec.Struct, frozen=True):
     """Send a request and get its answer, whose body is read if the status is 402.
 
-    `is_own`: the request is the payer's own, not its caller's; then every body is read.
+    `is_own`: the payer itself made the request, not its caller; then every body is read.
     """
 
     request: httpx.Request
@@ -126,17 +126,17 @@ class Send(msgspec.Struct, frozen=True):
 
     @property
     def has_proof(self) -> bool:
-        """Whether the request pays, or proves a payment: it goes to no other origin."""
+        """Whether the request pays, or proves a payment, and may go to no other origin."""
         return self.is_own or bool(shown_in(self.request))
 
 
 def shown_in(request: httpx.Request) -> str:
-    """Return the header with which a request pays or proves a payment; "" if it does not."""
+    """Return the header with which a request pays or proves a payment; else ""."""
     return next((name for name in PROOFS if name in request.headers), "")
 
 
 def shown_in_vain(url: httpx.URL, name: str) -> PaymentFailed:
-    """Return the error for a request that came with a proof of its own, and is answered 402."""
+    """Return the error for a request that came with its own proof of payment, and got a 402."""
     return PaymentFailed(
         f"the request to {origin_of(url)}{url.path} itself shows a payment, in {name}, and is "
         "answered 402; nothing more was signed",
@@ -167,18 +167,18 @@ class FairLock:
                 await asyncio.wrap_future(place)
 
     def release(self) -> None:
-        """Give the lock to the next one that waits."""
+        """Give the lock to the next waiter."""
         with self._lock:
             while self._waiting:
                 place = self._waiting.popleft()
-                if place.set_running_or_notify_cancel():  # False if its wait has ended
+                if place.set_running_or_notify_cancel():  # False if the waiter has given up
                     place.set_result(None)
                     return
             self._is_taken = False
 
     @contextmanager
     def _place(self) -> Iterator[Future[None]]:
-        """Yield a place in the queue: a future that is done once it holds the lock.
+        """Yield a place in the queue: a future that is done once its owner holds the lock.
 
         If an error ends the wait, the place is given up.
         """
@@ -192,16 +192,16 @@ class FairLock:
         try:
             yield place
         except BaseException:
-            if not place.cancel():  # it held the lock already
+            if not place.cancel():  # its owner held the lock already
                 self.release()
             raise
 
 
 Step = Send | FairLock
 Flow = Generator[Step, httpx.Response | None, httpx.Response]
-"""Yields what to send, and locks to acquire; gets each answer, and returns the last one.
+"""Yields requests to send, and locks to acquire; gets each answer, and returns the last one.
 
-What makes an answer unreadable is raised where its request was yielded.
+If an answer cannot be read, the error is raised where the flow yielded the request.
 """
 Maybe = Generator[Step, httpx.Response | None, httpx.Response | None]
 """A part of a flow, which returns the last answer if the flow ends there, else None."""
@@ -289,7 +289,7 @@ def _drive(
                 step = flow.send(response)
     except StopIteration as end:
         guard.release(extensions)
-        if (following := end.value.next_request) is not None:  # the caller sends it, if at all
+        if (following := end.value.next_request) is not None:  # a redirect, for the caller to send
             following.extensions = extensions | {"trace": guard.without_deadline()}
     finally:
         request.extensions = extensions
@@ -324,8 +324,8 @@ async def _drive_async(
             except (httpx.HTTPError, PaymentFailed) as error:
                 step = flow.throw(error)
             except (TimeoutError, GeneratorExit):
-                # At the deadline asyncio cancels the task, wherever it waits: here, or in httpx,
-                # which then closes this generator. Another cancellation has priority.
+                # At the deadline asyncio cancels the task, here or inside httpx; httpx
+                # then closes this generator. Another cancellation has priority.
                 if not timer.expired() or _cancellations() > cancellations:
                     raise
                 flow.throw(
@@ -354,7 +354,7 @@ def _cancellations() -> int:
 
 
 def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) -> Guard:
-    """Add a `Guard` to a request, and in a thread the timeouts that are left until its deadline."""
+    """Add a `Guard` to a request, and for a sync client timeouts that end at the deadline."""
     request, timeouts = step.request, extensions.get("timeout", {})
     origin = origin_of(request.url) if step.has_proof else None
     guard = Guard(extensions.get("trace"), origin, deadline, is_async=deadline is None)

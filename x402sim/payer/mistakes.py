@@ -1,4 +1,4 @@
-"""Payments with exactly one mistake, to test how a server refuses them.
+"""Payments with exactly one mistake, for testing a server's refusals.
 
 A paying request is decoded, one field is changed, and the payment is signed again. `ObservedAuth`
 sends the unpaid request, chooses a payer by the 402, changes the paying request, and reports every
@@ -38,7 +38,7 @@ class Draft:
     auth: Authorization
     signer: Wallet
     named: Network
-    """The network and the token that it names."""
+    """The network and the token that the payment names."""
     signed_for: Network
     """The network and the token whose EIP-712 domain is signed."""
     resource: str
@@ -49,7 +49,7 @@ class Draft:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the token takes it, now or later, if nothing has used it."""
+        """Whether the token accepts the authorization, now or later, if its nonce is unused."""
         is_signed = (self.signer.address_bytes, self.signed_for) == (self.auth.from_, self.named)
         return is_signed and self.auth.valid_before > self.now_s
 
@@ -72,11 +72,11 @@ class Mistake:
     change: Callable[[Draft], Draft]
     shows: Callable[[Draft], str]
     dialects: tuple[Dialect, ...] = tuple(Dialect)
-    """The ways of paying in which it can be made."""
+    """The dialects in which a payer can make the mistake."""
 
     @property
     def remedy(self) -> str:
-        """How to avoid it."""
+        """How to avoid the mistake."""
         return ADVICE[self.name]
 
 
@@ -188,7 +188,7 @@ MISTAKES = {
         ),
     )
 }
-"""By name. Of `replay`, the draft must hold an authorization that was used already."""
+"""By name. For `replay`, the draft must hold an authorization that was used already."""
 
 
 def _elsewhere(resource: str) -> str:
@@ -213,7 +213,7 @@ def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: in
 
 
 def paid_in(request: httpx.Request) -> Dialect | None:
-    """Return how a request pays; None if it does not."""
+    """Return the dialect in which a request pays; None for an unpaid request."""
     for dialect in (Dialect.V2, Dialect.V1):
         if dialect.version and x402.PAYMENT_HEADERS[dialect.version] in request.headers:
             return dialect
@@ -222,7 +222,7 @@ def paid_in(request: httpx.Request) -> Dialect | None:
 
 
 def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
-    """Return the request with the payment of a draft instead of its own, newly signed."""
+    """Return the request with the payment of a draft, newly signed, instead of its own."""
     signature = draft.signer.sign(draft.auth, draft.signed_for.domain)
     headers = httpx.Headers(request.headers)
     if (version := draft.dialect.version) is None:
@@ -235,7 +235,7 @@ def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
         name = x402.PAYMENT_HEADERS[version]
         fields: dict[str, Any] = decode(x402.from_base64(headers[name]), dict[str, Any])
         fields["payload"] = x402.exact_payload(draft.auth, signature)
-        fields.pop("extensions", None)  # they name the right payment
+        fields.pop("extensions", None)  # they name the payment without the mistake
         terms = fields if version == 1 else fields["accepted"]
         terms["network"] = draft.dialect.name_of(draft.named)
         if version == 2:
@@ -257,11 +257,11 @@ class ObservedAuth(FlowAuth):
     """Sends a request, chooses a payer by the 402, lets it pay, and reports each exchange."""
 
     choose: Callable[[httpx.Response], FlowAuth]
-    """Returns the payer for a 402; raises `PaymentFailed` if nobody can pay it."""
+    """Returns the payer for a 402; raises `PaymentFailed` if no payer can pay."""
     on_request: Callable[[httpx.Request], None] = lambda _: None
     """Called with each request before it is sent."""
     on_answer: Callable[[httpx.Request, httpx.Response], None]
-    """Called with each request as it was sent, and its answer; its body may not be read yet."""
+    """Called with each sent request and its answer, whose body may not be read yet."""
     limits: Limits
     change: Change | None = None
     """Changes the first request that pays; the exchange ends with its answer."""
@@ -275,7 +275,7 @@ class ObservedAuth(FlowAuth):
         try:
             step: Step = next(flow)
             if isinstance(step, Send) and step.request is request:
-                step = flow.send(unpaid)  # it was requested already
+                step = flow.send(unpaid)  # the unpaid request was sent already
             while True:
                 if not isinstance(step, Send):
                     yield step

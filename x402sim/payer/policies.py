@@ -1,13 +1,13 @@
 """A payer's policies: retries and backoff, sessions, budgets, and the choice of a service.
 
 `PayerPolicy` holds three of them: when to send a payment again, how to pay for many requests, and
-what may be spent. A policy has one method, which the payer calls at one place; a user's own object
-with that method can replace the policy. By default a payer tries once, in two steps.
+how much to spend. A policy has one method, which the payer calls at one place; a user's own object
+with the same method can replace the policy. By default a payer tries once, in two steps.
 
 A payer cannot tell a lost request from a lost answer. The token accepts one authorization once,
-so to send the same authorization again is safe; another authorization may be another charge. In
+so sending the same authorization again is safe; another authorization may be another charge. In
 two steps, a retry repeats only the payment, and `PayAndWait` repeats the request with the proof. In
-one step both are the same request.
+one step, the request that pays is also the request for the resource.
 """
 
 import math
@@ -37,9 +37,9 @@ class Wait(Protocol):
     """How long a policy waits before it tries again, instead of a number of seconds."""
 
     def seconds(self, number: int, rng: Stream, asked_s: float | None) -> float:
-        """Return the seconds before the retry with this number, the first one's being 0.
+        """Return the seconds before retry `number`; the first retry is number 0.
 
-        `rng` is the payer's stream; `asked_s` what the last answer asks for in Retry-After.
+        `rng` is the payer's stream; `asked_s` is the last answer's Retry-After in seconds, or None.
         """
 
 
@@ -48,21 +48,21 @@ class Wait(Protocol):
 class Backoff:
     """Exponential backoff with jitter: `SameAuthorization(times=5, wait_s=Backoff())`.
 
-    Before retry n (0, 1, 2, …) it waits for random(c - jitter * c, c) seconds, where
-    c = min(most_s, first_s * factor ** n): with the default jitter for random(0, c), the "full
-    jitter" of AWS's *Exponential Backoff And Jitter* and of gRPC's retries, without jitter for c.
-    It is drawn from the payer's own stream.
+    The wait before retry n (0, 1, 2, …) is random(c - jitter * c, c) seconds, where
+    c = min(most_s, first_s * factor ** n): with the default jitter random(0, c), the "full
+    jitter" of AWS's *Exponential Backoff And Jitter* and of gRPC's retries, without jitter c.
+    Random numbers come from the payer's own stream.
 
     first_s
-        Seconds that c has before the first retry; default 1.0.
+        c before the first retry, in seconds; default 1.0.
     factor
-        What c is multiplied with after each retry, 1 or more; default 2.0.
+        The growth of c: each retry multiplies c by `factor`, 1 or more; default 2.0.
     jitter
-        The share of c that is drawn, from 0 to 1; default 1.0.
+        The share of c that is random, from 0 to 1; default 1.0.
     most_s
-        The most that c can be; default 60.0.
+        The largest c, in seconds; default 60.0.
     retry_after
-        Whether it waits at least as long as the last answer asks for in its Retry-After (RFC 9110,
+        Whether the wait lasts at least as long as the last answer's Retry-After asks for (RFC 9110,
         10.2.3), also beyond `most_s`; default True.
     """
 
@@ -89,7 +89,7 @@ class Tried(Protocol):
 
     @property
     def retry_after_s(self) -> float | None:
-        """The seconds that the last answer asks for in its Retry-After; None if it does not."""
+        """The seconds in the last answer's Retry-After; None without the header."""
 
 
 def _seconds(wait: float | Wait, number: int, tried: Tried) -> float:
@@ -106,18 +106,18 @@ class SeenBlock(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """The number of the block."""
 
     @property
     def time_s(self) -> int:
-        """Its time."""
+        """The time of the block, in Unix seconds."""
 
 
 class Order(Tried, Protocol):
     """One order: a 402 to be paid, and the answers so far.
 
-    `pay` and `wait` end the policy, by an exception that it lets pass, where the payer's
-    `within_s` allows no more.
+    Where the payer's `within_s` allows no more, `pay` and `wait` end the policy by an exception;
+    the policy must not catch the exception.
     """
 
     @property
@@ -129,13 +129,13 @@ class Order(Tried, Protocol):
         """Whether the last answer reports that this authorization never pays (`final`)."""
 
     async def pay(self) -> None:
-        """Send the authorization to the service; the first time, sign it."""
+        """Send the authorization to the service; sign before the first send."""
 
     async def sign_again(self) -> None:
-        """Sign another authorization for the same 402, and send that from now on."""
+        """Sign another authorization for the same 402; `pay` sends the new authorization."""
 
     async def ask_again(self) -> None:
-        """Ask for a new 402, and pay that from now on."""
+        """Request a new 402; `pay` pays the new 402."""
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -148,7 +148,7 @@ class Retry(Protocol):
     """How often an order is paid, and with which authorization."""
 
     async def pay(self, order: Order) -> None:
-        """Pay an order, or give it up."""
+        """Pay an order, or give up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class _Again:
 @explained
 @dataclass(frozen=True, slots=True)
 class SameAuthorization(_Again):
-    """Send the same one again, up to `times`, each after `wait_s`, until a final refusal."""
+    """Send the same authorization, up to `times` again, each after `wait_s`, until a final no."""
 
     def _gives_up(self, order: Order) -> bool:
         return order.is_final
@@ -201,7 +201,7 @@ class SameAuthorization(_Again):
 class SameThenNew(_Again):
     """As the service reports: the same authorization while it may pay, another after a final no.
 
-    Safe if the service reports the truth. A service without a record of the payment, which
+    Safe if the service reports the truth. A service that has no record of the payment, and
     reports that nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
     """
 
@@ -225,10 +225,10 @@ class NewAuthorization(_Again):
 @explained
 @dataclass(frozen=True, slots=True)
 class StartOver(_Again):
-    """Naive: after every failure, ask for a new 402 and pay that.
+    """Naive: after every failure, request a new 402 and pay the new 402.
 
-    Up to `times`, each after `wait_s`. A lost answer to the payer is a second charge, whatever the
-    service does.
+    Up to `times`, each after `wait_s`. If the answer to the payment was lost, the payer is charged
+    twice, whatever the service does.
     """
 
     async def _prepare(self, order: Order) -> None:
@@ -241,7 +241,7 @@ class StartOver(_Again):
 class Shopper(Tried, Protocol):
     """A payer before the next request to a service, and the purchases there so far.
 
-    `wait` ends the policy, by an exception that it lets pass, beyond the payer's `within_s`.
+    Beyond the payer's `within_s`, `wait` ends the policy by an exception; let the exception pass.
     """
 
     @property
@@ -259,7 +259,7 @@ class Shopper(Tried, Protocol):
         """Repeat the request with the newest session, if any."""
 
     async def buy(self) -> None:
-        """Pay for the request, and send it with that payment id."""
+        """Pay for the request, and send the request with the new payment id."""
 
     async def open_session(self, deposit: str, duration: int) -> None:
         """Pay a deposit, such as "0.10", for a session."""
@@ -269,10 +269,10 @@ class Shopper(Tried, Protocol):
 
 
 class Sessions(Protocol):
-    """How to get one answer."""
+    """How to get one answer from a service."""
 
     async def fetch(self, shopper: Shopper) -> None:
-        """Get it, or give up."""
+        """Pay for and request one answer, or give up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ class PayEach:
     """The default: pay for each request."""
 
     async def fetch(self, shopper: Shopper) -> None:
-        """Buy it."""
+        """Buy one answer."""
         await shopper.buy()
 
 
@@ -296,7 +296,7 @@ class PayAndWait:
     wait_s: FromZero | Wait = 10.0
 
     async def fetch(self, shopper: Shopper) -> None:
-        """Buy, and repeat the request until the service serves; unpaid, there is no use."""
+        """Buy, and if that paid, repeat the request until the service serves."""
         before = shopper.payments
         await shopper.buy()
         for number in range(self.times if shopper.payments > before else 0):
@@ -306,15 +306,15 @@ class PayAndWait:
             await shopper.show_payment()
 
 
-# --- what may be spent ----------------------------------------------------------------
+# --- spending limits ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """A price that is required, and what the payer has signed for before, in tokens.
+    """The price of a 402, and the amounts that the payer has signed for before, in tokens.
 
-    `signed_since(seconds)` returns what was signed for in the last `seconds`. Of `signed`, `paid`
-    is what answers have reported as paid; `unsure` has no such answer and has not expired.
+    `signed_since(seconds)` returns the amount signed for in the last `seconds`. Of `signed`, `paid`
+    is reported as paid by answers; `unsure` is not, and has not expired.
     """
 
     price: Decimal
@@ -325,7 +325,7 @@ class Bill:
 
 
 class Budget(Protocol):
-    """What a payer may sign for."""
+    """How much a payer may sign for."""
 
     def allows(self, bill: Bill) -> bool:
         """Return whether the price may be signed for."""
@@ -333,7 +333,7 @@ class Budget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoLimit:
-    """The default: whatever is required."""
+    """The default: sign for any price."""
 
     def allows(self, bill: Bill) -> bool:
         """Return True."""
@@ -348,10 +348,10 @@ class AtMost:
     Amounts are text, such as "1.00". None is no limit. A deposit counts as one payment.
 
     counts
-        What counts against `total`. "signed" (the default): all that was ever signed, so that no
-        more can be charged, whatever is lost. "exposed": what an answer reported paid, and what is
-        signed and has not expired; charges whose answer was lost are forgotten when they expire.
-        "paid", naive: only payments that an answer reported: a lost answer may overrun `total`.
+        Which amounts count against `total`. "signed" (the default): all that was ever signed, so
+        that no more can be charged, even if answers are lost. "exposed": amounts reported as paid,
+        and signed amounts that have not expired; a charge whose answer was lost stops counting when
+        it expires. "paid", naive: only amounts reported as paid; a lost answer may overrun `total`.
     """
 
     total: str | None = None
@@ -394,7 +394,7 @@ def _tokens(name: str, amount: object) -> None:
         raise ValueError(f'{name}: expected tokens as text, such as "1.00", got {as_given(amount)}')
 
 
-# --- which service is chosen ----------------------------------------------------------
+# --- the choice of a service ----------------------------------------------------------
 
 
 class ListedService(msgspec.Struct, frozen=True, kw_only=True):
@@ -426,7 +426,7 @@ def best_reputation(services: Sequence[ListedService]) -> str:
     return max(services, key=lambda service: service.reputation).name
 
 
-# --- all of them ----------------------------------------------------------------------
+# --- all policies ---------------------------------------------------------------------
 
 
 @explained
@@ -435,13 +435,13 @@ class PayerPolicy:
     """A payer's answer to failures, sessions and budget, and the way to pay and wait.
 
     retry
-        What to do if a payment fails or is not answered (`PayAndWait` repeats the request that
-        comes after the payment): `GiveUp()` (the default),
+        The policy for a payment that fails or is not answered (`PayAndWait` repeats the request
+        after the payment): `GiveUp()` (the default),
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
         How to pay for many requests: `PayEach()` (the default), `PayAndWait()`.
     budget
-        What may be spent: `NoLimit()` (the default), `AtMost(...)`.
+        How much to spend: `NoLimit()` (the default), `AtMost(...)`.
 
     steps
         How many steps a payment takes: 2 (the default), or 1, in the request itself, as version 2
@@ -449,12 +449,13 @@ class PayerPolicy:
     timeout_s
         Seconds that each request waits for its answer; default None, which is 90.
     within_s
-        Seconds from the first request of an order after which it is neither paid again nor shown
-        again, and no wait begins that would last longer: a deadline for all attempts together. A
-        request that was sent by then waits for its answer; default None, no deadline.
+        Seconds from the first request of an order until its deadline, for all attempts together.
+        After the deadline the payer neither pays nor shows the payment again, and no wait begins
+        that would end later. A request sent before the deadline waits for its answer; default None,
+        no deadline.
 
-    The first three are in `x402sim.policies`, and each has one method; an object of your own with
-    that method does as well.
+    The first three are in `x402sim.policies`, and each has one method; your own object with the
+    same method works, too.
 
     >>> from x402sim.policies import SameAuthorization
     >>> PayerPolicy(retry=SameAuthorization(times=2))

@@ -1,6 +1,6 @@
 """The payments of a payer for each resource: signed, sent, settled, served, or to be sent again.
 
-Each resource has a `ResourcePayments`, and so has each session of a deposit.
+Each resource, and each session of a deposit, has a `ResourcePayments`.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ EXPIRY_MARGIN_S = CLOCK_SKEW_S + BLOCK_S
 
 The token compares validBefore with the time of a block, not with the payer's clock, which may be a
 minute fast; and a block is mined a little later than its time says. After the margin the
-authorization may turn out to have been used before, and a chain that stood still may go on with an
+authorization may still turn out to have been used, and a chain that stood still may go on with an
 old time. So the margin alone ends nothing: the server must then refuse the payment, too.
 """
 
@@ -31,8 +31,8 @@ old time. So the margin alone ends nothing: the server must then refuse the paym
 class Payment(msgspec.Struct, kw_only=True):
     """A signed payment, in two steps or in one, and the server's answer.
 
-    `shown` is a name for errors, the beginning of the payment id or nonce, so that no error holds
-    a proof. `note` is added to the error if the payment is refused.
+    `shown` names the payment in errors by the beginning of its payment id or nonce, so that no
+    error holds a proof. `note` is added to the error if the payment is refused.
     """
 
     auth: Authorization
@@ -45,9 +45,9 @@ class Payment(msgspec.Struct, kw_only=True):
     """The version of the standard, in one step."""
     note: str = ""
     sent: int = 0
-    """How often it was sent; the server may have got each."""
+    """How often the payment was sent; the server may have got every copy."""
     sent_s: int = 0
-    """When it was sent last, by the payer's clock."""
+    """When the payment was sent last, by the payer's clock, in Unix seconds."""
     receipt: Receipt | None = None
     hint: str = ""
     """The answer by which the server reported the payment as made, without a receipt."""
@@ -56,22 +56,22 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it was sent before without a clear answer."""
+        """Whether the payment was sent before without a clear answer."""
         return self.sent > 1
 
     @property
     def left_s(self) -> int:
-        """Seconds for which it may still be used: `EXPIRY_MARGIN_S` longer than validBefore."""
+        """Seconds until the payment is unusable: `EXPIRY_MARGIN_S` longer than validBefore."""
         return self.auth.valid_before + EXPIRY_MARGIN_S - self.sent_s
 
     @property
     def is_expired(self) -> bool:
-        """Whether it cannot be used any more; it may have been used before."""
+        """Whether the payment cannot be used any more; it may have been used before."""
         return self.left_s <= 0
 
     @property
     def clock_skew_note(self) -> str:
-        """A sentence for a payment that the server wrongly calls expired; "" if it may be right."""
+        """A sentence for a payment that the server wrongly calls expired; else ""."""
         differ = " By this payer's clock it has not expired: the two clocks differ, and until they "
         is_open = self.sent_s + CLOCK_SKEW_S < self.auth.valid_before
         return f"{differ}agree, whatever else it signs is refused, too." if is_open else ""
@@ -83,7 +83,7 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def retry_advice(self) -> str:
-        """What a user should do while it is not known whether the payment was made."""
+        """Advice for a user while the outcome of the payment is unknown."""
         repeat = "Repeat the request: it sends the same authorization again and signs no other"
         if not self.is_expired:
             return f"{repeat}; it may be used for another {self.left_s} s.{self.note}"
@@ -98,20 +98,20 @@ class ResourcePayments(msgspec.Struct):
 
     lock: FairLock = msgspec.field(default_factory=FairLock)
     granted: str | None = None
-    """A payment id that was served: further requests send it again."""
+    """A payment id that was served: further requests send the same id."""
     unresolved: Payment | None = None
-    """The payment whose outcome is not known: it may have been made, or may still be.
+    """The payment with an unknown outcome: the payment was settled, or may still be.
 
-    One that is over stays until another is signed instead.
+    An expired payment stays here until another is signed instead.
     """
     given_up_base: int = 0
-    """What was signed since the server last served, and given up: the server may have got it."""
+    """Base units signed since the server last served, and given up: the server may have them."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
-    """Payments that were made, and bought nothing yet."""
+    """Payments that were settled, and bought nothing yet."""
     interrupted: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were served, but nobody read the body to the end.
 
-    Bodies end while nobody holds the lock; the next flow that does requeues these.
+    Bodies end while nobody holds the lock; the next flow with the lock requeues the payments.
     """
 
     def requeue_interrupted(self) -> None:
@@ -134,7 +134,7 @@ class ResourcePayments(msgspec.Struct):
         return Unfinished(sent=sent, unserved=self.unserved + shown, given_up_base=given_up_base)
 
     def resume(self, unfinished: "Unfinished") -> None:
-        """Go on with what another object has not finished."""
+        """Take over the unfinished payments of another object."""
         if unfinished.sent:
             self.unresolved, *self.interrupted = unfinished.sent
         self.unserved = list(unfinished.unserved)
@@ -145,29 +145,29 @@ class Unfinished(msgspec.Struct, kw_only=True):
     """Unfinished payments for one resource or session, to be stored and resumed."""
 
     sent: list[Payment] = msgspec.field(default_factory=list)
-    """They may have been made, or may still be: nothing else is signed before they are over."""
+    """Payments that were settled, or may still be: until they are over, nothing else is signed."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
-    """They were made, and bought nothing yet."""
+    """Payments that were settled, and bought nothing yet."""
     given_up_base: int = 0
-    """What was signed before them, in base units: the server may have got it all the same."""
+    """Base units signed before and given up: the server may have been paid with them."""
 
     @property
     def payments(self) -> list[Payment]:
-        """All of them."""
+        """All unfinished payments."""
         return [*self.sent, *self.unserved]
 
     @property
     def signed_base(self) -> int:
-        """What was signed for the purchase so far, in base units."""
+        """The amount signed for the purchase so far, in base units."""
         return self.given_up_base + sum(each.auth.value for each in self.payments)
 
 
 def purchase_key(request: httpx.Request) -> tuple[str, ...]:
-    """Return the key of what a request buys: its server and path, and the terms of a session.
+    """Return the key of a purchase: its server and path, and the terms of a session.
 
     A payment pays for every request to the path (section 5). A deposit buys one session: sent with
-    other terms, the deposit would buy a session that nobody requested. All tools of MCP have one
-    path: name and arguments tell the goods of a call.
+    other terms, the deposit would buy a session that nobody requested. All MCP tools share one
+    path, so a call's key has the tool's name and arguments.
     """
     resource = origin_of(request.url) + request.url.path
     if (tool := request.headers.get(TOOL)) is not None:

@@ -23,7 +23,7 @@ _HINTS = re.compile(
 )
 """What servers, libraries and tokens write if an authorization has been used before."""
 _SAYS_NOTHING = (408, 425, 429)
-"""Refusals of a request that say nothing of the payment in it: too slow, too early, too many."""
+"""Statuses that report nothing about the payment: too slow, too early, too many requests."""
 
 
 class AttemptOver(PaymentFailed):
@@ -45,10 +45,10 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
-    """Return the receipt of a settled payment, or the answer that reports it as made.
+    """Return the receipt of a settled payment, or an error answer that reports the payment as made.
 
-    Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
-    made or may still be, and the same header should be sent again.
+    Raises `AttemptOver` if the payment was refused and has expired. Raises `PaymentFailed` if it
+    was not made or may still be: the same header should then be sent again.
     """
     body = decoded(response.content)
     if response.status_code == 200 and isinstance(body, dict) and body.get("success") is True:
@@ -78,10 +78,10 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
 
 
 def _says_made(error: _Refusal, payment: Payment) -> bool:
-    """Return whether an error reports the payment as made; then no other is ever signed for it.
+    """Return whether an error reports the payment as made; then no other payment is signed.
 
     "Nonce already used" does, even with `final: true`: the payer drew the nonce at random, so only
-    this authorization can have used the nonce, perhaps at a service that has lost the record.
+    this authorization can have used it, perhaps at a service that has lost the record.
     """
     match error.refusal:
         case Refusal.ALREADY_SETTLED:

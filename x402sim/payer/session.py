@@ -49,7 +49,7 @@ class _SessionAnswer(Wire, frozen=True):
 
 @dataclass(slots=True)
 class _Seller:
-    """A server: the session to spend there, and how many were given up that never served.
+    """A server: its current session, and how many sessions were given up unserved.
 
     A lock for each server: a slow server holds up no other.
     """
@@ -61,27 +61,27 @@ class _Seller:
     unserved: int = 0
 
     def note_served(self, session_id: str, is_whole: bool) -> None:
-        """Note that an answer was read to its end, or not, if the session is still the newest."""
+        """Note whether an answer was read to its end, if the session is still the newest."""
         self.was_served |= is_whole and self.session_id == session_id
 
 
 Opened = Generator[Step, httpx.Response | None, str]
-"""A part of a flow that returns the id of a session."""
+"""A part of a flow, returning the id of a session."""
 
 
 class SessionAuth(FlowAuth):
     """An httpx auth that pays one `deposit`, then sends X-Session-Id (1/session-no-402).
 
     The first request to a server opens a session, which lasts `duration` (in the server's
-    unit: seconds). When its budget or time is over, the next request opens another one, up
+    unit: seconds). When the session's budget or time is over, the next request opens another, up
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
     `session_id`, an existing session is spent at the first server requested, and `max_sessions`
     is 0 by default. A deposit that was signed and refused counts, too. A deposit of unknown outcome
-    is sent again, as by `PaymentAuth`. A session that was paid for and never served is not
-    replaced, unless `max_unserved` (default 1) allows more of them.
+    is sent again, as by `PaymentAuth`. A paid session that never served is not
+    replaced, unless `max_unserved` (default 1) allows more.
 
     Concurrent requests share a session. Anyone with the id can spend the session: the id goes
-    only to the server that made it, and follows no redirect to another origin.
+    only to the server of the session, and follows no redirect to another origin.
     `max_answer_bytes` limits the answers that open a session, and `deadline_s` each call, as for
     `PaymentAuth`. Raises the errors of `PaymentAuth`.
     """
@@ -133,7 +133,7 @@ class SessionAuth(FlowAuth):
         """Yield the steps of one exchange, and return its last answer."""
         shown, sellers = shown_in(request), list(self._sellers.values())
         if shown and request.headers.get(SESSION_ID) not in [each.session_id for each in sellers]:
-            response = yield from send(Send(request))  # its caller has paid already
+            response = yield from send(Send(request))  # the caller has paid already
             if response.status_code == 402:
                 raise shown_in_vain(request.url, shown)
             return response
@@ -143,7 +143,7 @@ class SessionAuth(FlowAuth):
         return response
 
     def _spend(self, request: httpx.Request) -> Flow:
-        """Send the request with a session, which is opened if there is none."""
+        """Send the request with a session, and open one before if necessary."""
         origin = origin_of(request.url)
         with self._lock:
             seller = self._sellers.setdefault(origin, _Seller(origin))
@@ -162,7 +162,7 @@ class SessionAuth(FlowAuth):
             response = yield from send(Send(request))
         except httpx.HTTPError as error:
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
-        if seller.session_id == session_id:  # there is no newer one
+        if seller.session_id == session_id:  # else another request has opened a newer session
             if response.is_success and not seller.was_served:
                 on_body_end(response, lambda is_whole: seller.note_served(session_id, is_whole))
             if response.status_code == 402:  # the session no longer pays
@@ -194,7 +194,7 @@ class SessionAuth(FlowAuth):
 
 
 def _session_id(response: httpx.Response) -> str:
-    """Return the id of a session that was opened; raises `PaymentFailed`."""
+    """Return the id of a new session; raises `PaymentFailed`."""
     if response.is_error:
         todo = "No deposit was signed; if it has no sessions, pay each request"
         if shown_in(response.request):

@@ -10,13 +10,13 @@ file from top to bottom: it bounds the cost of any lie.
    signed authorization counts for good, used or not, because only the chain can tell.
 3. The signed message names the payee and the amount of the offer, a random nonce, and an end
    (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
-4. `Allowed` is what a user of `pay` has allowed: test networks, or the main networks that the user
+4. `Allowed` is the permission of a user of `pay`: test networks, or the main networks that the user
    named, by a clock that the user trusts.
 
-Two questions are not decided here. Whether an earlier payment for the same resource forbids another
-is `PaymentAuth` (`auth.py`); where a proof of payment may be sent is `Guard` (`flow.py`). Payments
-with a deliberate mistake are signed in `mistakes.py`, for test networks only. `run --on URL` and
-`conformance` guard the user's key in their own rooms.
+Other files decide two questions. `PaymentAuth` (`auth.py`) decides whether an earlier payment for
+the same resource forbids another; `Guard` (`flow.py`) decides where a proof of payment may be sent.
+Payments with a deliberate mistake are signed in `mistakes.py`, for test networks only. `run --on
+URL` and `conformance` guard the user's key in their own rooms.
 """
 
 import threading
@@ -53,7 +53,7 @@ from x402sim.text.words import as_given, unknown
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
 LONGEST_TIMEOUT_S = 2**31
-"""A longer timeout of a server is an error, not a wish."""
+"""A server's timeout of this many seconds or more is an error."""
 
 
 # --- 1. the offer: two steps ------------------------------------------------------------------
@@ -62,7 +62,7 @@ LONGEST_TIMEOUT_S = 2**31
 def read_offer(
     request: httpx.Request, response: httpx.Response, network: Network
 ) -> PaymentRequired:
-    """Return the requirements of a 402, if a payer on this network can pay them.
+    """Return the requirements of a 402, if payable on this network.
 
     Raises `PaymentFailed`.
     """
@@ -105,7 +105,7 @@ def _wrong_timeout(seconds: int) -> str:
 class Rejected(msgspec.Struct, frozen=True):
     """An offer of a 402 that this payer does not take, and why.
 
-    `offered` describes the offer, or numbers it; `is_too_much`: only the cap forbids it.
+    `offered` describes or numbers the offer; `is_too_much`: only the cap forbids it.
     """
 
     offered: str
@@ -119,8 +119,8 @@ class Rejected(msgspec.Struct, frozen=True):
 class StandardOffer(msgspec.Struct, frozen=True):
     """The offer of a 402 that a payer accepts; `about` is the resource as the server describes it.
 
-    `takes_payment_ids`: the server has the extension payment-identifier, so that an answer can be
-    requested again.
+    `takes_payment_ids`: the server has the extension payment-identifier, so that the payer can
+    request an answer again.
     """
 
     accepted: x402.AnyRequirements
@@ -128,19 +128,19 @@ class StandardOffer(msgspec.Struct, frozen=True):
     about: x402.Resource | None
     takes_payment_ids: bool = False
     unknown: Mapping[str, Any] | None = None
-    """The extensions that this payer does not know: they are sent back as they came."""
+    """The extensions that this payer does not know, which the payer sends back unchanged."""
 
 
 OverCaps = Callable[[int], str]
-"""Returns why an amount in base units is not paid; "" if it is."""
+"""Returns why an amount in base units is not paid; else ""."""
 
 
 def choose(
     required: x402.AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
 ) -> StandardOffer:
-    """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
+    """Return the first offer that this payer can take; raises `PaymentFailed` without one.
 
-    An offer that is settled before the server works comes after all others.
+    Offers that are settled before the server works come after all others.
     """
     about, takes_payment_ids, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
@@ -168,7 +168,7 @@ def choose(
 
 
 def _why_rejected(offered: x402.AnyRequirements, network: Network) -> str:
-    """Return why an offer is not taken; "" if it is."""
+    """Return why an offer is not taken; "" if the payer can take it."""
     name, extra = x402.network_name(offered.version, network), offered.extra or {}
     domain = {key: extra.get(key) for key in ("name", "version")}
     for field, got, wanted in (
@@ -216,7 +216,7 @@ class Signer:
         clock: Clock,
     ) -> None:
         """Take the caps as decimal strings of the token; raises `ValueError`."""
-        if not isinstance(wallet, Wallet):  # notebooks give the key itself
+        if not isinstance(wallet, Wallet):  # notebooks pass the key
             raise ValueError(f"wallet: expected Wallet, got {as_given(wallet)}")
         self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
         self.max_total_base = to_base(max_total, network.decimals, name="max_total")
@@ -230,7 +230,7 @@ class Signer:
 
     def sign(self, required: PaymentRequired | x402.AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
-        with self._lock:  # threads that compare at once would each find room for their amount
+        with self._lock:  # without the lock, two threads could each find room for their amount
             try:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required)
@@ -242,7 +242,7 @@ class Signer:
         return payment
 
     def count(self, amount_base: int) -> None:
-        """Count what another object has signed for the same purchase, expired or not."""
+        """Count the amount that another object has signed for the purchase, expired or not."""
         with self._lock:
             self.signed_base += amount_base
 
@@ -279,7 +279,7 @@ class Signer:
         )
 
     def _over_caps(self, amount_base: int) -> str:
-        """Return why this amount is more than is allowed; "" if it is not."""
+        """Return why an amount is above a cap; else ""."""
         left_base = self.max_total_base - self.signed_base
         if amount_base > self.max_amount_base:
             cap = "max_amount"
@@ -308,8 +308,8 @@ def sign(
 ) -> tuple[Authorization, str]:
     """Return a new authorization for an offer, and its payment header; raises `ValueError`.
 
-    Its window ends when the server says, but at most `max_window_s` from now. A defective payer
-    makes `changes` to the authorization, or lets another wallet sign: `by`.
+    The window ends at the server's timeout, but at most `max_window_s` from now. A defective payer
+    makes `changes` to the authorization, or lets another wallet (`by`) sign.
     """
     auth = wallet.authorization(
         to=parse_address(offer.accepted.pay_to),
@@ -363,7 +363,7 @@ class Allowed:
     """The networks and the clock that a user of `pay` trusts.
 
     `known` are the networks, from our table and the user's file. `keys` are play money: the server
-    itself has told these keys, so no lie costs the user anything.
+    itself has published these keys, so no lie costs the user anything.
     """
 
     known: Mapping[str, Network]
@@ -380,7 +380,7 @@ class Allowed:
         return replace(self, known=found, chosen=frozenset(found))
 
     def is_play(self, network: Network, wallet: Wallet) -> bool:
-        """Whether the money is not real, or belongs to a key that the server has told."""
+        """Whether the money is not real, or belongs to a key that the server has published."""
         return network.is_test or wallet.private_key in self.keys
 
     def clock_for(self, network: Network, wallet: Wallet) -> Clock:
@@ -398,7 +398,7 @@ class Allowed:
         return ""
 
     def is_as_shown(self, auth: Authorization, network: Network, way: Way) -> bool:
-        """Whether an authorization pays what the user was shown of an offer, and to that payee.
+        """Whether an authorization pays the amount and the payee of the offer shown to the user.
 
         A 402 can offer one price in the body and another in the header.
         """

@@ -26,9 +26,9 @@ log = logging.getLogger("x402sim.payer")
 def read_standard(
     response: httpx.Response, version: x402.Version | None
 ) -> x402.AnyRequired | None:
-    """Return what a 402 offers in a version, by default the newest; None if it offers none.
+    """Return the offers of a 402 in a version, by default the newest; None without offers.
 
-    Of several offers, those that cannot be read are left out. Raises `BadMessage` if none can be.
+    Unreadable offers are left out. Raises `BadMessage` if every offer is unreadable.
     """
     header = response.headers.get(x402.REQUIRED_HEADER)
     if header is not None and version != 1:
@@ -44,7 +44,7 @@ def read_standard(
 def _readable(
     body: bytes, kind: type[x402.AnyRequired], offer: type[x402.AnyRequirements]
 ) -> x402.AnyRequired:
-    """Read a 402 without the offers that cannot be read; raises `BadMessage` if none can be."""
+    """Read a 402 without its unreadable offers; raises `BadMessage` if all are unreadable."""
     try:
         whole: x402.AnyRequired = decode(body, kind)
     except BadMessage:
@@ -74,7 +74,7 @@ class ForeignRequired(msgspec.Struct, frozen=True):
 
 
 def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired | None:
-    """Return a 402 of another protocol, or a bill, and log it; None if it offers what we pay."""
+    """Return a 402 of another protocol, or a bill, and log it; None for offers that we pay."""
     other = foreign_in(response.headers, response.content)
     if other is None:
         return None
@@ -89,9 +89,9 @@ def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired
 def read_required(
     request: httpx.Request, response: httpx.Response, network: Network, version: x402.Version | None
 ) -> PaymentRequired | x402.AnyRequired:
-    """Return what a 402 offers: in two steps, unless a version is wanted or it offers only that.
+    """Return a 402's offer in two steps; in one step if `version` is set or two steps are missing.
 
-    Raises `PaymentFailed` if it offers nothing that can be read.
+    Raises `PaymentFailed` if no offer can be read.
     """
     fields = object_in(response.content) or {}
     if version is None and not fields.keys().isdisjoint(_TWO_STEP_FIELDS):
@@ -106,11 +106,11 @@ def read_required(
 
 
 _TWO_STEP_FIELDS = ("paymentId", "paymentRequirements")
-"""What a body of section 2.2 has, well-formed or not."""
+"""The fields of a two-step body (section 2.2), well-formed or not."""
 
 
 def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settlement | None:
-    """Return the settlement in an answer; None if it has none that can be read."""
+    """Return the settlement in an answer; None without a readable settlement."""
     text = response.headers.get(x402.RESPONSE_HEADERS[version])
     settlement: x402.Settlement | None = x402.json_in(text, x402.Settlement)
     return settlement
@@ -121,9 +121,9 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
 
     The nonce was drawn at random, so only this payment can have used the nonce. Raises
     `AttemptOver` for an expired authorization, and `PaymentFailed` while the authorization may
-    still be used: a refusing server holds the payment all the same. A settlement that failed for an
-    unknown word may have moved the money: it raises `PaymentFailed`, too, and no other payment is
-    signed.
+    still be used: a server that refuses a payment can still settle it. A settlement that failed
+    for an unknown reason may have moved the money: it raises `PaymentFailed`, too, and no other
+    payment is signed.
     """
     settlement, reason = settlement_in(response, version), ""
     with suppress(BadMessage):
@@ -137,7 +137,7 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
     outcome = x402_reasons.meaning_of(reason, sent).outcome
     if outcome is Outcome.SETTLED or says_used(reason) or reason == x402_reasons.STATE:
         return got
-    # without a report of the settlement and a known word, a 402 says only "not served"
+    # without a settlement or a known word, a 402 says only "not served"
     is_reported = settlement is not None or reason in x402_reasons.WORDS
     is_unclear = outcome is Outcome.UNKNOWN
     if payment.is_expired and not (is_unclear and is_reported):

@@ -28,7 +28,7 @@ def tool_request(
     arguments: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> httpx.Request:
-    """Return a call of a tool as a request, for a client with a `ToolTransport`."""
+    """Return a tool call as a request, for a client with a `ToolTransport`."""
     content = encode(mcp.Call(name, dict(arguments or {})))
     named = {**(headers or {}), mcp.TOOL: mcp.header_of(name), "Content-Type": "application/json"}
     return httpx.Request("POST", url, headers=named, content=content)
@@ -43,25 +43,25 @@ def _called(request: httpx.Request) -> mcp.Call:
 
 _Read = tuple[httpx.Response, mcp.Incoming]
 _Steps = Generator[tuple[httpx.Request, int | None], _Read, httpx.Response]
-"""Yields what to send, with the number of its request of JSON-RPC; gets each answer, read."""
+"""Yields a message to send, with its JSON-RPC id; gets the answer, read."""
 
 
 @dataclass(slots=True)
 class _Endpoint:
-    """What is known of a server's URL: its session and revision, once it was initialized."""
+    """The known state of a server's URL: its session and revision, once initialized."""
 
     headers: dict[str, str] = field(default_factory=dict)
     is_initialized: bool = False
     pays_by_header: bool = False
-    """Whether it answers 402 by HTTP itself: then the payment is a header, too."""
+    """Whether the server answers 402 by HTTP itself: then the payment is a header, too."""
 
 
 class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends calls of tools over streamable HTTP, answered as HTTP would; the rest as it is.
+    """Sends tool calls over streamable HTTP, with HTTP answers; passes other requests on.
 
-    `inner` carries the messages. A server is initialized before its first call, and again when it
-    has forgotten the session; then the same call is sent again. Of an answer at most `limits` are
-    read, and of a stream of events nothing after the result.
+    `inner` carries the messages. A server is initialized before its first call, and again when the
+    server has forgotten the session; then the same call is sent again. At most `limits` of an
+    answer are read, and nothing of an event stream after the result.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _initialize(
         self, endpoint: _Endpoint, request: httpx.Request
     ) -> Generator[tuple[httpx.Request, int | None], _Read, httpx.Response | None]:
-        """Begin a session; return the answer if it is refused."""
+        """Begin a session; return the answer if the server refuses, else None."""
         number = self._next()
         hello = mcp.hello("x402sim", VERSION)
         response, incoming = yield self._post(endpoint, request, number, "initialize", hello)
@@ -207,9 +207,9 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 def _passed_on(response: httpx.Response, incoming: mcp.Incoming) -> httpx.Response:
-    """Return an answer that holds no response of JSON-RPC as it came; a 2xx becomes a 502.
+    """Return an answer without a JSON-RPC response unchanged; a 2xx becomes a 502.
 
-    Raises `httpx.RemoteProtocolError` if a stream of events ended too soon.
+    Raises `httpx.RemoteProtocolError` if an event stream ended before the result.
     """
     if response.is_success and incoming.is_events:
         raise httpx.RemoteProtocolError("the stream of events ended before the result of the tool")
@@ -226,7 +226,7 @@ def _passed_on(response: httpx.Response, incoming: mcp.Incoming) -> httpx.Respon
 
 
 class McpSession(Protocol):
-    """What is used of a session of an MCP client, such as `mcp.ClientSession` or `mcp.Client`."""
+    """The used part of an MCP client's session, such as `mcp.ClientSession` or `mcp.Client`."""
 
     def call_tool(
         self, name: str, arguments: dict[str, Any], *, meta: dict[str, Any] | None
@@ -235,7 +235,7 @@ class McpSession(Protocol):
 
 
 class _SessionTransport(httpx.AsyncBaseTransport):
-    """Sends calls of tools through a session; keeps the last result, or what was raised."""
+    """Sends tool calls through a session; keeps the last result, or the raised error."""
 
     def __init__(self, session: McpSession) -> None:
         self._session = session
@@ -265,12 +265,12 @@ async def call_paid(
     *,
     server: str,
 ) -> Any:
-    """Call a tool through a session of an MCP client, and pay if it asks for that.
+    """Call a tool through a session of an MCP client, and pay if the tool requires a payment.
 
-    Returns the result as the session does. `server` is your name for the server: a payment whose
-    outcome is not known is sent again, in any session, when the same tool of the server with this
-    name is called with the same arguments. Raises what the session raises, and what `PaymentAuth`
-    raises.
+    Returns the result as the session does. `server` is your name for the server: a payment with an
+    unknown outcome is sent again, in any session, for a call of the same tool with the same
+    arguments on the server of this name. Raises the errors of the session, and of
+    `PaymentAuth`.
     """
     transport = _SessionTransport(session)
     async with httpx.AsyncClient(transport=transport, auth=auth, trust_env=False) as http:

@@ -45,7 +45,7 @@ class HasKey(Protocol):
 
 
 class Wallet:
-    """A payer's key. It signs; it never sends a transaction and needs no gas."""
+    """A payer's key. A wallet signs, never sends a transaction, and needs no gas."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Wallet:
     ) -> None:
         """Take a private key as 0x-hex, as 32 bytes, or as an eth-account account.
 
-        `nonces` draws the 32-byte authorization nonces; a simulation gives its own. Raises
+        `nonces` draws the 32-byte authorization nonces; a simulation passes its own. Raises
         `ValueError` for an invalid private key.
         """
         raw = private_key if isinstance(private_key, str | bytes) else _key_of(private_key)
@@ -72,14 +72,14 @@ class Wallet:
     def from_mnemonic(cls, words: str, index: int = 0) -> "Wallet":
         """Return account `index` of a BIP-39 phrase, on Ethereum's path m/44'/60'/0'/0/index.
 
-        Raises `ValueError` for what is no phrase, without showing any word of it.
+        Raises `ValueError` for an invalid phrase, without showing any word of the phrase.
         """
         from eth_account import Account
         from eth_utils.exceptions import ValidationError
 
         Account.enable_unaudited_hdwallet_features()
         key = b""
-        with suppress(ValidationError):  # its text is the words
+        with suppress(ValidationError):  # the error's text would show the words
             account = Account.from_mnemonic(words, account_path=f"m/44'/60'/0'/0/{index}")
             key = bytes(account.key)
         if not key:
@@ -92,7 +92,7 @@ class Wallet:
     def of_contract(self, account: str) -> "Wallet":
         """Return this key as the owner of a contract wallet at an address (EIP-1271).
 
-        Its authorizations are from the contract; the key signs them. Raises `ValueError`.
+        The key signs authorizations from the contract's address. Raises `ValueError`.
         """
         wallet = Wallet(self._key.secret, nonces=self._nonces)
         wallet.address_bytes = parse_address(account)
@@ -105,7 +105,7 @@ class Wallet:
 
     @property
     def private_key(self) -> str:
-        """The private key as 0x-hex; it gives full control of the wallet."""
+        """The private key as 0x-hex, which gives full control of the wallet."""
         return to_hex(self._key.secret)
 
     @property
@@ -120,10 +120,11 @@ class Wallet:
         return f"Wallet({self.address})"
 
     def authorize(self, requirements: PaymentRequirements, now_s: int) -> Authorization:
-        """Return an authorization for exactly these requirements, not signed yet.
+        """Return an unsigned authorization for exactly these requirements.
 
-        Its window is the specification's: from 60 s before signing to 300 s after
-        (2.3/window, 8/validity-window), or less if the requirements say so. Raises `ValueError`.
+        The window is the specification's: from 60 s before signing to 300 s after
+        (2.3/window, 8/validity-window), or less if the requirements allow less. Raises
+        `ValueError`.
         """
         lifetime_s = min(AFTER_SIGNING_S, requirements.max_timeout_seconds)
         return self.authorization(
@@ -160,7 +161,7 @@ class Wallet:
         return f"pay_{hmac.digest(secret, b'payment-identifier' + auth.nonce, 'sha256').hex()[:32]}"
 
     def sign_cancellation(self, nonce: bytes, domain: Domain) -> bytes:
-        """Return the 65-byte signature that cancels a nonce of this wallet."""
+        """Return the 65-byte signature for cancelling a nonce of this wallet."""
         return sign(cancel_digest(self.address_bytes, nonce, domain), self._key)
 
     def payment_header(
@@ -173,7 +174,7 @@ class Wallet:
     ) -> str:
         """Return a signed payment header for these requirements (2.3/hex-header).
 
-        Raises `ValueError` if they are for another network or a field cannot be read.
+        Raises `ValueError` if the requirements name another network or a field cannot be read.
         """
         if requirements.network != network.name:
             raise ValueError(

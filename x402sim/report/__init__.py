@@ -1,11 +1,11 @@
-"""Reports of a run, made of its journal: frames, plots and pages.
+"""Reports of a run, made from its journal: frames, plots and pages.
 
 Users hold a `run.Run`. Frames, plots, `html` and `save` import pandas and matplotlib: import these
 modules late, after `need_extra()`. The other modules work without the extra `report`.
 
-Two parts are apart, and no frame or plot of a run imports them. Reports of judges are `results`,
+Two parts stand apart, and no frame or plot of a run imports them. Reports of judges are `results`,
 `causes`, `conformance`, `verdict` and `plots.judgement`, with the templates of these names. The
-page of payments, which a server shows, too, is `page` and `static`; `run` and `save` write it.
+page of payments, which a server also shows, is `page` and `static`; `run` and `save` write it.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ EXTRA = ("pandas", "matplotlib", "pyarrow")
 def need_extra(
     modules: Sequence[str] = EXTRA, purpose: str = "reports", extra: str = "report"
 ) -> None:
-    """Raise `ModuleNotFoundError` with what to install, if modules of an extra are missing."""
+    """Raise `ModuleNotFoundError` with the install command if modules of an extra are missing."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(

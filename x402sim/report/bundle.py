@@ -3,15 +3,15 @@
 A result is a run that a program saves, or a sweep that a program plays. To repeat the result, the
 program runs again, from the start to the saving call; so closures, policies and functions
 as faults need not be serialized. The parts of the program (the user's own files, libraries and
-their versions) are found without importing it, and copied when the result is saved. A resumed sweep
-compares the same parts.
+their versions) are found without an import of the program, and copied when the result is saved. A
+resumed sweep compares the same parts.
 
 The hash of a table depends on its content only, not on the version of pandas, Arrow or Python. It
 is the SHA-256 of ASCII lines, each ended by a newline. The first line is a JSON array of the sorted
 column names. Each row follows as a JSON object without spaces, with sorted names, and without
 missing values. A whole number is written in digits (2, also for the float 2.0), another number as
 Python's `repr` of the float, a moment as whole microseconds since 1970 (UTC), a date in ISO 8601,
-True and False as true and false, and anything else as its text.
+True and False as true and false, and any other value as its text.
 """
 
 import ast
@@ -186,7 +186,7 @@ def absolute(name: str, level: int, package: str) -> str:
 
 
 def _file_of(name: str) -> str | None:
-    """Return the file of a module; None if it has none or does not exist."""
+    """Return the file of a module; None for a module without a file, or a missing one."""
     if name in sys.modules:
         file = getattr(sys.modules[name], "__file__", None)
         return str(Path(file).resolve()) if file else None
@@ -227,7 +227,7 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            continue  # of the standard library, or a package with another name than its module
+            continue  # in the standard library, or a package with another name than its module
     return found
 
 
@@ -236,7 +236,7 @@ def required() -> Mapping[str, str]:
     """Return the versions of the libraries that x402sim requires to play and to make frames."""
     try:
         lines = requires("x402sim") or []
-    except PackageNotFoundError:  # it is one file
+    except PackageNotFoundError:  # in the standalone file
         return {}
     found = ["numpy"]  # pandas requires it
     for line in lines:
@@ -248,7 +248,7 @@ def required() -> Mapping[str, str]:
 
 @cache
 def _ours() -> str:
-    """Return a short digest of x402sim's code: in a checkout it changes without a new version."""
+    """Return a short digest of x402sim's code, since a checkout changes without a new version."""
     found = hashlib.sha256()
     for folder in (PACKAGE, SCENARIOS):
         for pattern in _CODE_OF_OURS:
@@ -289,7 +289,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct):
-    """Where a result comes from.
+    """The origin of a result.
 
     `calls` numbers the program's calls that wrote this result, among all calls that write a bundle;
     the last call counts. `sources` has the SHA-256 of each file, and `not_carried` has a sentence
@@ -321,7 +321,7 @@ class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
 
 
 class NotRepeatable(ValueError):
-    """A result cannot be repeated; the text says why, and what to do."""
+    """A result cannot be repeated; the text has the reason and the remedy."""
 
 
 def frame_files(name: str) -> tuple[str, str]:
@@ -393,7 +393,7 @@ def _without_magic(cell: str) -> str:
     """Return a cell without IPython's own statements, such as `%matplotlib inline`."""
     try:
         tree = ast.parse(cell)
-    except SyntaxError:  # it did not run as Python either
+    except SyntaxError:  # the cell did not run as Python either
         return ""
     left = cell.splitlines(keepends=True)
     for each in reversed(tree.body):
@@ -417,7 +417,7 @@ def _of_cells(place: str, cells: list[str], args: Iterable[str] = ()) -> Running
     return Running(Program("cells", place, [*args]), {place: text.encode()}, Path.cwd(), found)
 
 
-# --- what is carried ---------------------------------------------------------------------
+# --- the carried files -------------------------------------------------------------------
 
 
 def carry(
@@ -526,13 +526,13 @@ def cells_in(notebook: bytes) -> list[str]:
     return [each["source"] for each in json.loads(notebook)["cells"]]
 
 
-# --- the call that is repeated -----------------------------------------------------------
+# --- the repeated call -------------------------------------------------------------------
 
 
 class Reached(BaseException):
     """A repeated program reached the call that saved the result; `what` has its arguments.
 
-    It ends the program. As a `BaseException`, it passes the user's `except Exception`.
+    The exception ends the program. As a `BaseException`, it passes the user's `except Exception`.
     """
 
     def __init__(self, what: Any) -> None:
@@ -542,13 +542,13 @@ class Reached(BaseException):
 
 @dataclass
 class Awaited:
-    """The call that a repeated program must reach: the last of `calls`. `done` has the tables
-    that the sweep has saved."""
+    """The call that a repeated program must reach: the last of `calls`. `done` has the saved
+    tables of the sweep."""
 
     calls: list[int]
     done: list[Any] = field(default_factory=list)
     made: int = 0
-    """How many calls that write a bundle the program has made."""
+    """The number of the program's calls so far that write a bundle."""
     found: list[Any] = field(default_factory=list)
     """The arguments of `calls` so far."""
 

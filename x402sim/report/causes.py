@@ -1,10 +1,10 @@
 """Groups failures by their probable cause; every report shows these groups.
 
-`conformance/service/mutation_matrix.csv` records what fails together: it has a row for each service
-with one known defect, and the checks that it failed. The probable causes of a run are the fewest
-rows that explain its failures. Causes with a failed MUST come first, then those with the greatest
-loss. `causes.toml` in each subject's folder says for each id or demand what a failure means, how to
-repair it, who loses by it, and which other failure causes it.
+`conformance/service/mutation_matrix.csv` records joint failures: it has a row for each service with
+one known defect, and the checks that it failed. The probable causes of a run are the fewest rows
+that explain its failures. Causes with a failed MUST come first, then the causes with the greatest
+loss. `causes.toml` in each subject's folder has for each id or demand the meaning of a failure, its
+repair, who loses, and the other failures that cause it.
 """
 
 import csv
@@ -25,7 +25,7 @@ ENOUGH = 0.5
 _LEAST_ANSWER = 14
 """Characters that identify an answer: its status, and some of its body."""
 _SETTLES = "spec/4.1/settle-on-chain"
-"""The id with a case that checks that an ordinary payment is a transfer."""
+"""The id whose case checks that an ordinary payment is a transfer."""
 _GENERAL = (Demand.WITHHELD, Demand.REFUSED)
 """Demands of many checks: two failures of such a demand need not have one cause."""
 _GIVES_AWAY = (Demand.WITHHELD, Demand.UNPAID_2XX)
@@ -45,33 +45,33 @@ _JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.OBSERVED)
 
 @dataclass(frozen=True, slots=True)
 class _Defect:
-    """A known defect: the ids that fail by it, and the ids that cannot be judged."""
+    """A known defect: the ids that fail because of it, and the ids that cannot be judged."""
 
     breaks: frozenset[str]
-    """The clauses that it breaks."""
+    """The clauses that the defect breaks."""
     fails: frozenset[str]
     stops: frozenset[str]
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """What reports write about a failed id."""
+    """The texts of reports about a failed id."""
 
     cause: str
     repair: str
     loss: Loss
     expected: str = ""
-    """What a subject does that keeps the demand; empty where each case words that itself."""
+    """The behaviour that keeps the demand; empty where each case words its own."""
     at: tuple[str, ...] = ()
     """Places with this cause, whatever the cause elsewhere: ids without dialects, each alone or
     with the failed demand, "payer/send/proof-redirected: DEMAND"."""
     follows: tuple[str, ...] = ()
-    """Keys of possible causes: the failure follows from the first of them that has failed, too."""
+    """Keys of possible causes: the failure follows from the first that has failed, too."""
 
 
 class StopCause(msgspec.Struct, frozen=True):
-    """A probable cause: the broken id, what is wrong, its case, and the ids that follow from it.
+    """A probable cause: the broken id, the defect, its case, and the ids that follow.
 
-    `repair` says what to do, and `loss` who loses by it; both are empty if it was not judged.
+    `repair` is the remedy, and `loss` tells who loses; both are empty for an id without a verdict.
     """
 
     id: str
@@ -86,11 +86,11 @@ class StopCause(msgspec.Struct, frozen=True):
 def by_cause(results: Results) -> list[list[Result]]:
     """Return the failed and inconclusive ids, in groups of one probable cause each.
 
-    Groups with a failed MUST come first, then those with the greatest loss. The first id of a group
-    is broken; the others follow from it, a MUST first. A failure that no known defect explains
-    joins failures with the same answer to the same demand, and the cause that `causes.toml` names.
-    An inconclusive id joins the failure whose answer its reason quotes; else ids with the same
-    reason are one group.
+    Groups with a failed MUST come first, then the groups with the greatest loss. The first id of a
+    group is broken; the others follow from it, a MUST first. A failure that no known defect
+    explains joins failures with the same answer to the same demand, and the cause that
+    `causes.toml` names. An inconclusive id joins the failure whose answer its reason quotes; else
+    ids with the same reason are one group.
     """
     failed = {each.id: each for each in results if each.outcome is Outcome.FAILED}
     judged = {each.id for each in results if each.outcome in _JUDGED}
@@ -126,7 +126,7 @@ def causes(results: Results) -> list[StopCause]:
 
 
 def cause(result: Result) -> str:
-    """Return what is wrong with a subject that failed an id, or why the id was not judged."""
+    """Return the defect of a subject that failed an id, or why the id was not judged."""
     if result.outcome is not Outcome.FAILED:
         return f"not judged: {result.reason}"
     known = _known(result)
@@ -134,18 +134,18 @@ def cause(result: Result) -> str:
 
 
 def repair(result: Result) -> str:
-    """Return how to repair a subject that failed an id; empty if unknown."""
+    """Return the repair of a subject that failed an id; empty if unknown."""
     known = _known(result) if result.outcome is Outcome.FAILED else None
     return known.repair if known else ""
 
 
 def expected(demand: str) -> str:
-    """Return what is expected of a subject by a demand of `causes.toml`; raises `KeyError`."""
+    """Return the behaviour that a demand of `causes.toml` expects; raises `KeyError`."""
     return _words()[demand].expected
 
 
 def loss(group: Iterable[Result]) -> str:
-    """Return who loses by one cause, the greatest loss; empty if nothing failed."""
+    """Return who loses by one cause, the greatest loss; empty without a failure."""
     found = {_loss(each) for each in group if each.outcome is Outcome.FAILED}
     return next((each for each in LOSSES if each in found), "")
 
@@ -161,12 +161,12 @@ def _loss(result: Result) -> str:
 
 
 def _known(result: Result) -> _Words | None:
-    """Return what to write about a failed id; None if nothing is known."""
+    """Return the texts about a failed id, or None."""
     return _words().get(_key(result))
 
 
 def _key(result: Result) -> str:
-    """Return the key of a failed id in `causes.toml`; empty if there is none."""
+    """Return the key of a failed id in `causes.toml`; empty without one."""
     evidence = _evidence(failures(result)[0])
     keys = (
         f"{result.id}: {evidence.demand}",
@@ -183,7 +183,7 @@ def _there(evidence: Evidence) -> str:
 
 
 def _evidence(result: CaseResult | Result) -> Evidence:
-    """Return what a failure is compared by: its evidence, else its texts."""
+    """Return the evidence by which failures are compared, or a result's texts instead."""
     answer = result.actual if result.outcome is Outcome.FAILED else result.reason
     return result.evidence or Evidence(Demand.OTHER, result.expected or "", answer or "")
 
@@ -258,7 +258,7 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
 
 
 def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
-    """Join groups to the group that they follow from by `causes.toml`."""
+    """Join groups to their root group in `causes.toml`."""
     first: dict[str, list[Result]] = {}
     for group in groups:
         first.setdefault(_key(group[0]), group)
@@ -277,7 +277,7 @@ def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
 def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
     """If the subject serves and never settles, join all failures that follow, and put them first.
 
-    It never settles if an ordinary payment was served and moved nothing.
+    A subject never settles if it served an ordinary payment that moved nothing.
     """
     failed = [each for group in groups for each in group if each.outcome is Outcome.FAILED]
     first = [each for each in failed if each.id == _SETTLES]
@@ -295,11 +295,11 @@ def _is_unpaid(case: CaseResult | Result) -> bool:
 
 
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:
-    """Tell whether failures are why other ids could not be judged.
+    """Tell whether failures are the reason why other ids could not be judged.
 
-    They are if the reason quotes a failure's answer. They also are if a known defect that breaks
-    one of them stops at least half of these ids, and these are at least half of the ids that it
-    stops and that had begun.
+    They are if the reason quotes a failure's answer. They also are if a known defect that breaks a
+    failed id stops at least half of the other ids, and the stopped ids among them are at least half
+    of all begun ids that the defect stops.
     """
     failed = [each for each in group if each.outcome is Outcome.FAILED]
     answers = [_evidence(failures(each)[0]).answer for each in failed]

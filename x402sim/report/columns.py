@@ -1,5 +1,5 @@
 """A journal as columns: a table for each kind of event, and all exchanges (requests, with the
-answer or the loss). Frames are made of these.
+answer or the loss). Frames are made from columns.
 
 Columns are read all at once: a journal has millions of events, and Python objects would be slow.
 """
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Table(dict[str, Any]):
-    """The columns of all events of one kind, by name. A column is joined when it is first used.
+    """The columns of all events of one kind, by name. A column is joined at its first use.
 
     Columns are numpy arrays: of integers, of the numbers of texts (see `Texts`), or of objects.
     """
@@ -125,9 +125,9 @@ _LATER: dict[type[events.BaseEvent], tuple[str, ...]] = {
     events.PaymentSettled: ("at_ms", "actor", "payer", "amount_base", "resource"),
     events.PaymentIndexed: ("actor", "block"),
 }  # fmt: skip
-"""Columns of the most frequent events that `orders` and `steps` do not need. Most users ask for
-these two frames first, so the other columns are read later. No column here has an id: else an array
-with a place for each id, made before these are read, would be too short."""
+"""Columns of the most frequent events that `orders` and `steps` do not need. Most users want these
+two frames first, so the other columns are read later. No column here has an id: an array with a
+place for each id, made before the later columns are read, would be too short."""
 _NEVER = {(events.name_of(events.AnswerReceived), "to"), (events.name_of(events.NoAnswer), "to")}
 """Columns that repeat a column of the request of the same exchange."""
 _COLUMNS = {
@@ -148,7 +148,7 @@ _FIRST, _REST = (
 
 class _Read:
     """Reads the columns of a journal. From a file it reads `first`, `without` the exchanges of some
-    actors; it reads `rest` only when a column of it is used."""
+    actors, and reads `rest` at the first use of a column in it."""
 
     def __init__(
         self, journal: Journal, first: Wanted, rest: Wanted, without: frozenset[str] = frozenset()
@@ -186,7 +186,7 @@ def _tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
 @once_per_journal
 def _whole_tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
     if journal.file is None:
-        return _tables(journal)  # in memory, these leave out nothing
+        return _tables(journal)  # a journal in memory leaves out nothing
     return _Read(journal, _OF_EXCHANGES, frozenset()).tables()
 
 
@@ -200,7 +200,7 @@ def tables(journal: Journal, *kinds: type[events.BaseEvent]) -> list[Table]:
 
 
 def exchange_tables(journal: Journal) -> list[Table]:
-    """Return the columns of all requests, answers and losses, those of services included."""
+    """Return the columns of all requests, answers and losses, also of services' own requests."""
     every = _whole_tables(journal)
     return [every[kind] for kind in (events.RequestSent, events.AnswerReceived, events.NoAnswer)]
 
@@ -212,7 +212,7 @@ def standing(journal: Journal) -> Table:
 
 
 def words(numbers: Any, texts: Texts) -> pa.Array:
-    """Return the texts with these numbers as an Arrow array that has each text only once."""
+    """Return the texts with these numbers as an Arrow array that stores each text only once."""
     chosen = np.asarray(numbers, "int32")
     if len(texts.all) > _MANY * len(chosen):  # converting all texts would take longer
         indices, known = pd.factorize(chosen)
@@ -235,7 +235,7 @@ def exact(values: Sequence[int]) -> Any:
 
 
 def each_row(make: Callable[..., Made], columns: Mapping[str, Any]) -> list[Made]:
-    """Call a function with each row, and return the results: its parameters name the columns."""
+    """Call a function with each row, and return the results; parameters name the columns."""
     return list(map(make, *(columns[name] for name in parameters(make))))
 
 
@@ -250,9 +250,9 @@ def in_turn(*parts: Part) -> None:
 
 
 def in_rounds(*parts: Part) -> Any:
-    """Call functions with arrays of rows: first with the first row of each thing, then the second.
+    """Call functions with arrays of rows: first the first row of each thing, then the second.
 
-    The column `of` has the number of the thing (a payment id) that a row is about. In a call a
+    The column `of` has the number of the row's thing (a payment id). In a call a
     thing occurs once, and a function can assign to arrays by these numbers. Return the numbers
     of all things, in the order of their first rows.
     """
@@ -291,9 +291,9 @@ def objects(values: Sequence[Any]) -> Any:
 OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
 """Outcomes of an exchange, from its caller's view:
 
-- served, paid: a 2xx answer; paid if it was to POST /api/pay
-- payment required: the 402 of section 2.2, or one to a request that shows no payment
-- refused: any other 4xx, or a 2xx that says no, such as `{"isValid": false}`
+- served, paid: a 2xx answer; paid if the request was POST /api/pay
+- payment required: the 402 of section 2.2, or a 402 to a request without a payment
+- refused: any other 4xx, or a 2xx with a refusal, such as `{"isValid": false}`
 - error: 5xx
 - lost: the connection broke, or the caller's timeout passed
 - open: neither answered nor lost when the journal ended
@@ -306,7 +306,7 @@ _MISSING = {"at_ms": 0, "seq": _NO_END, "status": 0, "final": None, "ok": None}
 class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
     """A request to a service, with the answer or the loss. A text is a number, or 0.
 
-    `end_seq` of a request without an end is above all others.
+    `end_seq` of a request without an end is greater than every other `end_seq`.
     """
 
     at_ms: int
@@ -323,11 +323,11 @@ class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
     """The payment id in the answer."""
     tx: int
     pays: bool
-    """Whether it is POST /api/pay."""
+    """Whether the request is POST /api/pay."""
     opens: bool
-    """Whether it opens a session."""
+    """Whether the request opens a session."""
     may_be_free: bool
-    """Whether it may be no order: a GET that shows neither session nor authorization."""
+    """Whether it may be no order: a GET without session and authorization."""
 
 
 class Exchanges:
@@ -410,7 +410,7 @@ class Exchanges:
 
     @property
     def asks(self) -> Any:
-        """Whether the answer to each request is the 402 of section 2.2, which names a payment."""
+        """Whether each answer is the 402 of section 2.2, with a payment id."""
         return (self.ended["status"] == 402) & (self.ended["payment_id"] != 0) & ~self.pays
 
     @property

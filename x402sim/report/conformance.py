@@ -3,8 +3,8 @@
 `conformance.schema.json` is the schema of the JSON report; the markup of the HTML page is in
 `templates/conformance.html.j2`. A subject's answers are text of other parties, so every report
 escapes them (`printable_lines`). Annotations are workflow commands of GitHub Actions: their text is
-also escaped as the runner unescapes it, so that it begins no command. In Markdown, answers stand in
-code, where nothing is markup or mentions anybody.
+escaped a second time, as the runner unescapes it, so that it begins no command. In Markdown,
+answers stand in code, without markup and mentions.
 """
 
 import json
@@ -39,12 +39,12 @@ from x402sim.text.words import printable, printable_lines
 from x402sim.version import VERSION
 
 RAW = "send it again: "
-"""Begins the line of an exchange that is a command, which sends the same request again."""
+"""Begins a line of an exchange with a command that sends the same request again."""
 FULL = "in full: "
 """Begins a line of an exchange that terminals and comments leave out: the line before is its short
 form."""
 SERVICE = "service"
-"""The subject of a report that does not name one."""
+"""The subject of a report without a subject's name."""
 AnyResult = TypeVar("AnyResult", Result, CaseResult)
 
 
@@ -74,20 +74,20 @@ def _escaped(result: AnyResult) -> AnyResult:
 def counts_for_exit(result: Result, strict: bool) -> bool:
     """Tell whether an id counts for the exit code: a MUST, or a SHOULD if `strict`.
 
-    An id that the baseline report has does not count.
+    An id in the baseline report does not count.
     """
     return not result.is_known and (result.level == "MUST" or (strict and result.level == "SHOULD"))
 
 
 def why_uncounted(result: Result) -> str:
-    """Return why a result that does not count for the exit code does not."""
+    """Return why a result does not count for the exit code."""
     return "in the baseline report, too" if result.is_known else "does not count without --strict"
 
 
 def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
-    """Return the verdict (passed, failed or inconclusive), and a sentence that says why.
+    """Return the verdict (passed, failed or inconclusive), and a sentence with the reason.
 
-    Only MUST counts, and SHOULD if `strict`. If nothing was judged, it is inconclusive.
+    Only MUST counts, and SHOULD if `strict`. Without any judged id, the verdict is inconclusive.
     """
     what = "MUST and SHOULD" if strict else "MUST"
     counting = [each for each in results if counts_for_exit(each, strict)]
@@ -121,7 +121,7 @@ NAMED = 4
 
 
 def _untold(counting: Results) -> str:
-    """Return a line on played ids without an answer, and why; empty without such ids."""
+    """Return a line on played ids without an answer, with reasons; empty without such ids."""
     reasons: dict[str, list[str]] = {}
     for each in counting:
         if each.outcome is Outcome.SKIPPED and any(case.is_untold for case in each.cases):
@@ -135,7 +135,7 @@ def _untold(counting: Results) -> str:
 
 
 def headline(result: Result) -> str:
-    """Return the outcome of an id, its dialects, and how many of its cases had it.
+    """Return the outcome of an id, its dialects, and the number of cases with the outcome.
 
     "failed (2 of 7 cases, 1 not judged)", "passed (6 of 7 cases, 1 not judged)"; or, if a decisive
     case was not judged, "inconclusive (3 of 7 cases passed)". With dialects: "failed in v1, v2".
@@ -162,9 +162,9 @@ def not_judged(result: Result) -> list[CaseResult]:
 
 
 def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()) -> list[str]:
-    """Return the ground of a case in lines: its sentences in quotation marks, then why.
+    """Return the ground of a case in lines: its sentences in quotation marks, then the reason.
 
-    Lines that the grounds `before` have are left out.
+    Lines in the grounds `before` are left out.
     """
     ground = case.ground
     if ground is None:
@@ -177,7 +177,7 @@ def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()
 def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
     """Return the failed cases of an id, each with the lines of its ground that are new.
 
-    Of a demand that fails in several dialects, only the first has its exchange.
+    If a demand fails in several dialects, only the first has its exchange.
     """
     cases = failures(result)
     found = list[tuple[CaseResult | Result, list[str]]]()
@@ -203,7 +203,7 @@ def grounds(result: Result) -> list[str]:
 
 
 def total_loss(results: Results) -> list[str]:
-    """Return what the failed ids cost, by token; empty if no money was counted."""
+    """Return the losses of the failed ids, by token; empty if no money was counted."""
     sums: Counter[tuple[str, int]] = Counter()
     for result in (each for whole in results for each in by_dialect(whole).values()):
         if result.loss is not None:
@@ -248,7 +248,7 @@ def as_json(
 def as_junit(target: str, started: str, results: Results, *, strict: bool = False) -> bytes:
     """Return the report as JUnit XML: a suite for each section, a case for each id.
 
-    A failed id becomes a failure, an inconclusive one an error; skipped and observed become
+    A failed id becomes a failure, an inconclusive id an error; skipped and observed ids become
     skipped. So do ids that do not count for the exit code, with their details in system-out: a CI
     that reads the report fails when the command does.
     """
@@ -281,7 +281,7 @@ def _numbers(results: Results, strict: bool) -> dict[str, str]:
 
 
 def _junit_kind(result: Result, strict: bool) -> str:
-    """Return the element that an id becomes in JUnit; empty if it passed."""
+    """Return the JUnit element of an id; empty for a passed id."""
     if result.outcome is Outcome.PASSED:
         return ""
     if not counts_for_exit(result, strict):
@@ -327,7 +327,7 @@ def left_out(cases: list[CaseResult]) -> list[str]:
 
 
 def explained(result: Result) -> str:
-    """Return a whole failure as text: its cases, their exchanges, the command that repeats them."""
+    """Return a whole failure as text: its cases, their exchanges, the command to repeat them."""
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
     parts += [f"to repair: {repair(result)}"] if repair(result) else []
     for case, ground in shown(result):
@@ -354,7 +354,7 @@ def headings(demands: str) -> dict[str, int]:
 
 
 def place(lines: Mapping[str, int], result: Result) -> int:
-    """Return the line number of an id's heading, else of its section's; 1 if there is neither."""
+    """Return the line number of an id's heading, else of its section's heading, else 1."""
     return lines.get(f"### {result.id}") or lines.get(f"## {result.section}", 1)
 
 
@@ -367,7 +367,7 @@ def as_sarif(
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
 
     A result is shown at its `place` in `demands`, the text of the page of all demands: GitHub shows
-    only what is at a place in a file.
+    only results with a place in a file.
     """
     results = readable(results)
     page, lines = demands_page(subject), headings(demands)
@@ -431,7 +431,7 @@ def _sarif_result(number: int, target: str, result: Result, page: str, line: int
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a report is about: the kind of subject, the target's name, when the run began."""
+    """The subject of a report: its kind, the target's name, and the begin of the run."""
 
     subject: str
     target: str
@@ -483,9 +483,9 @@ def _demands(subject: str) -> str:
 def as_annotations(results: Results, demands: str, subject: str, *, strict: bool = False) -> str:
     """Return the lines, empty if nothing failed; with `strict`, SHOULD counts for the verdict.
 
-    An id that counts is an error, and a failed SHOULD a warning; ids that the baseline report has
+    An id that counts is an error, and a failed SHOULD a warning; ids in the baseline report
     are left out. Each annotation is at the line of its demand in the page `demands`, as in SARIF.
-    If nothing was judged, that is an error.
+    A run without a judged id is an error.
     """
     file, lines = demands_page(subject), headings(demands)
     outcome, why = verdict(results, strict)
@@ -498,7 +498,7 @@ def as_annotations(results: Results, demands: str, subject: str, *, strict: bool
 
 
 def unready(subject: str, why: str) -> str:
-    """Return the annotation of a subject that could not be judged, and why."""
+    """Return the annotation for a subject that could not be judged, with the reason."""
     title = f"x402sim conformance {subject}: no verdict"
     return f"::error title={_escaped_property(title)}::{_message(printable(why))}\n"
 
@@ -570,7 +570,7 @@ def as_markdown(
 
 
 def _folded(first: Result, rest: Results, strict: bool) -> Iterator[str]:
-    """Yield the lines of one cause: what is wrong, and folded, the evidence."""
+    """Yield the lines of one cause: the defect, and folded, the evidence."""
     lost = LOSSES.get(loss([first, *rest]), "")
     counts = counts_for_exit(first, strict)
     notes = [first.level, headline(first), lost, str(first.loss or "")]
@@ -660,7 +660,7 @@ def as_html(
 ) -> str:
     """Return the HTML page: first the failed and inconclusive ids, then every section.
 
-    `target` is what was judged, `started` an ISO 8601 time, `sections` the title of each section.
+    `target` is the judged target, `started` an ISO 8601 time, `sections` the title of each section.
     With `strict`, SHOULD counts for the verdict.
     """
     results = readable(results)

@@ -1,7 +1,7 @@
-"""Finds the first event at which two runs differ, and the fields that differ.
+"""Finds the first different event of two runs, and the fields that differ.
 
-Two recordings of `watch` differ in every time, id and hash. Of recordings, it compares only the
-order of requests and answers, and the findings.
+Two recordings of `watch` differ in every time, id and hash, so only the order of requests and
+answers, and the findings, are compared.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def describe(a: Journal, b: Journal) -> list[str]:
-    """Return lines that show where two journals first differ; none if they are equal."""
+    """Return lines that show where two journals first differ; none for equal journals."""
     before = deque[Entry](maxlen=CONTEXT)
     both = all(map(_is_watched, (a, b)))
     pairs = zip_longest(_lasting(a), _lasting(b)) if both else zip_longest(a, b)
@@ -46,7 +46,7 @@ _NEW_EACH_TIME = ("payment_id", "session_id", "authorization", "tx_hash", "payer
 
 
 def _lasting(journal: Journal) -> Iterator[Entry]:
-    """Yield the events of a recording that are equal in two of the same traffic, renumbered."""
+    """Yield a recording's events, renumbered, without facts that differ for equal traffic."""
     seq = 0
     for entry in journal:
         event = entry.event

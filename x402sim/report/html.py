@@ -72,7 +72,7 @@ def page(
 def anchors(runs: Sequence[Summary]) -> list[str]:
     """Return a unique name for each run, usable as an anchor and as a folder.
 
-    It is the scenario's name, with a number if several runs have that name.
+    The name is the scenario's, with a number if several runs share it.
     """
     names = [re.sub(r"[^\w-]", "_", run.name) or "run" for run in runs]
     return [
@@ -84,10 +84,10 @@ def anchors(runs: Sequence[Summary]) -> list[str]:
 def _view(
     run: Summary, name: str, images: Mapping[str, bytes], story: str = "", page: str = ""
 ) -> dict[str, Any]:
-    """Return the values that the templates show of one run; `name` is its anchor in the page.
+    """Return the values of one run for the templates; `name` is its anchor in the page.
 
-    `held` says for each clause whether all its checks held; `held_of` says how many checks held.
-    `page` is the file beside the report that shows the run's payments; the link opens it at the
+    `held` has for each clause whether all its checks held; `held_of` has the number of held checks.
+    `page` is the file beside the report with the run's payments; the link opens it at the
     payment of the first failed check.
     """
     traces = {
@@ -142,8 +142,8 @@ def _json(value: Any) -> str:
 def _image(plot: str, image: bytes) -> dict[str, Any]:
     """Return a plot as a data URL, as wide as on paper.
 
-    A sequence diagram keeps its size on a narrow page, and scrolls. White is transparent: a dark
-    page can invert the image.
+    A sequence diagram keeps its size on a narrow page, and scrolls. White is transparent, so that a
+    dark page can invert the image.
     """
     (width_px,) = unpack(">I", image[16:20])
     return {

@@ -1,10 +1,10 @@
 """Follows each order: the payer's request, the money moved on the chain, and the goods received.
 
 An order is one 402 to a payer, or one request on a session's budget. A request that never got a 402
-is an order of its own. A one-step payment belongs to the 402 whose id it shows; else to the order
+is its own order. A one-step payment belongs to the 402 whose id it shows; else to the order
 for which its authorization was sent before; else to the newest 402 that its payer has not paid.
-Money is counted on the chain, by the authorizations presented for an order; the words of the
-service do not count.
+Money is counted on the chain, by the authorizations presented for an order; a service's own
+reports do not count.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from x402sim.report.money import Movements
 from x402sim.report.reading import Reading, once_per_journal, reading_of
 
 WAYS = ("payment", "deposit", "session")
-"""How an order is paid: by a payment of its own, as a deposit, or from a session's budget."""
+"""How an order is paid: by its own payment, as a deposit, or from a session's budget."""
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     service: int
     resource: int
     at_ms: int
-    """When the payer first requested it."""
+    """When the payer first requested the order."""
     way: str
     payment_id: int = 0
     session_id: int = 0
@@ -65,7 +65,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     refund_tx: int = 0
     refund_txs: tuple[int, ...] = ()
     """Refunds: of the session, and of debits undone after the first refund. Refunds that the chain
-    has undone are included; `refund_tx` is the last that stands."""
+    has undone are included; `refund_tx` is the last standing refund."""
     payments: int | None = None
     lost_base: int | None = None
     paid_base: int | None = None
@@ -81,7 +81,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_charged(self) -> bool:
-        """Whether money moved for it; without events of the chain, whether it has a receipt."""
+        """Whether money moved for the order; without chain events, whether a receipt came."""
         if self.way == "session":
             return self.debited_base > 0
         return self.has_receipt if self.paid_base is None else self.paid_base > 0
@@ -94,20 +94,20 @@ class Orders:
         self.found: list[OrderState] = []
         self._of_request: list[OrderState] = []
         self._by_payment: dict[tuple[int, int], OrderState] = {}
-        """By payment id and payer: a payer who shows another's payment has an order of its own."""
+        """By payment id and payer: a payer who shows another's payment has a separate order."""
         self._first: dict[int, int] = {}
         """The payer of the first order of each payment id."""
         self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
-        """By payer, service and authorization: one-step payments that show no payment id."""
+        """By payer, service and authorization: one-step payments without a payment id."""
         self._unpaid: dict[tuple[int, int, int], list[OrderState]] = {}
         """By payer, service and path: the orders that got a 402."""
         self._undebited: dict[int, list[OrderState]] = {}
         """By session: its orders without a debit, the oldest first."""
         self._debited: dict[int, list[OrderState]] = {}
-        """By session: the orders whose debits may be undone, the oldest first; of those that were
-        served only the newest, as the last."""
+        """By session: the orders whose debits may be undone, the oldest first; of served orders
+        only the newest, as the last."""
         self._presented: dict[int, list[OrderState]] = {}
-        """By authorization: the orders that it was sent for, in order of the first requests."""
+        """By authorization: its orders, in order of the first requests."""
         self._follow(reading)
         # GETs of paths that never cost anything are no orders
         sold = {order.resource for order in self.found if order.payment_id}
@@ -187,7 +187,7 @@ class Orders:
         return order
 
     def _paid_in_one_step(self, sent: ServiceRequest) -> OrderState | None:
-        """Return the order that a one-step payment without a payment id pays; None if none."""
+        """Return the order that a one-step payment without a payment id pays, or None."""
         key = sent.payer, sent.service, sent.authorization
         unpaid = self._unpaid.get((sent.payer, sent.service, sent.path), [])
         while unpaid and key not in self._by_nonce:
@@ -228,7 +228,7 @@ class Orders:
     def _undo_debit(self, session_id: int) -> None:
         """Take back the newest debit of an order that was not served, as its client has hung up.
 
-        If each was served, it is the session's newest.
+        If every debited order was served, take back the session's newest debit.
         """
         debited = self._debited.get(session_id, [])
         unserved = (each for each in reversed(debited) if each.served_ms is None)
@@ -257,7 +257,7 @@ class Orders:
             order.is_granted |= payment_id in granted
         refunds: dict[int, dict[int, None]] = {}
         for session_id, tx in refunded.rows("session_id", "tx_hash"):
-            refunds.setdefault(session_id, {})[tx] = None  # two services may record one
+            refunds.setdefault(session_id, {})[tx] = None  # two services may record one refund
         for session_id, payment_id in dict(opened.rows("session_id", "payment_id")).items():
             if deposit := self._by_payment.get((payment_id, self._first.get(payment_id, 0))):
                 deposit.session_id = session_id
@@ -266,7 +266,7 @@ class Orders:
     # --- the money ---------------------------------------------------------------------
 
     def _count_money(self, reading: Reading) -> None:
-        """Set what the transactions in the chain moved for each order."""
+        """Count each order's money and gas from the transactions in the chain."""
         gas_of = dict(standing(reading.journal).rows("tx_hash", "gas"))
         used, taken = self._used.get, set[int]()
         for order in self.found:

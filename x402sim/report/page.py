@@ -4,8 +4,8 @@ without a server.
 A server streams the data to the page (`serving/page.py`). Here the data are in the file. The
 content security policy allows the file's own script only, as a frame in a notebook requires.
 
-The page may show the newest payments only, with all their events. A payment is a payment id that a
-402 has named; further events are found by shared exchanges, authorizations, transactions and
+The page may be limited to the newest payments, with all their events. A payment is a payment id in
+a 402; further events are found by shared exchanges, authorizations, transactions and
 sessions.
 """
 
@@ -34,7 +34,7 @@ from x402sim.text.words import as_given
 from x402sim.version import VERSION
 
 _OLDER = ""
-"""Stands for all payments that are left out."""
+"""Stands for all omitted payments."""
 _NAMES = ("exchange", "authorization", "tx_hash", "session_id")
 """Fields that name the payment of an event without a payment id."""
 _LINKS = (events.RequestSent, events.AuthorizationConsumed, events.SessionRefunded)
@@ -106,7 +106,7 @@ class Payments:
             self._of.setdefault(name, payment_id)
 
     def payment_of(self, event: events.BaseEvent) -> str | None:
-        """Return the payment id of an event; None if it is about no payment."""
+        """Return the payment id of an event; None for an event without a payment."""
         found = getattr(event, "payment_id", None)
         if not found:
             is_part = isinstance(event, events.ExchangeEvent) or getattr(event, "session_id", None)
@@ -167,7 +167,7 @@ def alone(words: dict[str, Any], messages: Iterable[tuple[str, Iterable[bytes]]]
 def of_run(journal: Journal, title: str, last: int | None = None) -> str:
     """Return the page of a run, with its outcome and the reason above the payments.
 
-    With `last`, it has the newest payments only, and says how many it leaves out. Raises
+    With `last`, the page has the newest payments only, and the number of the omitted ones. Raises
     `ValueError` unless `last` is above 0.
     """
     words = of_journal(journal, title)
@@ -249,8 +249,8 @@ def of_journal(journal: Journal, title: str) -> dict[str, Any]:
 def tables() -> dict[str, Any]:
     """Return the tables that explain any journal: clauses, refusals, and rules by their reasons.
 
-    `standard` has the clauses by error words of the x402 standard, and `advice` what to do, by the
-    beginning of an error or a reason.
+    `standard` has the clauses by error words of the x402 standard, and `advice` the remedies, by
+    the beginning of an error or a reason.
     """
     clauses = {each.id: each.text for each in CLAUSES}
     refusals = {}
@@ -268,7 +268,7 @@ def tables() -> dict[str, Any]:
 
 
 def _reasons() -> dict[str, str]:
-    """Return the clause of each rule, by the beginning of the reason with which it refuses."""
+    """Return the clause of each rule, by the beginning of its refusal's reason."""
     same = PaymentRequirements(
         scheme="",
         network="",
@@ -285,7 +285,7 @@ def _reasons() -> dict[str, str]:
 
 
 def _standard() -> dict[str, str]:
-    """Return the clause of each rule, by the standard's error word if only this rule uses it."""
+    """Return the clause of each rule, by an error word of the standard that only this rule uses."""
     found = {
         x402_reasons.FUNDS: "7/insufficient-balance",
         x402_reasons.VALID_BEFORE: "7/authorization-expired",

@@ -1,7 +1,7 @@
 """The progress of a sweep, with the time left, and of a long run.
 
 In a terminal and in Jupyter, a line is updated in place. The last line in Jupyter has no
-times, so that an executed notebook is equal each time. In pipes and files it is a new line every
+times, so that an executed notebook is equal each time. Pipes and files get a new line every
 few seconds.
 """
 
@@ -23,9 +23,9 @@ _WIDTH = 24
 
 
 class Bar:
-    """Shows how many points are done, and how many of them failed.
+    """Shows the number of finished points, and of failed points among them.
 
-    `known` points were done before: they do not count for the estimate of the time left.
+    `known` points were done before, and do not count for the estimate of the time left.
     """
 
     def __init__(self, text: str, total: int, *, known: int = 0, shown: bool = True) -> None:
@@ -84,7 +84,7 @@ def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
 
 
 def _place(first: str) -> tuple[Show, Show, float]:
-    """Return a function that shows a line, one for the last line, and the seconds between two."""
+    """Return functions that show a line and the last line, and the seconds between two lines."""
     display = _jupyter()
     if display is not None:
         handle = display({"text/plain": first}, raw=True, display_id=True)

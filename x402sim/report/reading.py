@@ -19,13 +19,13 @@ from x402sim.text.tracebacks import is_users
 
 Made = TypeVar("Made")
 SERVICES = frozenset(events.service_name(number + 1) for number in range(events.MOST_SERVICES))
-"""Names of services in any journal; a world may have others."""
+"""Names of services in any journal; a world may have further names."""
 MINT = "mint"
-"""The name of the zero address: minted tokens come from there, burnt tokens go there."""
+"""The name of the zero address, the source of minted and the target of burnt tokens."""
 MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
 LARGE = 20_000
-"""Events. Of a longer journal, a plot or trace of a part reads only that part."""
+"""Events. If a journal is longer, a plot or trace of a part reads only the part."""
 LAST = 500
 """Payments on a page, by default."""
 _NONE = 1 << 62
@@ -35,7 +35,7 @@ DECIMALS = 6
 
 
 class Reading:
-    """A journal, with what every report needs: names of parties, the start time, units.
+    """A journal, with the facts that every report needs: names of parties, start time, units.
 
     A server's own journal has no `begin`: the first event is the start.
     """
@@ -67,7 +67,7 @@ class Reading:
         return (at_ms - self.start_ms) / 1000
 
     def seq_of(self, exchange: int) -> int:
-        """Return the `seq` of the request of an exchange, or of the next request if there is none.
+        """Return the `seq` of the request of an exchange, or of the next request if it has none.
 
         Exchanges are numbered in the order of the requests, so halving needs few reads.
         """
@@ -165,14 +165,14 @@ def checks_of(journal: Journal) -> list[Check]:
 
 
 def held_of(journal: Journal) -> str:
-    """Return how many checks held: "3 of 4 checks held"; "no checks" if there are none."""
+    """Return how many checks held: "3 of 4 checks held"; "no checks" without any."""
     checks = checks_of(journal)
     held = sum(check.ok for check in checks)
     return f"{held} of {len(checks)} checks held" if checks else "no checks"
 
 
 def raised_in(journal: Journal) -> list[str]:
-    """Return the lines of the scenario's traceback; none if it did not raise."""
+    """Return the lines of the scenario's traceback; none if the scenario did not raise."""
     return [line for each in journal.events(StoryRaised) for line in each.trace]
 
 
@@ -180,7 +180,7 @@ def raised_in(journal: Journal) -> list[str]:
 class Summary:
     """The facts of a run, read from the journal: without frames and plots.
 
-    `on` is the stage that played it. The journal does not name the stage, as the same story has the
+    `on` is the stage of the run. The journal does not name the stage, as the same story has the
     same journal in one process and over TCP.
     """
 
@@ -216,7 +216,7 @@ class Summary:
 
     @property
     def seed(self) -> int:
-        """The seed it was played with."""
+        """The seed of the run."""
         return self._begin.seed
 
     @property
@@ -226,12 +226,12 @@ class Summary:
 
     @property
     def reason(self) -> str:
-        """Why it failed or was skipped; empty if it passed."""
+        """Why the run failed or was skipped; empty for a passed run."""
         return self._end.reason
 
     @property
     def place(self) -> str:
-        """Where the scenario raised: "study.py:12"; empty if it did not."""
+        """Where the scenario raised: "study.py:12"; empty without an exception."""
         frames = [line.strip().partition(" in ") for line in raised_in(self.journal)]
         ours = [place for place, is_frame, _ in frames if is_frame and is_users(place)]
         return ours[-1] if ours else ""
@@ -269,7 +269,7 @@ def why_failed(run: Summary) -> str:
 
 
 Source = Journal | Summary
-"""A journal, or a run: what every plot takes."""
+"""A journal, or a run: the argument of every plot."""
 
 
 def journal_of(source: Source) -> Journal:

@@ -22,9 +22,9 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
     """A need of the check is not met."""
     INCONCLUSIVE = "inconclusive"
-    """The check could not be completed, which is not a pass."""
+    """The check could not be completed, and does not count as passed."""
     OBSERVED = "observed"
-    """The specification is silent, or the target file opts out; the result is what was observed."""
+    """The specification is silent, or the target file opts out; the result is an observation."""
 
 
 NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
@@ -33,11 +33,11 @@ INTERRUPTED = "the run was interrupted before this was certain"
 
 
 class Demand(StrEnum):
-    """What a check demanded, where `causes.toml` or the loss depends on it."""
+    """A check's demand, where `causes.toml` or the loss depends on it."""
 
     OTHER = ""
     FORM = "form"
-    """The form of an answer: nobody loses money by it."""
+    """The form of an answer: a wrong form loses nobody's money."""
     OFFER = "a 402"
     STATUS = "the status of an error"
     ERROR_TEXT = "the text of an error"
@@ -69,9 +69,9 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """What a failure costs, counted on a ledger: `base` units of a token with `decimals`.
+    """The cost of a failure, counted on a ledger: `base` units of a token with `decimals`.
 
-    `why` says who pays for what.
+    `why` tells who loses the money, and for what.
     """
 
     base: int
@@ -80,7 +80,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
     def __str__(self) -> str:
-        """Return the amount in tokens, and why: "0.01 tokens: charged twice for one purchase"."""
+        """Return the amount and the reason: "0.01 tokens: charged twice for one purchase"."""
         amount = f"{to_decimal(self.base, self.decimals)} {self.symbol}"
         return f"{amount}: {self.why}" if self.why else amount
 
@@ -88,12 +88,12 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one case. `exchange` is the exchange behind a failure, without secrets.
 
-    `ground` is where the demand comes from.
+    `ground` is the source of the demand.
     """
 
     title: str
     dialect: str = ""
-    """The dialect in which it was played; empty where the subject has only one."""
+    """The dialect of the case; empty if the subject has only one."""
     ground: Ground | None = None
     outcome: Outcome
     expected: str | None = None
@@ -104,14 +104,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     has_begun: bool = False
     """Whether the case started: its needs were met."""
     applies: bool = True
-    """Whether the target offers what the case is about."""
+    """Whether the target offers the subject of the case."""
     lacks: bool = False
-    """Whether it was skipped because a need is not met."""
+    """Whether the case was skipped because a need is not met."""
     is_untold: bool = False
     """Whether the case was played, and the subject showed nothing to judge by."""
     evidence: Evidence | None = None
     loss: Loss | None = None
-    """What this failure costs, if money was counted."""
+    """The cost of this failure, if money was counted."""
 
 
 OF_CASES = ("has_begun", "applies", "lacks", "is_untold")
@@ -119,7 +119,7 @@ OF_CASES = ("has_begun", "applies", "lacks", "is_untold")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one id: that of its worst case, and all of its cases.
+    """The result of one id: as its worst case, with all of its cases.
 
     Cases that failed come first in `cases`, the clearest before the others.
     """
@@ -129,7 +129,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     section: str
     rerun: str = ""
     in_part: str = ""
-    """The part that was judged, such as "1 of 3 cases"; empty if no case was skipped."""
+    """The judged part, such as "1 of 3 cases"; empty if no case was skipped."""
     title: str
     ground: Ground | None = None
     outcome: Outcome
@@ -139,13 +139,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     seconds: float = 0.0
     like: str = ""
-    """The id of the probable cause that it follows from; only reports set it."""
+    """The id of the probable cause of this failure; only reports set it."""
     cases: tuple[CaseResult, ...] = ()
     evidence: Evidence | None = None
     loss: Loss | None = None
-    """The greatest loss of its failed cases; `by_dialect` has that of each dialect."""
+    """The greatest loss of its failed cases; `by_dialect` has the loss of each dialect."""
     is_control: bool = False
-    """Whether it is a control: something that every subject worth judging can do."""
+    """Whether the id is a control: an ability of every subject worth judging."""
     is_known: bool = False
     """Whether the baseline report has it: then it does not count for the exit code."""
 

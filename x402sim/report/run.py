@@ -179,7 +179,7 @@ class Run(Summary):
         return save.save_run(self, Path(folder))
 
     def _why_unrepeatable(self) -> str:
-        """Return why this run cannot be repeated, and what to do; empty if the run can be."""
+        """Return why this run cannot be repeated, with a remedy; empty if it can be."""
         if is_swept():
             return "it is a point of a sweep, which is repeated as a whole: give the sweep out="
         if self.real_s is None:
@@ -233,7 +233,7 @@ class Run(Summary):
 
 @dataclass
 class Watched:
-    """What a sweep collects of the runs of a point: failed runs, and journals."""
+    """The runs of a sweep's point, as collected: failed runs, and journals."""
 
     failed: list[Run] = field(default_factory=list)
     journals: list[str] = field(default_factory=list)
@@ -286,7 +286,7 @@ _MOST_NAMED = 10
 
 def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str, Any]]:
     """Yield the rows of `Run.summary`. `is_ours`: this process built the world."""
-    from x402sim.report.orders import orders_of  # it needs the extra `report`
+    from x402sim.report.orders import orders_of  # needs the extra `report`
 
     state = "off" if begin.options.get("invariants") == "False" else "held"
     broken: dict[str, dict[str, int]] = {}

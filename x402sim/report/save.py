@@ -1,6 +1,6 @@
 """Saves a run as files: its journal, frames as CSV and Parquet, plots, report.html.
 
-Plots are PNG. A run that is saved alone also has them as SVG and PDF, for papers. The same run
+Plots are PNG; a run that is saved alone also has plots as SVG and PDF, for papers. The same run
 gives the same bytes.
 """
 
@@ -113,7 +113,7 @@ def _save_one(
     for name, figure in plots.figures(run.journal).items():
         drawn[name] = png(figure)
         (folder / f"{name}.png").write_bytes(drawn[name])
-        keep_layout(figure)  # SVG and PDF have it, too: each anew takes an eighth of `save`
+        keep_layout(figure)  # SVG and PDF reuse the layout: a new one takes an eighth of `save`
         for form in ("svg", "pdf") if for_papers else ():
             (folder / f"{name}.{form}").write_bytes(vectors(figure, form))
     return drawn
@@ -126,8 +126,8 @@ def _write_text(file: Path, text: str) -> None:
 def _arrow(frame: pd.DataFrame) -> pa.Table:
     """Return a frame for Parquet.
 
-    A column's type does not depend on the values, but for amounts too large for 64-bit integers:
-    these are written as text.
+    A column's type does not depend on the values, except for amounts too large for 64-bit integers,
+    which are written as text.
     """
     fields: list[tuple[str, Any]] = [
         (name, pa.dictionary(pa.int32(), pa.string()))

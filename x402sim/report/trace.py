@@ -13,7 +13,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.report.reading import LARGE, MINT, Reading, reading_of
 
 Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
-"""A request, its answer, a lost answer; an action of a part; one of the story; a failure."""
+"""A request, its answer, a lost answer; an action of a part; an event of the story; a failure."""
 CHAIN = "chain"
 LONGEST_TRACE = 60
 """Lines; the middle of a longer trace is left out."""
@@ -30,8 +30,8 @@ _LOSSES = {
 class TraceLine:
     """One event in words: where it happened (`left`; a message goes to `right`), and the text.
 
-    With `in_answer`, the service's answer to the payer says the same, so a diagram leaves the line
-    out. Only diagrams set `outcome`.
+    With `in_answer`, the service's answer to the payer has the same content, so a diagram leaves
+    the line out. Only diagrams set `outcome`.
     """
 
     seq: int
@@ -54,7 +54,7 @@ Alias = Callable[[str], str]
 """Gives a short name to a payment id, a session id or an authorization."""
 _IDS = ("payment_id", "session_id", "authorization")
 _TEXTS: dict[type, str] = {
-    # what a story did to its world
+    # changes of a story to its world
     events.TimeAdvanced: "{seconds:g} s go by",
     events.FaultInjected: "fault at {victim}: {does}{facts}",
     events.FaultPeriodEnded: "{does} at {victim} for {lasted} s, {struck} requests struck",
@@ -66,10 +66,10 @@ _TEXTS: dict[type, str] = {
     events.MempoolDropped: "mempool dropped",
     events.RevertsForced: "the token's next calls revert: {calls}{of}",
     events.Note: "{name}{facts}",
-    # what failed in it
+    # failures in the story
     events.Check: "{clause} failed: expected {expected!r}, actual {actual!r}",
     events.StoryRaised: "the story broke{why}",
-    # a part with so many servers
+    # a part with a limited number of servers
     events.RequestArrived: "{path} finds {ahead} ahead of it",
     events.RequestEnded: "request {request} {outcome}",
     # the chain
@@ -94,7 +94,7 @@ _TEXTS: dict[type, str] = {
     events.RefundDelayed: "refund of session {session_id} waits {retry_s} s",
     events.IndexerRan: "indexer ran: {asked} asked, {matched} matched, {backlog} left",
 }
-"""The text of each event that has a line, a format of its fields; messages: `_message`."""
+"""The text of each event with a line, as a format of its fields; messages: `_message`."""
 
 
 def shortened(name: str) -> str:
@@ -112,7 +112,7 @@ class Narrator:
         self._moved: dict[str, str] = {}
 
     def line(self, entry: Entry) -> TraceLine | None:
-        """Return the line of an entry; None if it has none, or another line says the same."""
+        """Return the line of an entry; None without a line, or if another line has its content."""
         event = entry.event
         if isinstance(event, events.ExchangeEvent):
             return self._message(entry, event)
@@ -189,7 +189,7 @@ class Narrator:
             case events.Check(ok=True) | events.TransactionMined(revert_reason=None):
                 return None
             case events.AuthorizationConsumed(use="used"):
-                return None  # its transfer has a line
+                return None  # the transfer has a line
             case events.FaultInjected():
                 return {"facts": _in_brackets(_options(event))}
             case events.FaultPeriodEnded(from_ms=from_ms, until_ms=until_ms):
@@ -245,7 +245,7 @@ def lines(
 
 
 def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
-    """Return each failed check, with the trace of the request that it is about."""
+    """Return each failed check, with the trace of its request."""
     failed = [check for check in journal.events(events.Check) if not check.ok]
     reading = reading_of(journal)
     if len(journal) > LARGE:
@@ -273,8 +273,8 @@ def _part_of(reading: Reading, exchange: int | None) -> Reading:
 def trace(reading: Reading, every: list[TraceLine], exchange: int | None) -> list[str]:
     """Return the lines from a request to its end; none without a request.
 
-    They include what the service, the chain and the world did meanwhile, and leave out requests of
-    other payers.
+    The lines include actions of the service, the chain and the world meanwhile, and leave out
+    requests of other payers.
     """
     own = [line.seq for line in every if line.exchange == exchange]
     if exchange is None or not own:

@@ -64,8 +64,8 @@ _COLUMNS = (
 class Verdict:
     """The result of one judgement: the result of each id, in the order of the sections.
 
-    A failed MUST counts, and a failed SHOULD if `strict`. `done` says what the suite did, such as
-    "412 starts"; `seconds` is how long that took.
+    A failed MUST counts, and a failed SHOULD if `strict`. `done` describes the work of the suite,
+    such as "412 starts"; `seconds` is its duration.
     """
 
     about: About
@@ -147,7 +147,7 @@ class Verdict:
         return path
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the verdict, the loss, and each probable cause, folded."""
+        """Return HTML for a notebook: the verdict, the loss, and each probable cause, folded."""
         results = report.readable(self.results)
         groups = by_cause(results)
         return render(

@@ -1,10 +1,10 @@
-"""Reads the payment in an exchange: offer, payment, receipt, and what is wrong; hides secrets.
+"""Reads the payment in an exchange: offer, payment, receipt and defects; hides secrets.
 
 A call of a paid tool over MCP is translated to HTTP first (`protocol.mcp`).
 
-A recording of real money leaves out what could be spent, or shown as proof of payment. Signatures
-keep their first characters only; payloads of unknown schemes are dropped; payment ids and session
-ids become digests, equal in every message, so that messages of one payment can still be joined.
+A recording of real money leaves out whatever could be spent, or shown as proof of payment.
+Signatures keep their first characters only; payloads of unknown schemes are dropped; payment ids
+and session ids become digests, equal in every message, so that a payment's messages still join.
 """
 
 import base64
@@ -45,7 +45,7 @@ _SIGNED_IN = frozenset(
 )
 _ID_FIELDS = frozenset({"paymentId", "sessionId", "payment_id", "session_id"})
 _PLAIN = frozenset({"authorization", "signature"})
-"""Fields of a payload of the scheme "exact"; any part of another payload might be spent."""
+"""Fields of a payload of the scheme "exact"; any part of another payload might be spendable."""
 HIDDEN = "***"
 _DEEPEST = 40
 
@@ -62,7 +62,7 @@ def without_middle(signature: str) -> str:
 
 
 def hidden_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Return headers without anything that can be spent."""
+    """Return headers with nothing spendable: proofs become digests, credentials `***`."""
     return [(name, _header(name.decode("latin-1").lower(), value)) for name, value in headers]
 
 
@@ -87,7 +87,7 @@ def without_secrets(found: "Messages", text: bytes) -> bytes:
 
 
 def hidden_message(text: str) -> str:
-    """Return a header's message without anything that can be spent."""
+    """Return a header's message with nothing spendable."""
     try:
         read = decoded(json_of_header(text))
     except BadMessage:
@@ -96,7 +96,7 @@ def hidden_message(text: str) -> str:
 
 
 def hidden_body(body: bytes, *, is_cut: bool) -> bytes:
-    """Return a body without anything that can be spent; a cut body, or broken JSON, is dropped."""
+    """Return a body with nothing spendable; a cut body, or broken JSON, becomes `***`."""
     read = decoded(body)
     if isinstance(read, dict | list):
         return encode(hidden(read))
@@ -120,7 +120,7 @@ def hidden(value: Any, depth: int = 0) -> Any:
 
 
 def _text(text: str) -> str:
-    """Return a text without signatures in hex, and without messages in base64 that can be spent."""
+    """Return a text without signatures in hex, and without spendable messages in base64."""
     is_packed = _PACKED.fullmatch(text.encode("utf-8", "replace")) is not None
     message = hidden_message(text) if is_packed else HIDDEN
     return message if message != HIDDEN else _LONG_HEX.sub(HIDDEN, text)
@@ -175,15 +175,15 @@ _OF_PAYMENTS = frozenset(
     )
 )
 _SHOWS = (b"paymentheader", b"paymentpayload", b"payment-signature", b"x402")
-"""Marks of a payment in a body, in small letters, as any transport of x402 writes one of them."""
+"""Marks of a payment in a body, in lower case: any transport of x402 writes one of them."""
 _MARKS = (*_SHOWS, b"paymentrequirements")
 _ESCAPED = re.compile(rb"""\\(?:u00([2-7][0-9a-fA-F])|([/"]))""")
 _FORMS = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
-"""zlib's `wbits` for each encoding that can be decompressed in part, tried one after the other."""
+"""zlib's `wbits` for each encoding that can be decompressed in part, tried in this order."""
 
 
 def _inflated(body: bytes, forms: tuple[int, ...]) -> tuple[bytes, bool]:
-    """Return a body decompressed, `MAX_PLAIN` bytes at most, and whether that is all."""
+    """Return a body decompressed, `MAX_PLAIN` bytes at most, and whether it is complete."""
     for form in forms:
         found, left = b"", body
         try:
@@ -211,7 +211,7 @@ class Half:
 
     @property
     def plain(self) -> bytes:
-        """The body with every character that JSON may escape as itself, to look for its marks."""
+        """The body with JSON's escaped characters restored, to look for marks."""
         if b"\\" not in self.body:
             return self.body
         return _ESCAPED.sub(lambda it: it[2] or bytes([int(it[1], 16)]), self.body)
@@ -244,24 +244,24 @@ class Messages:
     sent: Half
     answered: Half
     is_payment: bool
-    """Whether it is about a payment at all."""
+    """Whether the exchange belongs to a payment at all."""
     is_broken: bool = False
     """Whether the client did not get the whole answer."""
     tool: str | None = None
-    """The tool of MCP that was called."""
+    """The name of the called MCP tool."""
     ways: list[Way] = field(default_factory=list)
     """The offers of a 402."""
     payment: str | None = None
-    """The payment's header, as it was sent."""
+    """The payment's header, unchanged."""
     shown: int = 0
     """The number of payments in the request's headers."""
     signed: SignedPayment | None = None
     receipt: dict[str, Any] | None = None
-    """The receipt in the answer, if it has one."""
+    """The receipt in the answer, or None."""
 
     @property
     def resource(self) -> str:
-        """The resource that is paid for; in two steps, it is in the body of the second request."""
+        """The paid resource; in two steps, the body of the second request names it."""
         body = decoded(self.sent.body, dict[str, Any]) or {}
         wanted = body.get("paymentRequirements")
         named = wanted.get("resource") if isinstance(wanted, dict) else None
@@ -274,7 +274,7 @@ class Messages:
 
     @property
     def is_unread(self) -> bool:
-        """Whether the request shows a payment that cannot be read whole: it may be real money."""
+        """Whether the request shows a payment that cannot be read whole, perhaps of real money."""
         if self.sent.is_sealed or self.shown > 1:
             return True
         shows = self.is_paying or any(mark in self.sent.plain.lower() for mark in _SHOWS)
@@ -282,7 +282,7 @@ class Messages:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the client got what it paid for."""
+        """Whether the client got the whole answer, with a status 2xx."""
         return self.status is not None and 200 <= self.status < 300 and not self.is_broken
 
     @property
@@ -292,7 +292,7 @@ class Messages:
 
     @property
     def settled(self) -> bool:
-        """Whether the answer says that the payment was settled."""
+        """Whether the answer reports the payment as settled."""
         return self.receipt is not None and self.receipt.get("success") is True
 
     @property
@@ -302,13 +302,13 @@ class Messages:
 
     @property
     def tx_hash(self) -> str | None:
-        """The transaction that the answer names."""
+        """The hash of the transaction in the answer."""
         named = self.receipt and (self.receipt.get("transaction") or self.receipt.get("txHash"))
         return named if isinstance(named, str) else None
 
     @property
     def refusal(self) -> str | None:
-        """The answer's reason for a refusal, in its own words."""
+        """The answer's reason for a refusal, in the server's own words."""
         body = decoded(self.answered.body, dict[str, Any]) or {}
         offer = json_in(self.answered.headers.get(REQUIRED_HEADER), dict[str, Any]) or {}
         words = (
@@ -413,7 +413,7 @@ def networks_in(found: Messages) -> set[str]:
 
 
 def _mentioned(found: Messages) -> set[str]:
-    """Return the networks that an exchange mentions anywhere, also where our readers read nothing.
+    """Return the networks mentioned anywhere in an exchange, also in parts that we cannot parse.
 
     Goods may have a field `network` of another meaning: only names of chains count.
     """
@@ -426,7 +426,7 @@ def _mentioned(found: Messages) -> set[str]:
 
 
 def _unpacked(text: bytes) -> bytes:
-    """Return what is in a text's base64, in either alphabet, without any check."""
+    """Return the bytes of a text in base64, in either alphabet, without any check."""
     digits = text.translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
     digits = digits[: len(digits) - (len(digits) % 4 == 1)]
     return base64.b64decode(digits + b"=" * (-len(digits) % 4))

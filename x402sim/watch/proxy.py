@@ -2,10 +2,10 @@
 
 The proxy passes on bodies, trailers, 1xx answers, duplicate fields, the case of names, and all
 bytes after an upgrade, at once and unchanged, and sets only `Host` and the fields of a connection
-(RFC 9110, 7.6.1). If a side ends or breaks its connection, the proxy does the same to the other
-side, so that the service sees a client hang up as without the proxy.
+(RFC 9110, 7.6.1). If one side ends or breaks its connection, the proxy ends or breaks the other, so
+the service sees a client hang up as without the proxy.
 
-A client has as long as a client of `serve` for a head, a body, and reading an answer.
+For a head, a body, and reading an answer, a client has the time limits of `serve`.
 
 A client's connection has one upstream connection. The proxy reconnects after the service has
 closed, but never sends a request twice: the request could pay twice.
@@ -34,13 +34,13 @@ from x402sim.world.faults import Fault
 from x402sim.world.strike import strike
 
 MAX_BODY = 64 * 1024
-"""Bytes of a body that are recorded."""
+"""Bytes of a body that are recorded; the rest is only counted."""
 MAX_HEAD = 64 * 1024
 """Most bytes of a head; a payment in a header has a few thousand."""
 BACKLOG = 512
 _READ = 64 * 1024
 _LINGER_S = 2.0
-"""Seconds in which a client may go on sending after it was answered."""
+"""Seconds in which an answered client may go on sending."""
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 _OF_ONE_CONNECTION = frozenset(
@@ -53,20 +53,20 @@ Event = Any
 
 @dataclass(slots=True)
 class Kept:
-    """A body: how long it was, and its beginning."""
+    """A body: its size in bytes, and its beginning."""
 
     size: int = 0
     begin: bytes = b""
 
     def add(self, data: bytes) -> None:
-        """Count a part, and keep it as far as there is room."""
+        """Count a part, and keep as much as `MAX_BODY` allows."""
         self.size += len(data)
         if len(self.begin) < MAX_BODY:
             self.begin += data[: MAX_BODY - len(self.begin)]
 
     @property
     def is_cut(self) -> bool:
-        """Whether the body was longer than what is kept."""
+        """Whether the body was longer than its kept beginning."""
         return self.size > len(self.begin)
 
 
@@ -91,28 +91,28 @@ class Exchange:
     answer_headers: RawHeaders = field(default_factory=list)
     answered: Kept = field(default_factory=Kept)
     broke: str = ""
-    """Why the answer is not whole: who ended the connection, and where."""
+    """Why the answer is not whole: which side ended the connection, and where."""
     struck: Fault | None = None
     to: Part = "service"
     """The upstream: the service, or the facilitator."""
 
     @property
     def path(self) -> str:
-        """The path, as it was sent."""
+        """The path, undecoded."""
         return self.target.partition("?")[0]
 
     @property
     def query(self) -> str:
-        """The query, as it was sent."""
+        """The query, undecoded."""
         return self.target.partition("?")[2]
 
 
 class Observer(Protocol):
-    """What a proxy reports to."""
+    """Receives a proxy's reports, and chooses its faults."""
 
     @property
     def can_strike(self) -> bool:
-        """Whether there are faults: then the proxy reads a whole request before it passes it on."""
+        """Whether there are faults: then the proxy reads a request whole before passing it on."""
 
     def requested(self, exchange: Exchange) -> None:
         """A request was sent: whole, unless the answer came before its end."""
@@ -135,14 +135,14 @@ class _Ended(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where requests go; `at` raises `BadUpstream` for a URL that is not http or https."""
+    """The target of all requests; `at` raises `BadUpstream` for a URL that is not http or https."""
 
     url: str
     host: str
     port: int
     netloc: bytes
     prefix: bytes
-    """The path of the URL, which comes before each request's."""
+    """The path of the URL, which precedes the path of each request."""
     tls: ssl.SSLContext | None
 
     @classmethod
@@ -171,7 +171,7 @@ class Upstream:
         )
 
     def target(self, target: bytes) -> bytes:
-        """Return the target of a request at the upstream; raises `h11.RemoteProtocolError` if its
+        """Return the target of a request at the upstream; raises `h11.RemoteProtocolError` if the
         path leaves the prefix.
         """
         if self.prefix and (absolute := _ABSOLUTE.match(target)):
@@ -188,7 +188,7 @@ class Upstream:
 
 
 class _Peer:
-    """One side: its connection, and its HTTP state."""
+    """One side of a connection, and the state of its HTTP."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class _Peer:
             self.http.receive_data(await self.reader.read(_READ))
 
     def _event(self) -> Event:
-        """Return what h11 finds next; it would take long for a head of many headers."""
+        """Return h11's next event; too many headers raise first, as h11 would parse for long."""
         if self.http.their_state in (h11.IDLE, h11.SEND_RESPONSE):
             data = self.http.trailing_data[0]
             end = _END_OF_HEAD.search(data)
@@ -223,8 +223,8 @@ class _Peer:
         return event
 
     async def head(self, within_s: float) -> Event:
-        """Return the next head; raises as `next`, and `TimeoutError` for a head that does not begin
-        in time, or does not end within `HEAD_S` seconds.
+        """Return the next head; raises as `next`, and `TimeoutError` if the head does not begin in
+        time, or does not end within `HEAD_S` seconds.
         """
         async with asyncio.timeout(within_s) as limit:
             event = self._event()
@@ -254,7 +254,7 @@ class _Peer:
         self.writer.transport.abort()
 
     def end(self) -> None:
-        """Pass on that the other side sends no more. TLS has no half-close, so it closes."""
+        """Pass on that the other side sends no more; TLS has no half-close, so it closes."""
         if self.writer.is_closing():
             return
         if self.writer.can_write_eof():
@@ -296,7 +296,7 @@ class Proxy:
             peer.abort()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LINGER_S)
-            for task in self._tasks:  # such as one that a fault delays
+            for task in self._tasks:  # such as an exchange that a fault delays
                 task.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -333,7 +333,7 @@ class Proxy:
         try:
             event = await client.head(within_s)
             if type(event) is h11.Request:
-                self._upstream.target(event.target)  # or it is refused here
+                self._upstream.target(event.target)  # raises for a target that leaves the prefix
             return event
         except TimeoutError:
             if client.http.trailing_data[0]:
@@ -374,14 +374,14 @@ class Proxy:
 
 
 class _Passing:
-    """One request and the answer, on the way."""
+    """One request and its answer, in transit."""
 
     def __init__(
         self, proxy: Proxy, client: _Peer, upstream: _Peer | None, request: h11.Request
     ) -> None:
         self._proxy, self._client, self._request = proxy, client, request
         self._peer = upstream
-        """The connection to the upstream; at first that of the earlier request."""
+        """The connection to the upstream; at first the connection of the earlier request."""
         self._observer, self._upstream = proxy._observer, proxy._upstream
         self.method = request.method.decode("ascii")
         peer = client.writer.get_extra_info("peername")
@@ -396,7 +396,7 @@ class _Passing:
             to=proxy._to,
         )
         self._whole: list[Event] = []
-        """The parts of its body and its end, read in advance if a fault may strike."""
+        """The parts of the body and its end, read in advance if a fault may strike."""
         self._is_reported = False
         self._sending: asyncio.Future[None] | None = None
 
@@ -432,7 +432,7 @@ class _Passing:
         parts = self._parts()
         async for part in parts:
             self._whole.append(part)
-            if self.exchange.sent.is_cut:  # too long for a fault: it passes
+            if self.exchange.sent.is_cut:  # too long for a fault: the request passes
                 return await self._pass(_each(self._whole, parts))
         self._report()
         self.exchange.struck = fault = self._observer.fault(self.exchange)
@@ -482,7 +482,7 @@ class _Passing:
             except TimeoutError:
                 self.exchange.broke = f"the client did not send its body within {BODY_S} s"
                 raise
-            left_s -= waited()  # of the upstream's time nothing counts
+            left_s -= waited()  # the upstream's time does not count
             if type(part) is h11.Data:
                 self.exchange.sent.add(bytes(part.data))
             elif type(part) is not h11.EndOfMessage:
@@ -497,11 +497,11 @@ class _Passing:
             await upstream.send(self._head())
             async for part in parts:
                 await upstream.send(part)
-        except h11.RemoteProtocolError as left:  # of the client
+        except h11.RemoteProtocolError as left:  # by the client
             self.exchange.broke = f"the client ended in the middle of its request: {left}"
             upstream.end()
             return
-        except TimeoutError:  # of the client: half a request must not be answered as a whole
+        except TimeoutError:  # by the client: nobody must answer half a request as a whole
             upstream.abort()
             return
         except (ConnectionError, h11.LocalProtocolError) as error:
@@ -512,7 +512,7 @@ class _Passing:
             return
         self._report()
         if self._client.http.trailing_data[0]:
-            return  # the next request waits: what else is sent stays in the socket
+            return  # the next request waits: later bytes stay in the socket
         with suppress(ConnectionError):
             data = await self._client.reader.read(_READ)
             self._client.http.receive_data(data)  # pipelined: the next request
@@ -582,7 +582,7 @@ class _Passing:
                     return
 
     async def _next(self, upstream: _Peer) -> Event:
-        """Return the next part of the answer; raises `OSError` if there is none."""
+        """Return the next part of the answer; raises `OSError` if the upstream broke off."""
         try:
             event = await upstream.next()
         except (OSError, h11.RemoteProtocolError) as error:
@@ -658,7 +658,7 @@ class _Passing:
         self.exchange.answered.add(message.get("body", b""))
 
     async def abort(self, how: str) -> None:
-        """Break the client's connection; with "cut", end it after what was sent."""
+        """Break the client's connection; "cut" ends the connection after the bytes sent so far."""
         assert self.exchange.struck is not None
         self.exchange.broke = f'fault: "{self.exchange.struck.does}"'
         if how == "cut":
@@ -701,16 +701,16 @@ async def _copy(source: _Peer, to: _Peer) -> None:
 
 
 def _of_connection(headers: Any) -> set[bytes]:
-    """Return the field names that `Connection` lists: they belong to this connection, too.
+    """Return the field names listed in `Connection`, which belong to this connection, too.
 
-    Never the length of the body: without it the rest of the message would read otherwise.
+    Never the body's length: without a length, the other side would misread where the body ends.
     """
     listed = b",".join(value for name, value in headers if name == b"connection")
     return {name.strip().lower() for name in listed.split(b",")} - {b"", b"content-length"}
 
 
 def _passed(event: h11.Response | h11.InformationalResponse) -> Event:
-    """Return the head of an answer as it is passed on; h11 adds how its body is framed."""
+    """Return the head of an answer to pass on; h11 adds the framing of the body."""
     named = _of_connection(event.headers) | _OF_ONE_CONNECTION
     headers = [each for each in event.headers.raw_items() if each[0].lower() not in named]
     return type(event)(status_code=event.status_code, headers=headers, reason=event.reason)

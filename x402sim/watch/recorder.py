@@ -1,9 +1,9 @@
 """Records the exchanges of a proxy in a journal: each request and answer, and each payment in full.
 
 Every exchange is `request sent`, and `answer received` or `no answer`. An exchange about a payment
-is also a note "exchange", which the page reads, and a note "finding" for each thing that is wrong
-in it, by the rules of `decode` and `doctor`. Payments of real money are recorded only with
-`allow_mainnet`, and without what could be spent (`watch.messages`).
+is also a note "exchange", which the page reads, and a note "finding" for each defect, by the rules
+of `decode` and `doctor`. Payments of real money are recorded only with `allow_mainnet`, and without
+anything spendable (`watch.messages`).
 """
 
 import asyncio
@@ -55,7 +55,7 @@ from x402sim.world.link import answer_event, request_event
 from x402sim.world.running_world import receipt_events
 
 MOST_KEPT = 4096
-"""Newest orders, and newest 402s, that are remembered."""
+"""How many of the newest orders, and of the newest 402s, are remembered."""
 RECEIPT_WITHIN_S = 60.0
 _POLL_S = 1.0
 _MOST_QUERY = 200
@@ -88,14 +88,14 @@ class _Order:
     ways: list[Way]
     nonce: str | None = None
     unserved: tuple[str, str] | None = None
-    """Nonce and transaction of a payment that was settled and not yet served."""
+    """Nonce and transaction hash of a payment that was settled and not yet served."""
     open_until: tuple[str, int] | None = None
-    """Nonce of a payment with an unknown outcome, and the second until which it can be used."""
+    """Nonce of a payment with an unknown outcome, and its validBefore in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An exchange that has ended, for a log; `payer` is the signer, if there is one."""
+    """An exchange that has ended, for a log; `payer` is the signer's address, or None."""
 
     exchange: Exchange
     messages: Messages
@@ -112,7 +112,7 @@ def _guarded(
     def observe(recorder: "Recorder", exchange: Exchange) -> R | None:
         try:
             return work(recorder, exchange)
-        except Exception:  # noqa: BLE001 - our defect must not stop the traffic of others
+        except Exception:  # noqa: BLE001 - our defect must not stop other people's traffic
             recorder.not_recorded(exchange, traceback.format_exc(limit=-3))
             return None
 
@@ -134,7 +134,7 @@ class Recorder:
         log: Callable[[Seen], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`log` gets each exchange, `say` messages that belong to no exchange."""
+        """`log` gets each exchange; `say` gets messages that belong to no exchange."""
         self._journal, self._known, self._log = journal, known, log
         self._say = say
         self.wrong = 0
@@ -150,19 +150,19 @@ class Recorder:
             self._record(events.FaultInjected(**fields_of(fault)))
         self._orders = _Newest[str, _Order]()
         self._paid = _Newest[str, str]()
-        """By authorization: the transaction that settled it, as service or facilitator answered."""
+        """By nonce: the settling transaction, as the service or the facilitator answered."""
         self._asked = _Newest[str, bool]()
-        """By authorization that the watched facilitator got: whether it settled it."""
+        """By nonce, as the watched facilitator got it: whether the facilitator settled it."""
         self._followed = _Newest[str, bool]()
         self._examined = _Newest[bytes, tuple[Finding, ...]]()
         self.is_main: bool | None = None
-        """Whether a main network was named; None until some network was named."""
+        """Whether a main network was named; None before the first named network."""
         self._says_no_fault = False
         self._tasks = set[asyncio.Task[None]]()
         self._sent = dict[int, events.RequestSent]()
         """The requests that wait for their answers."""
         self._struck = dict[int, int]()
-        """By exchange: the journal entry of the fault that struck it."""
+        """By exchange: the journal entry of its fault."""
 
     async def close(self) -> None:
         """Stop waiting for the chain, and end faults and their periods."""
@@ -219,12 +219,12 @@ class Recorder:
 
     @_guarded
     def ended(self, exchange: Exchange) -> None:
-        """Record an answer, or that none came; of a payment, the whole exchange."""
+        """Record an answer, or a missing answer; of a payment, the whole exchange."""
         found = messages_of(exchange)
         is_hidden, seq = self._hides(found), self._journal.length
         sent = self._sent.pop(exchange.number, None)
         if sent is None:
-            return  # its request could not be recorded, and `not_recorded` said so
+            return  # `not_recorded` has reported the request
         end = self._end(exchange, found)
         self._record(self._shown(end, found, is_hidden))
         findings: tuple[Finding, ...] = ()
@@ -235,7 +235,7 @@ class Recorder:
                 payment_id = payment_id or end.payment_id
             order = self._order(exchange, found, payment_id)
             offers = order.ways if order else []
-            began_s = int(exchange.began)  # judged by the time at which it began
+            began_s = int(exchange.began)  # judged by the time of its beginning
             findings = self._of_402(found, began_s)
             findings += tuple(findings_of(found, self._known, began_s, offers))
             findings += tuple(self._of_order(found, order, began_s))
@@ -273,13 +273,13 @@ class Recorder:
             event = structs.replace(event, error=events.clipped(found.refusal))
         return event
 
-    # --- what belongs together -------------------------------------------------------------
+    # --- the exchanges of one order --------------------------------------------------------
 
     def _order(self, exchange: Exchange, found: Messages, payment_id: str | None) -> _Order | None:
-        """Return the order that an exchange with the service belongs to.
+        """Return the order of an exchange with the service.
 
-        A payment id names the order. Without one, a client's payment at a URL pays the last offer
-        from there.
+        A payment id names the order. Without an id, a client's payment at a URL pays the last offer
+        from the URL.
         """
         if found.to == "facilitator":
             return None
@@ -358,7 +358,7 @@ class Recorder:
             yield Finding("answer", seen, wanted, do, stops=is_since)
 
     def _of_402(self, found: Messages, now_s: int) -> tuple[Finding, ...]:
-        """Return the findings of an offer; an equal offer is examined once."""
+        """Return the findings of an offer; equal offers are examined once."""
         if found.status != 402 or found.is_paying or not found.ways:
             return ()
         key = encode(
@@ -526,7 +526,7 @@ def _caller(exchange: Exchange) -> str:
 
 def _request(found: Messages) -> Request:
     path, _, query = found.target.partition("?")
-    coding = "utf-8" if found.tool else "latin-1"  # HTTP has passed bytes; a tool has any name
+    coding = "utf-8" if found.tool else "latin-1"  # HTTP passes bytes; a tool has any name
     url = Url(
         text=found.url,
         scheme="http",
@@ -557,7 +557,7 @@ def _lasting(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def line_of(seen: Seen, form: Form, known: Mapping[str, Network]) -> LogLine | None:
-    """Return the log line of an exchange about a payment, of a failed one, or of any if verbose."""
+    """Return a log line for an exchange with a payment or a failure, or for any if verbose."""
     exchange, found = seen.exchange, seen.messages
     if not (found.is_payment or exchange.broke or form.is_verbose):
         return None

@@ -5,7 +5,7 @@ and, optionally, matplotlib axes to draw on. It returns the axes. Without axes i
 figure, `axes.figure`: save it with `savefig`, or end a notebook cell with the plot to show it.
 Times are virtual seconds since the run began, or minutes, hours or days for long runs.
 
-To add a plot, write its function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
+To add a plot, write its function in the fitting file (`money`, `timing`, `diagram`, `matrix`,
 `bands`; `figure` has the style), import it here as itself to export it, and add a row to `PLOTS`:
 then reports, `Run.save` and the tests of every plot include it.
 """
@@ -43,7 +43,7 @@ from x402sim.version import citation
 class Plot:
     """A plot of a run: name (and file name), caption, and the drawing function.
 
-    `has_content` tells whether a journal has anything that the plot shows.
+    `has_content` tells whether a journal has content for the plot.
     """
 
     name: str
@@ -62,7 +62,7 @@ def _has_waited(journal: Journal) -> bool:
 
 
 def _first_failure(journal: Journal) -> int:
-    """Return the exchange that the first failed check is about; the first one if none failed."""
+    """Return the exchange of the first failed check; the first exchange without a failure."""
     failed = [check.exchange for check in checks_of(journal) if not check.ok]
     return (failed and failed[0]) or 1
 
@@ -116,7 +116,7 @@ OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by s
 
 
 def figures(journal: Journal, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the figures of the plots that have content, by name; with `names`, only those."""
+    """Return the figures of the plots with content, by name; with `names`, only the named plots."""
     return {
         each.name: each.draw(journal).figure
         for each in PLOTS
@@ -125,7 +125,7 @@ def figures(journal: Journal, names: Sequence[str] | None = None) -> dict[str, A
 
 
 def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, bytes]:
-    """Return the plots that have content, as PNG by name; with `names`, only those."""
+    """Return the plots with content, as PNG by name; with `names`, only the named plots."""
     return {name: png(drawn) for name, drawn in figures(journal, names).items()}
 
 

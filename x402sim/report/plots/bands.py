@@ -98,7 +98,7 @@ def bands(
     at = {value: float(value if is_number else rank) for rank, value in enumerate(known)}
     _x_axis(ax, at, is_number=is_number)
     has_band = is_number and len(at) >= _LEAST_FOR_BAND
-    # A line would cover the theory of its own colour, and between few places suggest another one.
+    # A line would cover the theory of the same colour, and suggest results between few places.
     is_joined = is_number and (theory is None or (has_band and _is_one_line(theory, groups)))
     for number, (value, group) in enumerate(groups):
         xs = np.array([at[each] for each in group[x]])
@@ -114,7 +114,7 @@ def bands(
     bar = figure.mark_sample(meaning, "|", shade, shade, size=8)
     bar.set(linewidth=_BAR_PT, markeredgewidth=_BAR_PT)
     sample = figure.area_sample(meaning, shade, _ALPHA) if has_band else bar
-    has_interval = bool(rows["low"].notna().any())  # one seed has none
+    has_interval = bool(rows["low"].notna().any())  # one seed has no interval
     figure.legend(ax, [
         *([sample] if has_interval else []),
         *([figure.line_sample("theory", BLACK, _THEORY, 0.9)] if theory is not None else []),
@@ -203,7 +203,7 @@ def _between(ax: Axes, known: Any) -> list[Any]:
 
 
 def _meaning(rows: DataFrame) -> str:
-    """Return what a band is, for the legend: "95 % interval, by seed"."""
+    """Return the meaning of a band, for the legend: "95 % interval, by seed"."""
     confidence, unit = rows.attrs.get("confidence"), rows.attrs.get("unit")
     text = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
     seeds = int(rows["seeds"].max()) if "seeds" in rows and unit == "seed" else _FEW_SEEDS

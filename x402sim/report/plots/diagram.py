@@ -4,7 +4,7 @@ To keep it short, an exchange of the service without other events in between is 
 exchanges (one, or two in turn), reads of the chain in a row and idle runs of the indexer are drawn
 once, with a count. A payer's exchange has two rows unless there are many. Each text stands in one
 gap between two lanes; gaps are as wide as their texts need, and a text is cut if its gap is too
-narrow. Widths are in letters. Of a large journal only the part near the rows shown is read.
+narrow. Widths are in letters. Of a large journal only the part near the shown rows is read.
 """
 
 from collections import Counter
@@ -34,14 +34,14 @@ from x402sim.report.reading import LARGE, Reading, Source, journal_of, reading_o
 from x402sim.report.trace import CHAIN, TraceLine, lines
 
 MANY = 3
-"""Equal exchanges of a payer in a row, drawn as one from this number on."""
+"""The least number of a payer's equal exchanges in a row that are drawn as one."""
 _EVENTS_A_ROW = 16
 """Events read at first per row shown, on each side; more if rows stand for many events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: a line, the answer if it shows a whole exchange, and how often it happened."""
+    """One row: a line, the answer if the row is a whole exchange, and the number of repetitions."""
 
     line: TraceLine
     times: int = 1
@@ -58,12 +58,12 @@ class Row:
 
     @property
     def outcome(self) -> str | None:
-        """The outcome of its exchange, if the row shows the answer."""
+        """The outcome of the exchange, if the row shows the answer."""
         return (self.answer or self.line).outcome
 
     @property
     def name(self) -> str:
-        """Its kind and exchange: the id of its arrow in the picture."""
+        """The kind and the exchange: the id of the arrow in the picture."""
         return f"{'exchange' if self.answer else self.line.kind} {self.line.exchange}"
 
 
@@ -104,7 +104,7 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
 def chosen(
     reading: Reading, exchange: int, count: int, *, fold: bool, words: Callable[[str], str]
 ) -> list[Row]:
-    """Return at most `count` rows: the last ones, and those around an exchange."""
+    """Return at most `count` rows: the last rows, and the rows around an exchange."""
     journal, width = reading.journal, _EVENTS_A_ROW * count
     if len(journal) <= LARGE:
         return excerpt(rows(reading, fold=fold, words=words), exchange, count)
@@ -130,7 +130,7 @@ def chosen(
 
 
 def excerpt(every: list[Row], exchange: int, count: int, *, are_all: bool = True) -> list[Row]:
-    """Return at most `count` rows: the last ones, and those around an exchange.
+    """Return at most `count` rows: the last rows, and the rows around an exchange.
 
     A row such as "… 12 rows left out …" stands for the others; unless `every` has all rows, it
     counts events instead.
@@ -251,7 +251,7 @@ def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[
 
 
 def _looks(row: Row) -> tuple[object, ...]:
-    """Return a key, equal for rows that look alike; only whole exchanges can."""
+    """Return a key, equal for rows that look alike; only whole exchanges can look alike."""
     return (row.line.left, row.line.right, row.text) if row.answer else (row.line.seq,)
 
 
@@ -270,7 +270,7 @@ def lay_out(
 ) -> tuple[list[float], dict[int, Place]]:
     """Return the width of each gap in letters, and the place of each row's text.
 
-    A text goes into the gap that has to grow least; the last gap is the right margin. `lanes` maps
+    A text goes into the gap that must grow least; the last gap is the right margin. `lanes` maps
     each party to its lane, and `heads` are the lanes' names from left to right.
     """
     at = {name: number for number, name in enumerate(dict.fromkeys(lanes.values()))}
@@ -288,7 +288,7 @@ def lay_out(
 def _span(
     row: Row, lanes: Mapping[str, str], at: Mapping[str, int]
 ) -> tuple[int, int, bool] | None:
-    """Return the gaps in which a row's text can be, as first and end; None for a full row."""
+    """Return the possible gaps of a row's text, as first and end; None for a full row."""
     line = row.line
     if line.kind in ("world", "alarm"):
         return None
@@ -320,7 +320,7 @@ def xs_of(needs: Sequence[float], letters: float) -> tuple[float, ...]:
 ROWS = 40
 """Most rows in a new figure, by default; given axes get as many rows as fit."""
 MOST_PAYERS = 4
-"""Most lanes of payers; further payers share the last one."""
+"""Most lanes of payers; further payers share the last lane."""
 ROW_IN, LEAST_ROW_IN = 0.19, 0.155
 _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
@@ -330,7 +330,7 @@ _LETTER = 0.55
 """Mean width of a letter, as a share of the font size."""
 _LEFT_SHARE = 0.02
 _WIDEST_MM = 240
-"""Widest new figure; texts that need more are cut."""
+"""Widest new figure; wider texts are cut."""
 _OWN_SIZE = 7.5
 """Font size in a new figure, in points."""
 
@@ -411,7 +411,7 @@ class _Diagram:
             else:
                 self._draw_message(y, row, row.line.right)
         for artist in set(self._ax.get_children()) - before:
-            artist.set_in_layout(False)  # it is inside the axes; its layout would take time
+            artist.set_in_layout(False)  # inside the axes; its layout would take time
 
     def _draw_lanes(self) -> None:
         ax, (*xs, width) = self._ax, self._xs
@@ -490,7 +490,7 @@ class _Diagram:
         )  # fmt: skip
 
     def draw_legend(self) -> None:
-        """Explain the arrows and marks of the diagram, below it."""
+        """Explain the arrows and marks of the diagram, below the axes."""
         kinds = {row.line.kind for row in self._rows if not row.answer}
         outcomes = {row.outcome for row in self._rows if row.line.kind == "answer" or row.answer}
         colours = {_COLOURS.get(outcome, VERMILLION) for outcome in outcomes}

@@ -99,7 +99,7 @@ class NotebookFigure(Figure):
 class NotebookAxes(Axes):
     """Axes that a notebook displays as a figure: a plot may end a cell.
 
-    pyplot does not know the figure, else Jupyter's inline backend would show the figure again.
+    pyplot does not know the figure; else Jupyter's inline backend would show the figure again.
     """
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
@@ -193,7 +193,7 @@ def time_axis(ax: Axes, last_s: float, texts: Sequence[str] = (), y: str = "") -
 
 
 def empty_axes(ax: Axes, text: str) -> Axes:
-    """Write a text in the middle of empty axes: why they are empty."""
+    """Write a text in the middle of empty axes: the reason why they are empty."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center",
             color=GREY, size=font_size(ax))  # fmt: skip
@@ -221,7 +221,7 @@ def label_ends(
 
 
 def _apart(ys: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions near these, at least `gap` apart, and within the limits if possible."""
+    """Return positions near `ys`, at least `gap` apart, and within the limits if possible."""
     order = sorted(range(len(ys)), key=lambda n: ys[n])
     at = list(ys)
     for below, above in pairwise(order):

@@ -1,6 +1,6 @@
-"""Draws a judgement: a bar for each section, with what its failures cost.
+"""Draws a judgement: a bar for each section, with the loss of its failures.
 
-It belongs to the reports of judges: only `Verdict.plot` uses it.
+Only `Verdict.plot`, a report of judges, uses this file.
 """
 
 from collections import Counter
@@ -45,8 +45,8 @@ def judgement(
     """Draw a bar for each section of ids: how many failed, passed, and so on, failures first.
 
     `sections` are their titles. A failure that does not count for the verdict, such as a SHOULD
-    unless `strict`, has its own colour. The text at the end of a bar says how many ids failed, and
-    what that costs if money was counted. An id is left out if none of its cases applies.
+    unless `strict`, has its own colour. The text at the end of a bar gives the number of failed
+    ids, and their loss if money was counted. An id is left out if none of its cases applies.
     """
     results = [each for each in results if any(case.applies for case in each.cases or [_ANY])]
     names = list(dict.fromkeys(result.section for result in results))

@@ -100,8 +100,8 @@ _MARKS = {
 }
 _FILLED = ("opened", "debited")
 _WIDER_PT = 1.3
-"""A session is drawn wider than the next by so much, since the next may cover the line. Lines
-beside each other would show wrong budgets."""
+"""Points by which a session is wider than the next session, which may cover its line. Lines side
+by side would show wrong budgets."""
 
 
 @styled
@@ -165,7 +165,7 @@ def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
 def _draw_session(
     ax: Axes, above: int, group: Any, unit_s: float, colour: str, dashes: Any
 ) -> None:
-    """Draw one session; the more sessions are drawn `above` it, the wider it is."""
+    """Draw one session; the more sessions are drawn `above`, the wider the line."""
     xs, ys = group["t_s"].to_numpy() / unit_s, group["remaining"].to_numpy(dtype="float64")
     ax.step(
         xs, ys, where="post", color=colour, lw=1.4 + above * _WIDER_PT, ls=dashes, clip_on=False,

@@ -1,2 +1,2 @@
-"""The judge of payers: for each case a world, a command to start there, and a count of the
+"""The judge of payers: for each case a world, a command started there, and a count of the
 money."""

@@ -1,4 +1,4 @@
-"""How cases of a payer are declared: rows, each a shop's story, and what can be demanded there."""
+"""Declares cases of a payer: a row is the story of a shop, and the demands on a payer there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from x402sim.suite.row import (
 from x402sim.text.words import counted
 
 Test = Callable[[Played], Found]
-"""Returns what is wrong, or what was observed in words, or None if nothing is."""
+"""Returns a violation, an observation in words, or None if nothing is wrong."""
 
 
 class Cause(StrEnum):
@@ -49,19 +49,19 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PayerCase(PlayedCase):
-    """A demand on what a payer did in a story, in one payment flow."""
+    """A demand on a payer's payments in a story, in one payment flow."""
 
     dialect: PaymentFlow
     story: Story
     test: Test
     starts: int = STARTS
     gate: str = ""
-    """The play that shows whether the payer buys several things; without, the case does not
-    apply."""
+    """The play that shows whether the payer buys several things; without such a payer, the case
+    does not apply."""
 
 
 REFUSED = 1
-"""Starts of a play whose shop is refused at the first look: another start sees the same."""
+"""Starts of a play whose shop the payer refuses at once: another start would show the same."""
 SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its payment flow."""
 STANDARD = (PaymentFlow.V1, PaymentFlow.V2, PaymentFlow.MCP)
@@ -88,7 +88,7 @@ class Row(row.Row):
         )
 
 
-# --- what is demanded --------------------------------------------------------------------
+# --- demands -----------------------------------------------------------------------------
 
 
 def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OTHER) -> Test:
@@ -96,7 +96,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
 
     Signed money can still leave the wallet. In a session, a deposit within the cap takes the place
     of the price. If only the sum of several payments is too much, the demand `breaks` fails; if a
-    single payment is, the demand on the task's bounds. Each payment must match an offer.
+    single payment is too much, the demand on the task's bounds. Each payment must match an offer.
     """
 
     def test(played: Played) -> Violation | None:
@@ -161,7 +161,7 @@ def _why(played: Played, allowed: int) -> str:
 
 
 def served(played: Played) -> Violation | None:
-    """Tell whether a start that says it has bought has printed the goods."""
+    """Return a violation unless the last start reports a purchase and has printed the goods."""
     if played.is_served:
         return None
     last = played.starts[-1] if played.starts else None
@@ -178,7 +178,7 @@ def served(played: Played) -> Violation | None:
 
 
 def paid_is_served(played: Played) -> Violation | None:
-    """Tell whether what was paid for was also served; who paid nothing passes."""
+    """Return a violation if a payer has paid and was not served."""
     return served(played) if played.moved else None
 
 
@@ -202,17 +202,17 @@ def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
 
 
 def bought(played: Played) -> Violation | str | None:
-    """Tell whether the purchase succeeded, for one price."""
+    """Return a violation unless the purchase succeeded, for one price."""
     return served(played) or committed_at_most(PRICE_BASE)(played)
 
 
 def is_bought(title: str, because: str, *sentences: Sentence) -> Demand:
-    """Return the demand of ours that a purchase succeeds, for one price."""
+    """Return our own demand that a purchase succeeds, for one price."""
     return Demand(title=title, ground=texts.ours(*sentences, because=because), test=bought)
 
 
 def gets_what_it_paid(because: str) -> Demand:
-    """Return the demand of ours that who paid is served in the end."""
+    """Return our own demand that a payer that has paid is served in the end."""
     return Demand(
         title="What was paid for is fetched in the end",
         ground=texts.ours(because=because),

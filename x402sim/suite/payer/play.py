@@ -54,12 +54,12 @@ from x402sim.text.words import counted
 from x402sim.world.chains import Accounts, ChainRequest, Ledger
 
 MOST_OUTPUT = 1 << 20
-"""How much of the answer of a payer behind HTTP is looked at."""
+"""Characters of the answer of a payer behind HTTP that are examined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a payer is to buy, with which wallet, and within which bounds: the contract, as fields.
+    """A task of a payer: the purchase, the wallet, and the bounds. Its fields are the contract.
 
     Amounts are whole tokens as a decimal string, with base units beside them.
     """
@@ -72,7 +72,7 @@ class Task:
     network: str
     """CAIP-2, such as "eip155:84532"."""
     network_name: str
-    """The same in version 1's words."""
+    """The network's name in version 1, such as "base-sepolia"."""
     asset: str
     token_name: str
     token_version: str
@@ -87,13 +87,13 @@ class Task:
     tool: str = ""
     """The name of the tool, in the flow `mcp`."""
     arguments: str = ""
-    """Its arguments, as JSON."""
+    """The tool's arguments, as JSON."""
     prompt: str = ""
     urls: tuple[str, ...] = ()
-    """All that is to be bought within `max_amount`; `url` is the first of them, often the only."""
+    """All URLs to buy within `max_amount`; `url` is the first, often the only."""
 
     def environment(self, file: Path) -> dict[str, str]:
-        """Return the variables that a command gets."""
+        """Return the environment variables of a command."""
         own = {
             "URL": self.url,
             "URLS": " ".join(self.urls),
@@ -126,7 +126,7 @@ class Task:
         }
 
     def document(self) -> dict[str, Any]:
-        """Return the task file: these fields, and those of x402-redteam's contract."""
+        """Return the task file: these fields, and the fields of x402-redteam's contract."""
         base = self.url[: self.url.index("/", 8)]
         return {
             **asdict(self),
@@ -143,7 +143,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a start ended: whether the payer reports a purchase, and the output."""
+    """The end of a start: whether the payer reports a purchase, and the output."""
 
     ok: bool
     how: str
@@ -151,7 +151,7 @@ class Ended:
     log: str = ""
     timed_out: bool = False
     crashed: bool = False
-    """Whether a signal ended it that the judge has not sent."""
+    """Whether the process ended by a signal that the judge has not sent."""
     seconds: float = 0
     cpu_s: float = 0
     """CPU seconds of the payer; 0 if the judge did not start the process."""
@@ -162,10 +162,10 @@ class Payer(Protocol):
 
     @property
     def shown(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Start it once; it has `patience_s` seconds."""
+        """Start the payer once; it has `patience_s` seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +178,11 @@ class Command:
 
     @property
     def shown(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return keyless(" ".join(self.words))
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Start it, in a group of processes of its own; raises `OSError`."""
+        """Start the command, in its own process group; raises `OSError`."""
         file = folder / "task.json"
         file.write_text(json.dumps(task.document(), indent=2), encoding="utf-8")
         async with kept(self.words, task.environment(file), also=self.also) as (command, ended):
@@ -208,11 +208,11 @@ class HttpPayer:
 
     @property
     def shown(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return self.url
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Post the task; the answer's body is what was bought."""
+        """Post the task; the answer's body holds the bought goods."""
         try:
             async with httpx.AsyncClient(trust_env=False, timeout=patience_s) as http:
                 answer = await http.post(self.url, json=task.document())
@@ -229,13 +229,13 @@ Buy = Callable[[Task], Any] | Callable[[Task], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A payer that is a function of a `Task`, sync or async; the returned value was bought."""
+    """A payer that is a function of a `Task`, sync or async; it returns the bought goods."""
 
     buy: Buy
 
     @property
     def shown(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return getattr(self.buy, "__qualname__", repr(self.buy))
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
@@ -247,7 +247,7 @@ class Function:
                     value = await value
         except TimeoutError:
             return Ended(ok=False, how=f"no end in {patience_s:g} s", timed_out=True)
-        except Exception as error:  # noqa: BLE001 - whatever it raises, it has not bought
+        except Exception as error:  # noqa: BLE001 - after any error, nothing is bought
             return Ended(ok=False, how=f"it raised {error!r}"[:400])
         return Ended(ok=True, how="it returned", output=_text(value))
 
@@ -258,7 +258,7 @@ def _text(value: Any) -> str:
 
 
 PRICE_BASE, CAP_BASE = 10_000, 50_000
-"""What the goods cost, and the most that a payer may spend, in base units: 0.01 and 0.05."""
+"""The price of the goods, and the payer's cap, in base units: 0.01 and 0.05 tokens."""
 BALANCE_BASE = 1000 * 10**6
 """The wallet's tokens in a case: a ledger gives its accounts a thousand."""
 STARTS = 3
@@ -269,7 +269,7 @@ PROMPT = (
 )
 MOST_LINES = 60
 BEAT_S = 0.2
-"""Seconds between two looks whether the judge still gets a turn."""
+"""Seconds between two checks whether the judge still gets CPU time."""
 MOST_GAPS = 16
 """The most missing nonces to fill in the wallet, so that the transactions behind are mined."""
 PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
@@ -278,7 +278,7 @@ PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
 
 @dataclass(slots=True, kw_only=True)
 class Played:
-    """The record of a case: how each start ended, what was signed, and what left the wallet."""
+    """The record of a case: the end of each start, the signatures, and the money that moved."""
 
     flow: PaymentFlow
     shop: Shop
@@ -288,23 +288,23 @@ class Played:
     signed: dict[tuple[Authorization, Domain | None], Signed] = field(default_factory=dict)
     """Every authorization sent anywhere, by authorization and signed domain."""
     sent: list[tuple[str, bytes]] = field(default_factory=list)
-    """Where each of them was sent, and again: host and nonce."""
+    """The host and nonce of each sending of an authorization, repetitions included."""
     leaked: list[str] = field(default_factory=list)
-    """Proofs of payment that were sent to a forbidden host."""
+    """Proofs of payment, or the private key, sent to a forbidden host."""
     headers: list[tuple[str, str]] = field(default_factory=list)
-    """The headers of payments and sign-ins, as they came: name, text."""
+    """The headers of payments and sign-ins, unchanged: name, text."""
     lines: list[str] = field(default_factory=list)
     requests: int = 0
     moved: list[tuple[str, int]] = field(default_factory=list)
-    """The transfers out of the wallet: to whom, base units."""
+    """The transfers out of the wallet: receiver, base units."""
     allowed: list[tuple[str, int]] = field(default_factory=list)
     """Spenders with an allowance of the wallet on the chain, and base units."""
     exposed: list[Signed] = field(default_factory=list)
     """Usable authorizations that nobody has used yet."""
     elsewhere: list[Signed] = field(default_factory=list)
-    """Authorizations that move another token, or the same on another chain."""
+    """Authorizations that move another token, or the token of another chain."""
     foreign: str = ""
-    """The account of another wallet that signed; empty if none did."""
+    """The account of another wallet that signed; empty without one."""
     reached: list[str] = field(default_factory=list)
     """Refused calls of the payer that would change the case's world."""
     is_without_proof: bool = False
@@ -312,18 +312,18 @@ class Played:
     began_s: int = 0
     seconds: float = 0
     late_s: float = 0
-    """How long the judge took for an answer, at most, beside the story's waits: on a busy machine a
-    payer may have given up a right answer."""
+    """The longest delay of an answer by the judge, in seconds, beside the story's waits: on a busy
+    machine a payer may have given up a right answer."""
 
     @property
     def payments_said(self) -> list[dict[str, Any]]:
-        """What the headers of payments of version 2 say, where they can be read."""
+        """The decoded headers of version 2 payments, unreadable headers left out."""
         texts = [text for name, text in self.headers if name == "payment-signature"]
         return [said for said in map(x402.json_in, texts) if isinstance(said, dict)]
 
     @property
     def moved_base(self) -> int:
-        """What left the wallet."""
+        """Base units that left the wallet."""
         return sum(amount for _, amount in self.moved)
 
     @property
@@ -356,7 +356,7 @@ class Played:
         return [each for each in paid if each[2] > 0] + allowed
 
     def known(self) -> list[str]:
-        """Return why a purchase may have failed, as far as the judge can tell."""
+        """Return the reasons for a failed purchase that the judge can see."""
         signed = self.signed.values()
         unusable = next((x.lets for x in signed if x.lets is not Lets.TRANSFER), None)
         why = {
@@ -373,7 +373,7 @@ class Played:
 
     @property
     def is_served(self) -> bool:
-        """Whether the last start says that it has bought, and shows the goods."""
+        """Whether the last start reports a purchase, and shows the goods."""
         last = self.starts[-1] if self.starts else None
         return last is not None and last.ok and all(x in last.output for x in self.shop.all_goods)
 
@@ -390,14 +390,14 @@ class Played:
         return f"{to_decimal(base, self.network.decimals)} {self.network.token_symbol}"
 
     def loss(self, base: int, why: str) -> Loss | None:
-        """Return a loss of so many base units, but of no more than it had; None of none."""
+        """Return a loss of `base` base units, at most of the wallet's balance; None for 0."""
         if not base:
             return None
         decimals, symbol = self.network.decimals, self.network.token_symbol
         return Loss(base=min(base, BALANCE_BASE), decimals=decimals, symbol=symbol, why=why)
 
     def sums(self) -> str:
-        """Return what the money did, in a sentence."""
+        """Return the movements of the money, in a sentence."""
         parts = [f"transfers: {len(self.moved)}, {self.tokens(self.moved_base)}"]
         if self.exposed:
             base = sum(each.auth.value for each in self.exposed)
@@ -434,8 +434,8 @@ async def play(
 ) -> Played:
     """Play a case of a story, and return the record; raises `OSError`.
 
-    The payer waits for a `turn`, and holds the turn during starts only: a world takes a while to
-    begin and to end, in which another payer can work.
+    The payer waits for a `turn`, and holds the turn only while it runs: while a world begins or
+    ends, another payer can work.
     """
     elapsed, rng = stopwatch(), Rng(seed)
     wallet, owner, sender = (
@@ -494,7 +494,7 @@ async def play(
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Case:
-    """A case that runs.
+    """A running case.
 
     The payer reaches the chain by `node` alone, without control of the chain; the judge reads and
     settles on the chain directly.
@@ -560,7 +560,7 @@ class _Case:
             starts += sorted(ends, key=lambda ended: ended.ok)
 
     def task(self, state: Path) -> Task:
-        """Return what the payer is to do."""
+        """Return the task of the payer."""
         network, most = self.network, to_decimal(CAP_BASE, self.network.decimals)
         host = self.shop.origin.removeprefix("http://")
         is_tool = self.flow is PaymentFlow.MCP
@@ -597,7 +597,7 @@ class _Case:
         )
 
     async def beat(self) -> None:
-        """Notice how long nothing is answered, since this process has no turn; never ends."""
+        """Measure how long this process gets no CPU time, as `late_s`; never ends."""
         while True:
             elapsed = stopwatch()
             await CLOCK.sleep(BEAT_S)
@@ -606,7 +606,7 @@ class _Case:
     # --- requests ------------------------------------------------------------------------
 
     async def at_shop(self, request: Request) -> Reply:
-        """Answer at the shop; `localhost` is another host than the one that was named."""
+        """Answer at the shop; `localhost` is another host than the task's."""
         is_shop = request.at == self.shop.origin.removeprefix("http://")
         if not is_shop:
             return await self.at_other(request)
@@ -640,7 +640,7 @@ class _Case:
         return reply
 
     async def answered(self, request: Request, found: Sequence[Signed]) -> Reply:
-        """Let the shop answer."""
+        """Return the shop's answer, and note the exchange."""
         elapsed = stopwatch()
         reply = await self.shop.answer(request, found)
         self.played.late_s = max(self.played.late_s, elapsed() - self.story.gathers_s)
@@ -648,7 +648,7 @@ class _Case:
         return reply
 
     def note(self, request: Request, *, is_allowed: bool) -> list[Signed]:
-        """Find and keep what a request carries; return the payer's own authorizations in it."""
+        """Keep the payments of a request; return the payer's own authorizations in it."""
         self.played.requests += 1
         found = []
         names = (x402.PAYMENT_HEADERS[1].lower(), x402.PAYMENT_HEADERS[2].lower(), "sign-in-with-x")
@@ -664,7 +664,7 @@ class _Case:
                     continue
                 if signed not in found:
                     found.append(signed)
-                if signed.domain is not None:  # not readable before, if its offer came later
+                if signed.domain is not None:  # its domain may have been unknown before its offer
                     self.played.signed.pop((signed.auth, None), None)
                 self.played.signed.setdefault((signed.auth, signed.domain), signed)
                 self.played.sent.append((request.at, signed.auth.nonce))
@@ -679,7 +679,7 @@ class _Case:
         return found
 
     def candidates(self) -> list[Domain]:
-        """Return the domains that something may be signed for: the token's, and each on offer."""
+        """Return the domains that a payer may sign for: the token's, and each on offer."""
         domains = [self.network.domain, *(each.domain for each in NETWORKS.values())]
         for offer in self.shop.story.offers(self.shop, self.shop.right):
             for asset in (offer.asset, self.shop.right.asset):
@@ -688,7 +688,7 @@ class _Case:
                     (self.network.token_name, self.network.token_version),
                 ):
                     domains.append(_domain(offer.network, asset, name, version, self.network))
-            if isinstance(chain_id := offer.extra.get("chainId"), int):  # who believes `extra`
+            if isinstance(chain_id := offer.extra.get("chainId"), int):  # for gullible payers
                 contract = str(offer.extra.get("verifyingContract", offer.asset))
                 name, version = offer.extra.get("name"), offer.extra.get("version")
                 domains.append(_domain(f"eip155:{chain_id}", contract, name, version, self.network))
@@ -708,7 +708,7 @@ class _Case:
             f"{request.method} {request.at}{request.path[:60]}{sent}: {reply.status}{how}{late}"
         )
 
-    # --- what moves ----------------------------------------------------------------------
+    # --- movements of money --------------------------------------------------------------
 
     async def settle(self, signed: Signed) -> Paid:
         """Settle an authorization, if the token agrees."""
@@ -722,9 +722,9 @@ class _Case:
         return Paid(to_hex(await self.chain.send(call)))
 
     async def count(self) -> None:
-        """Count what left the wallet, and what still can."""
+        """Count the money that left the wallet, and the money that still can."""
         token, played = self.network.domain, self.played
-        for _ in range(MOST_GAPS):  # whatever waits behind a nonce comes with the wallet's next
+        for _ in range(MOST_GAPS):  # transactions behind a gap in nonces are mined once it is full
             if await self.chain.waiting():
                 await self.chain.send(Call(self.me, self.me, b""))
         for to, data in await self._events(abi.TRANSFER_EVENT):
@@ -737,7 +737,7 @@ class _Case:
         now_s = CLOCK.now_s() + self.story.skew_s
         dearest: dict[tuple[Domain, bool, bytes], Signed] = {}
         for signed in sorted(played.signed.values(), key=lambda each: each.auth.value):
-            if signed.domain is not None:  # of those with one nonce, a token takes one only
+            if signed.domain is not None:  # a token accepts one authorization for each nonce
                 is_permit = signed.lets is Lets.PERMIT
                 dearest[signed.domain, is_permit, signed.auth.nonce] = signed
         for signed in dearest.values():
@@ -770,7 +770,7 @@ class _Case:
 
 
 def _domain(network: str, asset: str, name: object, version: object, known: Network) -> Domain:
-    """Return the EIP-712 domain that an offer describes, as far as it can be read."""
+    """Return the EIP-712 domain that an offer describes; unreadable parts get a default."""
     chain_id = known.chain_id
     if network.startswith("eip155:") and network[7:].isdecimal():
         chain_id = int(network[7:])
@@ -792,4 +792,4 @@ _REASONS = {
 }
 """The standard's words for the token's refusals."""
 _MAINNETS = {"base": 8453, "cronos-mainnet": 25, "avalanche": 43114}
-"""The chains of the names of version 1 that a story offers."""
+"""Chain ids of version 1's network names that a story offers."""

@@ -1,13 +1,13 @@
 """The shop of a case: offers, settles by a real facilitator, and serves, as the story says.
 
-An honest shop takes each authorization once, and repeats its answer when the same authorization
-comes again, so that a payer can get a lost answer back. A `Story` is data, and says where a shop
-differs from an honest shop. The payment flows are x402 version 1, version 2, the two steps of the
+An honest shop settles each authorization once, and answers the same authorization again with the
+same answer, so that a payer can get a lost answer back. A `Story` is data: the differences from an
+honest shop. The payment flows are x402 version 1, version 2, the two steps of the
 specification, its sessions, and MCP tools.
 
 The shop searches every request of a payer, to any host, for authorizations and for permits of
 EIP-2612. An unused authorization is *exposed*: its holder can still take the money. An
-authorization for another token or chain loses that other money; here its amount counts. The shop
+authorization for another token or chain loses money there; here its amount counts. The shop
 notes its offers and compares each payment with them.
 """
 
@@ -40,7 +40,7 @@ from x402sim.suite.wire import How, Reply, Request, as_json
 _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
 _OF_PERMIT = ("owner", "spender", "value", "nonce", "deadline")
 MOST_DEPTH = 12
-"""How deep a payment is looked for in JSON."""
+"""How deep in JSON a payment is searched for."""
 
 
 class Lets(StrEnum):
@@ -65,11 +65,11 @@ class Signed:
 
     @property
     def by(self) -> str:
-        """Whose money it moves."""
+        """The account whose money the signature moves."""
         return checksum(self.auth.from_)
 
     def summary(self, decimals: int) -> str:
-        """Return it in a line."""
+        """Return the authorization in a line."""
         value = self.auth.value
         amount = to_decimal(value, decimals) if value < 10**30 else "10^30 base units or more"
         ends = f"until {self.auth.valid_before}"
@@ -79,7 +79,7 @@ class Signed:
 
 
 def payments_in(request: Request) -> list[Any]:
-    """Return what looks like a payment in a request: JSON that holds an authorization."""
+    """Return the possible payments in a request: JSON that holds an authorization."""
     found = [value for value in map(_json_of, request.headers.values()) if _holds(value)]
     if _holds(body := request.json):
         found.append(body)
@@ -87,7 +87,7 @@ def payments_in(request: Request) -> list[Any]:
 
 
 def _json_of(text: str) -> Any:
-    """Return the JSON in the text of a header, in base64, hex or as it is; None if it is none."""
+    """Return the JSON in a header's text, in base64, hex or plain; None without JSON."""
     text = text.strip()
     if len(text) < 20:
         return None
@@ -189,12 +189,12 @@ def _digest(auth: Authorization, domain: Domain, lets: Lets) -> bytes:
 
 
 def is_usable(signed: Signed, token: Domain, now_s: float) -> bool:
-    """Tell whether the token would still take it now, if its nonce is unused."""
+    """Tell whether the token would still accept the authorization, if its nonce is unused."""
     return signed.domain == token and signed.auth.valid_before > now_s
 
 
 def is_elsewhere(signed: Signed, token: Domain) -> bool:
-    """Tell whether it moves another money: another token, or the same on another chain."""
+    """Tell whether the authorization moves another token, or the token of another chain."""
     other = signed.domain
     return other is not None and (other.chain_id, other.verifying_contract) != (
         token.chain_id,
@@ -203,9 +203,9 @@ def is_elsewhere(signed: Signed, token: Domain) -> bool:
 
 
 class PaymentFlow(StrEnum):
-    """How a shop is paid; the value is its name on the command line and in ids.
+    """How a payer pays a shop; the value is the name on the command line and in ids.
 
-    Not `extra.paymentFlow` of the standard, which says when a shop settles.
+    Not `extra.paymentFlow` of the standard, which names the time of settlement.
     """
 
     V1 = "v1"
@@ -216,7 +216,7 @@ class PaymentFlow(StrEnum):
 
     @property
     def about(self) -> str:
-        """What it is, for people."""
+        """The flow in words."""
         return _TITLES[self]
 
     @property
@@ -226,7 +226,7 @@ class PaymentFlow(StrEnum):
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is of the specification, in two steps or by a session."""
+        """Whether the specification has the flow: in two steps, or by a session."""
         return self in (PaymentFlow.STEPS, PaymentFlow.SESSION)
 
 
@@ -241,7 +241,7 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A way to pay that a 402 offers; the amount as written."""
+    """An offer of a 402; the amount as written."""
 
     amount: str
     pay_to: str
@@ -261,13 +261,13 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """The end of an authorization at the shop: a transaction, or why there is none."""
+    """The end of an authorization at the shop: a transaction, or the reason for none."""
 
     transaction: str
     reason: str = ""
     payment_id: str = ""
     amount: int = 0
-    """What was paid, in base units."""
+    """The paid amount, in base units."""
 
 
 Settle = Callable[[Signed], Awaitable[Paid]]
@@ -275,9 +275,9 @@ Settle = Callable[[Signed], Awaitable[Paid]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """How a paying request is answered. `settles` says whether the payment is settled first.
+    """The answer to a paying request; `settles`: the payment is settled first.
 
-    `reply` gets the shop and the right answer. `at_goods` strikes where the goods are asked for, in
+    `reply` gets the shop and the right answer. `at_goods` strikes at the request for the goods, in
     flows that pay before: two steps and sessions.
     """
 
@@ -295,7 +295,7 @@ def _nothing(_: "Shop", __: Request) -> Reply | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """How a shop differs from an honest shop.
+    """The differences of a shop from an honest shop.
 
     offers
         The offers of a 402, given the right offer; called for every 402.
@@ -311,14 +311,14 @@ class Story:
     urls
         The number of things sold, each at its own URL; the task is to buy all of them.
     gathers_s
-        Seconds for which unpaid requests wait until everything was requested (a single thing:
-        twice), so that a payer that asks for everything at once gets all offers at once.
+        Seconds for which unpaid requests wait until every URL was requested (a single URL:
+        twice), so that a payer that requests all URLs at once gets all offers at once.
     together
         Whether the payer is first started twice at once, with one folder.
     rests_s
-        How long the judge waits after the first start.
+        Seconds that the judge waits after the first start.
     debits
-        How much a session loses by each request, in prices.
+        The debit of a session for each request, in prices.
     null_schema
         Whether an offer of version 1 has `"outputSchema": null`.
     as_events
@@ -358,7 +358,7 @@ PROGRESS = (
     b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/message",'
     b'"params":{"level":"info","data":"working"}}\n\n'
 )
-"""What a stream of events begins with."""
+"""The beginning of a stream of events."""
 GOODS_PATH = "/report"
 PAYMENT_ID, SESSION_ID = "x-payment-id", "x-session-id"
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
@@ -374,7 +374,7 @@ class Shop:
     network: Network
     right: Offer
     goods: str
-    """A word that only somebody who was served knows."""
+    """A word that only a served payer knows."""
     origin: str
     other: str
     """The origin of another host, which may not be paid."""
@@ -400,11 +400,11 @@ class Shop:
     struck: int = 0
     """How many of the story's strikes have happened."""
     ids: dict[str, str] = field(default_factory=dict)
-    """What each id of the extension payment-identifier stands for."""
+    """The payload of each id of the extension payment-identifier."""
     sessions: dict[str, int] = field(default_factory=dict)
-    """What is left of each session, in base units."""
+    """The rest of each session's deposit, in base units."""
     gathered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether everything was requested once."""
+    """Set once every URL was requested."""
     requested: list[str] = field(default_factory=list)
     """The paths requested without payment."""
     buys: dict[bytes | str, str] = field(default_factory=dict)
@@ -412,7 +412,7 @@ class Shop:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Where the goods are."""
+        """The URLs of the goods."""
         if self.story.urls == 1:
             return (self.origin + ("/mcp" if self.flow is PaymentFlow.MCP else GOODS_PATH),)
         numbers = range(1, self.story.urls + 1)
@@ -420,12 +420,12 @@ class Shop:
 
     @property
     def url(self) -> str:
-        """Where the first of the goods are."""
+        """The URL of the first of the goods."""
         return self.urls[0]
 
     @property
     def all_goods(self) -> tuple[str, ...]:
-        """The words that somebody knows who was served everything."""
+        """The words that a payer knows once it was served everything."""
         if self.story.urls == 1:
             return (self.goods,)
         return tuple(f"{self.goods}.{number}" for number in range(1, self.story.urls + 1))
@@ -440,7 +440,7 @@ class Shop:
         """Another chain than the task's, as the payment flow names it."""
         return "eip155:8453" if self.flow.version == 2 else "base"
 
-    # --- what it answers -----------------------------------------------------------------
+    # --- answers -------------------------------------------------------------------------
 
     async def answer(self, request: Request, found: Sequence[Signed]) -> Reply:
         """Answer a request that carries these authorizations."""
@@ -462,8 +462,8 @@ class Shop:
         return await self._pay(found[0], lambda paid: self.serve(paid, request.path))
 
     def _is_for(self, payment: bytes | str, path: str) -> bool:
-        """Tell whether a payment buys the goods at a path: the first path that the payment was
-        shown for."""
+        """Tell whether a payment buys the goods at a path: the first request with the payment binds
+        it to a path."""
         return self.story.urls == 1 or self.buys.setdefault(payment, path) == path
 
     async def _gather(self, request: Request) -> None:
@@ -476,7 +476,7 @@ class Shop:
                 await self.gathered.wait()
 
     async def _pay(self, signed: Signed, right: Callable[[Paid], Reply]) -> Reply:
-        """Answer a payment as its turn in the story says; `right` is the answer if all is well."""
+        """Answer a payment as the story's next strike says, or by `right` without a strike."""
         self.paying += 1
         strikes = [each for each in self.story.strikes if not each.at_goods]
         if self.struck < len(strikes):
@@ -511,7 +511,7 @@ class Shop:
         return self.paid[nonce]
 
     def _matches(self, signed: Signed) -> bool:
-        """Tell whether an authorization pays an offer's price or more: a shop takes both."""
+        """Tell whether an authorization pays an offer's price or more: a shop accepts both."""
         to, value = "0x" + signed.auth.to.hex(), signed.auth.value
         if self.flow is PaymentFlow.SESSION:  # the payer names its deposit
             return to == self.right.pay_to.lower()
@@ -570,7 +570,7 @@ class Shop:
         }
 
     def required(self, error: str = "", url: str = "") -> dict[str, Any]:
-        """Return what a 402 of the standard says."""
+        """Return the body of the standard's 402."""
         body: dict[str, Any] = {
             "x402Version": self.flow.version,
             "error": error or self.story.error,
@@ -658,7 +658,7 @@ class Shop:
         if signed.auth.nonce in self.paid:
             self.by_id[payment_id] = replace(self.paid[signed.auth.nonce], payment_id=payment_id)
         reply = await self._pay(signed, receipt)
-        if signed.auth.nonce in self.paid:  # whatever was answered, the shop knows
+        if signed.auth.nonce in self.paid:  # the shop knows of the payment, whatever its answer
             self.by_id[payment_id] = replace(self.paid[signed.auth.nonce], payment_id=payment_id)
         if reply.status == 402:
             refused = as_json({"error": "Payment failed", "reason": "refused"}, 402)
@@ -666,7 +666,7 @@ class Shop:
         return reply
 
     def _struck_at_goods(self, right: Reply) -> Reply:
-        """Answer a request for goods that are paid for, as the story says."""
+        """Answer a paid request for goods, as the story says."""
         strikes = [each for each in self.story.strikes if each.at_goods]
         if self.struck >= len(strikes):
             return right
@@ -730,7 +730,7 @@ class Shop:
                 if not found:
                     return result(self._tool_asks())
                 reply = await self._pay(found[0], lambda paid: result(self._tool_serves(paid)))
-                if reply.status == 402:  # it is in the tool's result
+                if reply.status == 402:  # MCP answers a 402 as a tool's result
                     offer = x402.json_in(reply.headers.get(x402.REQUIRED_HEADER)) or {}
                     return result(self._tool_asks(str(offer.get("error") or "")))
                 return reply
@@ -754,7 +754,7 @@ class Shop:
 
 
 def in_events(reply: Reply) -> Reply:
-    """Return an answer of JSON-RPC as a stream of events: that the tool works, then the answer."""
+    """Return an answer of JSON-RPC as an event stream: a progress message, then the answer."""
     if reply.status != 200 or reply.headers.get("Content-Type") != "application/json":
         return reply
     body = PROGRESS + b"event: message\nid: 1\ndata: " + reply.body + b"\n\n"

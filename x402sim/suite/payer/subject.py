@@ -1,9 +1,9 @@
 """A payer or an agent, as the subject of a judgement: a command, or an HTTP door.
 
 Controls are played first, then all other plays at once, each in its own world. If a flow's control
-buys nothing, the flow is not judged; a payer whose controls all buy nothing is invalid; a control
-that pays too much, or pays for nothing, has failed. A failed play is played again, and reported
-only if both fail.
+buys nothing, the flow is not judged; a payer whose controls all buy nothing is invalid. A control
+that pays too much, or pays for nothing, fails. A play with a failure is played again, and the
+failure is reported only if both plays fail.
 """
 
 import asyncio
@@ -78,31 +78,31 @@ from x402sim.suite.verdict import NotReady
 from x402sim.text.words import counted
 
 PATIENCE_S = 20.0
-"""How long one start may take."""
+"""Seconds for one start."""
 CONTROL_S, TIMES = 60.0, 4
-"""How long a start of a control may take, and how many times as long any other, on a machine that
-is busy: a start that is ended for its slowness would be no finding."""
+"""Seconds for a start of a control, and how many times the slowest control's time other starts may
+take: on a busy machine, ending a slow start would show nothing."""
 LATE_S = 1.0
-"""How late an answer of the judge may be at which a payer may have given up: less than the time-out
-of any client that is known."""
+"""Seconds of delay of the judge's answer at which a payer may have given up: less than the timeout
+of any known client."""
 WORLDS = 3
-"""How many worlds there are for each play that is busy: some begin, some end."""
+"""Worlds for each busy play: some begin, some end."""
 BESIDE = 12
 """How many plays that mostly wait run beside the others."""
 
 
 class OtherWallet(Exception):
-    """Another wallet than the case's has signed: no run goes on after that."""
+    """Another wallet than the case's has signed: the run ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A control without a purchase, as far as the payer tells."""
+    """A control without a purchase, according to the payer."""
 
     why: str
     exchange: str
     pays: bool
-    """Whether money has moved for nothing, or more can move than may."""
+    """Whether money has moved for nothing, or more can move than allowed."""
     tries: bool
     """Whether a signed payment bought nothing."""
 
@@ -121,9 +121,9 @@ class Judge:
     starts: int = 0
     """How often the payer was started."""
     start_s: float = 0
-    """How long a start of the controls took, at most."""
+    """The seconds of the longest start of a control."""
     start_cpu_s: float = 0
-    """The CPU that a start of the controls took, of a command; 0 of what is no process of ours."""
+    """The mean CPU seconds of a control's start; 0 for a payer that is no process of ours."""
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
     _worlds: asyncio.Semaphore = field(init=False)
@@ -133,7 +133,7 @@ class Judge:
         self._worlds = asyncio.Semaphore(BESIDE + WORLDS * self.jobs)
 
     async def play(self, case: PayerCase, again: str = "") -> Played:
-        """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
+        """Play the case; `again` names a repetition of the play. Raises `OtherWallet`."""
 
         async def start(task: Task, folder: Path, patience_s: float) -> Ended:
             text = f"{case.name}: a start does not end, and has {patience_s:g} s"
@@ -194,14 +194,14 @@ class Judge:
         return broken
 
     async def passed(self, gates: Sequence[PayerCase]) -> set[str]:
-        """Play gates; return the names of those plays in which all was bought."""
+        """Play gates; return the names of the plays in which everything was bought."""
         played = await asyncio.gather(*(self.play(gate) for gate in gates))
         return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
 
     async def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:
-        """Play the cases, and yield each failure at once, and others when the controls work again.
+        """Play the cases; yield failures at once, and other results when the controls pass again.
 
         A case that holds in a flow whose control fails now is inconclusive.
         """
@@ -243,7 +243,7 @@ class Judge:
             repeated = case.test(second)
             if isinstance(wrong, Violation) and not isinstance(repeated, Violation):
                 why = f"it failed ({wrong.actual}), and did not when it was played again"
-                late = first.late_s > LATE_S  # then it was no failure of the payer's
+                late = first.late_s > LATE_S  # then the judge may have caused the failure
                 again = _result(case, repeated, second) if late else unclear(case, why)
                 results.append((case, again))
             else:
@@ -276,9 +276,9 @@ INVALID = (
     "payer or agent`, says what it gets and what it is to print"
 )
 _STARTS = 1.3
-"""How often a payer is started in a play that allows several starts, on average, as measured."""
+"""The measured mean number of starts in a play that allows several."""
 _OWN_S = 0.03
-"""What a play costs the judge, in seconds of one core."""
+"""The judge's own seconds of one core for a play."""
 
 
 dialects_in = one_of(PaymentFlow, "dialects")
@@ -293,7 +293,7 @@ all_cases = partial(cases_of, "payer", *SECTIONS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayerOptions:
-    """What a user has chosen for the judgement of a payer."""
+    """A user's options for the judgement of a payer."""
 
     payer: Payer
     rerun: str = ""
@@ -316,7 +316,7 @@ class PayerOptions:
 
     @property
     def shown(self) -> str:
-        """What reports call the payer."""
+        """The payer's name in reports."""
         return self.payer.shown
 
 
@@ -355,7 +355,7 @@ def left_out(
     *,
     is_invalid: bool,
 ) -> CaseResult | None:
-    """Return the result of a case that is not in the plan; None in a flow that is not judged."""
+    """Return the result of an unplanned case; None in a flow that is not judged."""
     dialects, found = options.dialects, broken.get(case.dialect)
     if case.gate and found is None and (not dialects or case.dialect in dialects):
         return skipped(case, ONE_THING, lacks=False)
@@ -368,7 +368,7 @@ def left_out(
 
 
 def is_open(case: PayerCase, passed: Collection[str]) -> bool:
-    """Tell whether a case applies; its gate itself always does."""
+    """Tell whether a case applies; a gate always applies to itself."""
     return not case.gate or case.gate in passed or case.played_as == case.gate
 
 
@@ -395,12 +395,12 @@ async def begin(
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)
     wanted = {case.dialect for case in cases} & set(options.dialects or PaymentFlow)
-    with ThreadPoolExecutor(64) as threads:  # a function that pays may hold one for long
+    with ThreadPoolExecutor(64) as threads:  # a payer that is a function may hold one for long
         asyncio.get_running_loop().set_default_executor(threads)
         try:
             broken = await judge.controls(_controls(wanted))
             is_invalid = broken.keys() == wanted
-            means = options.dialects is not None or is_invalid  # else the flow may just be missing
+            means = options.dialects is not None or is_invalid  # else the flow may be unsupported
             failed = {flow for flow, each in broken.items() if each.pays or (each.tries and means)}
             spoken = wanted - broken.keys()
             mine = [
@@ -433,10 +433,10 @@ async def begin(
 
 
 def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
-    """Return how long the plays of these cases take, one each.
+    """Return the seconds for the plays of these cases, one play each.
 
     The bounds are the cores, the number of plays at once, and the longest wait. A payer's own
-    time-outs are unknown, and do not count.
+    timeouts are unknown, and do not count.
     """
     starts = sum(min(each.starts, _STARTS) for each in cases)
     busy_s = (starts * judge.start_cpu_s + len(cases) * _OWN_S) / (os.cpu_count() or 1)
@@ -446,7 +446,7 @@ def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
 
 
 def _ends_by_payer(judge: Judge, case: PayerCase) -> bool:
-    """Tell whether nothing but the payer's own time-out ends a play before its patience does."""
+    """Tell whether only the payer's own timeout ends a play before the judge's patience does."""
     return case.waits_s >= judge.patience_s
 
 
@@ -456,7 +456,7 @@ def _plan(
     broken: Mapping[PaymentFlow, Broken],
     told: Collection[PaymentFlow],
 ) -> Plan:
-    """Return the plan; the flows of which a result is `told` are spoken, though not judged."""
+    """Return the plan; a flow with a result in `told` is not reported as unspoken."""
     why = {flow: each.why for flow, each in broken.items()}
     if broken and not mine:
         return Plan(lines=(INVALID.format(why_each(why)),))

@@ -18,20 +18,20 @@ from x402sim.suite.verdict import Inconclusive
 
 
 def find(body: Any, fits: Callable[[str, Any], bool]) -> str:
-    """Return where the first fitting value is, the outer ones first; empty if there is none.
+    """Return the place of the first fitting value, outer values first; empty without one.
 
-    `fits` is called with the name of a field, or a number in a list, and its value.
+    `fits` is called with the name of a field, or an index of a list, and the value.
     """
     return next((place for place, value in walk(body) if fits(last_part(place), value)), "")
 
 
 def last_part(place: str) -> str:
-    """Return the last part of a place: the name of a field, or a number in a list."""
+    """Return the last part of a place: the name of a field, or an index of a list."""
     return place.rpartition("/")[2]
 
 
 def walk(body: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every value of a JSON document with its pointer, the outer ones first."""
+    """Yield every value of a JSON document with its pointer, outer values first."""
     layer = [("", body)]
     while layer:
         yield from layer
@@ -63,28 +63,28 @@ def snake(name: str) -> str:
 
 
 def begins(value: Any, prefix: str) -> bool:
-    """Tell whether a value is a text with this beginning."""
+    """Tell whether a value is a text with this prefix."""
     return isinstance(value, str) and value.startswith(prefix)
 
 
 def is_requirements(value: Any) -> bool:
-    """Tell whether a value is an object as section 2.1 has it: with a payee and an amount."""
+    """Tell whether a value is an object of section 2.1: with a payee and an amount."""
     return isinstance(value, dict) and {"payTo", "maxAmountRequired"} <= set(value)
 
 
 def whole(value: Any) -> int | None:
-    """Return a JSON number that is whole, however it is written (300.0); None for another value."""
+    """Return a whole JSON number, however it is written (300.0); None for another value."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and value == value // 1 else None
 
 
 def filled(path: str, name: str, opaque: str) -> str:
-    """Return a path of a target file with an id in place of {name}; any id fits into a path."""
+    """Return a path of a target file with {name} replaced by an id; any id fits into a path."""
     return path.replace(f"{{{name}}}", quote(opaque, safe="-._~"))
 
 
 LONGEST_READ, LONGEST_SAID = 2000, 160
-"""Of an answer, how many characters are looked at for its summary, and how many stand in it."""
+"""Characters of an answer that its summary reads, and characters of the summary."""
 CURE_OF_DEPOSITS = (
     '; if a larger deposit or another duration is wanted, set sessions.smallest = "1.00" or '
     "sessions.duration = 60 in the target file"
@@ -97,14 +97,14 @@ CURE_OF_IDS = (
 _PREFIX, _URL = "session_", ("/", "http://", "https://")
 _WORD = re.compile("session(_[a-z]{1,14})+")
 _INDEX = re.compile(r"(/[0-9]+)+$")
-"""The places in a list, at the end of a JSON pointer."""
+"""The list indices at the end of a JSON pointer."""
 _NAMES = ("sessionid", "session")
 """The fields that name a session, in lower case and without underscores and hyphens."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetAnswer:
-    """An answer of the target; `status` is 0 if the exchange broke, and `broken` says how.
+    """An answer of the target; `status` is 0 if the exchange broke, and `broken` tells how.
 
     `show` renders the exchange for a report, without secrets; it runs after a failure only.
     """
@@ -117,28 +117,28 @@ class TargetAnswer:
     show: Callable[[], str]
     broken: str = ""
     networks: Mapping[str, Network] = field(default_factory=dict)
-    """The networks that can be paid on, by name: of several requirements, one is chosen."""
+    """The networks that can be paid on, by name; they choose among several requirements."""
     cure: str = ""
-    """Which key of the target file may help, if the answer is no use."""
+    """The key of the target file that may help if the answer is useless."""
 
     def at(self, pointer: str) -> Any:
-        """Return the value at a JSON pointer of the body; None if there is none."""
+        """Return the value at a JSON pointer of the body, or None."""
         return at(self.body, pointer)
 
     @property
     def requirements(self) -> Any:
-        """The payment requirements of a 402; of several, those to pay (see the target file)."""
+        """The payment requirements of a 402; of several, the ones to pay (see the target file)."""
         wanted = self.at(self.target.payment_required.requirements)
         return _choose(wanted, self.target, self.networks) if isinstance(wanted, list) else wanted
 
     @property
     def is_offer(self) -> bool:
-        """Whether it asks to pay."""
+        """Whether the answer is a 402."""
         return self.status == 402
 
     @property
     def session_id(self) -> str | None:
-        """The session id that the answer gives; None if there is none."""
+        """The session id in the answer, or None."""
         place = self.target.sessions.id
         if place.startswith("/"):
             found = self.at(place)
@@ -150,10 +150,10 @@ class TargetAnswer:
 
     @property
     def is_receipt(self) -> bool:
-        """Whether the answer says that a payment is settled (4.1: success).
+        """Whether the answer reports a payment as settled (4.1: success).
 
-        A 2xx with a true flag; without a flag, a 2xx with a hash or a session id, as only a success
-        has. Any other answer, with any status, is a refusal: section 7 shows no status.
+        A 2xx with a true flag; without a flag, a 2xx with a hash or a session id, which only a
+        success has. Any other answer, with any status, is a refusal: section 7 shows no status.
         """
         places = self.target.receipt
         has_hash = isinstance(self.at(places.tx_hash), str)
@@ -162,7 +162,7 @@ class TargetAnswer:
 
     @property
     def may_be_receipt(self) -> bool:
-        """Whether it is a 2xx that does not say otherwise: of a deposit, no receipt is shown."""
+        """Whether it is a 2xx without a false flag: no receipt of a deposit is specified."""
         return 200 <= self.status < 300 and self.at(self.target.receipt.success) is not False
 
     @property
@@ -172,7 +172,7 @@ class TargetAnswer:
 
     @property
     def is_late(self) -> bool:
-        """Whether there was no answer in time."""
+        """Whether no answer came in time."""
         return self.broken.endswith(("Timeout", "TooSlow"))
 
     @property
@@ -187,7 +187,7 @@ class TargetAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """A 402 that can be paid."""
+    """A payable 402."""
 
     answer: TargetAnswer
     payment_id: str
@@ -195,18 +195,18 @@ class Challenge:
 
     @property
     def amount_base(self) -> int:
-        """The amount that the 402 requires, in base units."""
+        """The amount of the 402, in base units."""
         return int(self.requirements["maxAmountRequired"])
 
     def settlement(self, header: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the body of a settlement; `changes` replace fields of the requirements, None drops
-        a field."""
+        """Return the body of a settlement; `changes` replace fields of the requirements, and None
+        drops a field."""
         return settlement(self.payment_id, header, self.requirements, changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """A payment that the target has settled."""
+    """A payment settled by the target."""
 
     challenge: Challenge
     header: str
@@ -216,7 +216,7 @@ class Paid:
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session that was opened with a settled deposit."""
+    """A session, opened with a settled deposit."""
 
     session_id: str
     paid: Paid
@@ -241,7 +241,7 @@ def read_402(answer: TargetAnswer) -> Challenge:
 
 
 def _unreadable(answer: TargetAnswer) -> str:
-    """Say that a 402 cannot be paid, and which key of the target file helps."""
+    """Return the error of a 402 that cannot be paid, with the key of the target file that helps."""
     problem = f"the 402 has no readable payment id and requirements: {answer.summary}"
     there = {
         "payment_id": find(answer.body, lambda _, value: begins(value, "pay_")),
@@ -257,7 +257,7 @@ def _unreadable(answer: TargetAnswer) -> str:
 
 
 def _choose(several: list[Any], target: Target, networks: Collection[str]) -> Any:
-    """Return the requirements to pay: those for the target file's asset, or the first known."""
+    """Return the requirements to pay: for the target file's asset, or for a known network."""
     asset = target.payment_required.asset.lower()
     for each in several:
         if isinstance(each, dict):
@@ -270,8 +270,8 @@ def _choose(several: list[Any], target: Target, networks: Collection[str]) -> An
 def find_session_id(body: Any) -> str | None:
     """Return the session's id from any place in an answer; None without an id.
 
-    Fields that name a session, and lists in such fields, go before other texts, and outer fields
-    before inner fields; a word such as session_opened is no id.
+    Fields that name a session, and lists in such fields, precede other texts, and outer fields
+    precede inner fields; a word such as session_opened is no id.
     """
     others = []
     for place, value in walk(body):

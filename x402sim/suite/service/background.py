@@ -1,9 +1,9 @@
 """The background of a target: refunds of ended sessions, and the indexer.
 
 A clock that turns is advanced beyond a session's end; otherwise the judge waits. The specification
-shows no field for the end: a time beside the session's id, under a name such as expiresAt, counts.
+shows no field for the end: a time beside the session's id counts, under a name such as expiresAt.
 The log of the world's explorer shows the indexer, which takes at most a hundred of the newest
-payments in a run: a case that watches the next run pays when all cases without a wait are over.
+payments in a run: a case that watches the next run pays after all cases without a wait.
 
 After a case has disturbed the background, `recover` waits for a refund or a query of the indexer,
 if the run has seen such a sign of life before.
@@ -26,10 +26,10 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplica
 from x402sim.world.faults import Fault
 
 CLOCK_DURATION, CLOCK_END_S = 60, 3960
-"""A duration where the clock turns, in seconds or minutes, and when such a session is over."""
+"""A duration where the clock turns, in seconds or minutes, and the seconds until its end."""
 GRACE_S = 2
 SOON_S, LONG_S = 15, 300
-"""How long a refund is waited for that has no known time, at once and in a patient run."""
+"""Seconds to wait for a refund of unknown time, at once and in a patient run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +43,28 @@ class Ending:
 
     @property
     def unspent_base(self) -> int:
-        """What is to be refunded."""
+        """The base units to refund."""
         return self.session.paid.challenge.amount_base - self.spent_base
 
 
 def unit_s(setting: Setting) -> int:
-    """Return the seconds in a unit of duration; 1 if it is not known."""
+    """Return the seconds in a unit of duration; 1 if unknown."""
     return setting.target.sessions.duration_unit_s or 1
 
 
 def refunded_s(setting: Setting) -> float:
-    """Return how long the refund of a session that ends soon takes, at most."""
+    """Return the most seconds until the refund of a session that ends soon."""
     end_s = setting.target.sessions.shortest * unit_s(setting) + GRACE_S
     return end_s + within_s(setting)
 
 
 def in_trouble_s(setting: Setting) -> float:
-    """Return how long it takes if the first attempt at the refund fails, at most."""
+    """Return the most seconds until a refund whose first attempt fails."""
     return refunded_s(setting) + (within_s(setting) if setting.options.patient else 0)
 
 
 def within_s(setting: Setting) -> float:
-    """Return how long after its end the refund of a session is waited for."""
+    """Return the seconds to wait for a refund after the end of its session."""
     return max(
         setting.target.sessions.refund_within_s, LONG_S if setting.options.patient else SOON_S
     )
@@ -82,14 +82,14 @@ async def open_ending(
         cure = "see sessions.shortest"
         raise Skipped(f"no session of {max_spend} for {duration}, {cure}: {offered.summary}")
     session = await probe.open_session(max_spend, payer, duration=duration)
-    begun_s = probe.clock.now()  # not before: the deposit may have taken long
+    begun_s = probe.clock.now()  # now, not earlier: the deposit may have taken long
     price_base = (await probe.challenge()).amount_base
     await spend(probe, session, spends)
     return Ending(session, spends * price_base, begun_s, duration)
 
 
 async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
-    """Spend a session that ends soon; raises `Skipped` if it has ended already."""
+    """Spend a session that ends soon; raises `Skipped` if the session has ended already."""
     for _ in range(requests):
         answer = await probe.ask(session_id=session.session_id)
         if not answer.has_content and probe.setting.advance is None:
@@ -100,14 +100,14 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
 async def until_over(probe: Probe, ending: Ending) -> None:
     """Wait for the end of a session; raises as `answered_at_its_end`.
 
-    Raises `Inconclusive` if the session is still served, since the look has cost a request.
+    Raises `Inconclusive` if the session is still served: the request has then spent budget.
     """
     if (await answered_at_its_end(probe, ending)).has_content:
         raise Inconclusive(f"a session of duration {ending.duration} is served after its end")
 
 
 async def answered_at_its_end(probe: Probe, ending: Ending) -> TargetAnswer:
-    """Wait for the end of a session, and return what a request with it is answered then.
+    """Wait for the end of a session, and return the answer to a request with the session.
 
     Raises `Skipped` if the end may be later.
     """
@@ -125,9 +125,9 @@ async def expect_refunded(
 ) -> None:
     """Fail unless the payers of ended sessions get back their unspent deposits.
 
-    More is a failure in any case, also if it comes later. `Skipped` is raised for less if the rest
-    may still come: if its time is not known, or the first attempt `is_in_trouble`. Nothing of
-    unknown time is waited for after `until_s` (Unix seconds).
+    More is a failure in any case, also if it comes later. Less raises `Skipped` if the rest may
+    still come: at an unknown time, or because the first attempt `is_in_trouble`. A refund of
+    unknown time is waited for until `until_s` (Unix seconds) at most.
     """
     payers = {each.session.paid.payer.address: each.session.paid.payer for each in endings}
     wanted = dict.fromkeys(payers, 0)
@@ -167,7 +167,7 @@ async def expect_refunded(
 
 
 _END = re.compile(r"(expires|expiry|expiration|ends|validuntil|end)(at|on|time|date|ts|ms|s)*")
-"""The name of such a field, in lower case and without underscores."""
+"""The name of a field with an end, in lower case and without underscores."""
 MS = 10**11
 """A larger number is a time in milliseconds."""
 SOONEST_S = 10**9
@@ -175,7 +175,7 @@ SOONEST_S = 10**9
 
 
 async def reported_end_s(probe: Probe, session: OpenSession) -> float | None:
-    """Return when a session ends, as the target says (Unix seconds); None if it does not."""
+    """Return the end of a session in Unix seconds, as the target reports it, or None."""
     answers = [session.answer, session.paid.receipt]
     if view := probe.target.sessions.view:
         answers.append(await probe.send("GET", filled(view, "sessionId", session.session_id)))
@@ -184,7 +184,7 @@ async def reported_end_s(probe: Probe, session: OpenSession) -> float | None:
 
 
 def ends_s(body: Any, session_id: str) -> float | None:
-    """Return the time that stands beside a session's id, in Unix seconds; None without one."""
+    """Return the time beside a session's id, in Unix seconds; None without a time."""
     for _, each in walk(body):
         is_it = isinstance(each, dict) and session_id in each.values()
         if is_it and (found_s := _end_of(each)):
@@ -193,7 +193,7 @@ def ends_s(body: Any, session_id: str) -> float | None:
 
 
 def _end_of(fields: dict[str, Any]) -> float | None:
-    """Return the time in a field with such a name; None without a time."""
+    """Return the time in a field named as an end; None without a time."""
     for name, value in fields.items():
         if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
             return time_s
@@ -219,7 +219,7 @@ def _time_s(value: Any) -> float | None:
 
 
 SLACK_S = 10
-"""How long after its interval the indexer may have asked."""
+"""Seconds after its interval until which the indexer may query."""
 TRIES = 4
 MOMENT_S = 0.5
 PAUSE_S = 5
@@ -227,12 +227,12 @@ PAUSE_S = 5
 
 
 def turn_s(setting: Setting) -> float:
-    """Return how long it takes until the indexer has run once, in seconds."""
+    """Return the most seconds until the indexer has run once."""
     return setting.target.indexer.interval_s + SLACK_S
 
 
 async def late(probe: Probe) -> None:
-    """Return when what is paid next is among the newest payments in the indexer's next run."""
+    """Return once a payment made next is among the newest in the indexer's next run."""
     await probe.setting.scheduler.wait_for_the_first()
     await probe.setting.scheduler.wait_for_the_rest()
 
@@ -251,11 +251,11 @@ def tx_hash(paid: Paid) -> str:
     return found.lower()
 
 
-# --- what the explorer is asked, run by run -------------------------------------------------
+# --- queries to the explorer, run by run ----------------------------------------------------
 
 
 def turns_s(turns: int) -> Waits:
-    """Return how long it takes until the indexer has run so many times."""
+    """Return the most seconds until the indexer has run `turns` times."""
     return lambda setting: turns * setting.target.indexer.interval_s + SLACK_S
 
 
@@ -271,8 +271,8 @@ UNKNOWN_TO_THE_NODE = Fault(
 async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
     """Pay, and inject the explorer's answer about the transaction; return the hash.
 
-    The node does not know the transaction, so a target that also asks the node learns no block. The
-    log has the query. Raises `Skipped` if the indexer always comes first.
+    The node does not know the transaction, so a target that also queries the node learns no block.
+    The log has the query. Raises `Skipped` if the indexer always comes first.
     """
     for _ in range(TRIES):
         begun_s = probe.clock.now()
@@ -285,7 +285,7 @@ async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
 
 
 async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
-    """Wait until all of these were requested since a time, for one turn at most; return when."""
+    """Wait one turn at most until all hashes were queried since a time; return the times."""
     return await probe.eventually(
         lambda: probe.world.first_queries(hashes, since_s),
         turn_s(probe.setting),
@@ -294,7 +294,7 @@ async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dic
 
 
 async def until_quiet(probe: Probe) -> None:
-    """Wait until a run is over: no query comes for a while. One turn at most is waited for.
+    """Wait until a run is over: no query comes for a while. At most one turn is waited for.
 
     Where the clock turns, the run is due at once, and takes a moment of real time.
     """
@@ -307,16 +307,16 @@ async def until_quiet(probe: Probe) -> None:
             await probe.clock.sleep(MOMENT_S)
 
 
-# --- whether it runs again -------------------------------------------------------------------
+# --- recovery of the background --------------------------------------------------------------
 
 
 RECOVERY_S = 120.0
-"""How long a recovery may take: a call of the facilitator hangs for a minute, and others follow."""
+"""Seconds for a recovery: a call of the facilitator hangs for a minute, and others follow."""
 LOOK_S = 0.5
 
 
 def usual_s(setting: Setting) -> float:
-    """Return how long it takes usually: an interval of the indexer, or a session and its refund."""
+    """Return the usual seconds: an interval of the indexer, or a session and its refund."""
     waits_s = (setting.target.indexer.interval_s, _lasts_s(setting) + GRACE_S)
     return max((each for each in waits_s if each <= PATIENCE_S), default=0.0)
 
@@ -325,9 +325,9 @@ Look = Callable[[], Awaitable[bool]]
 
 
 async def recover(setting: Setting) -> None:
-    """Return when the background was observed to run again, or after `RECOVERY_S`.
+    """Return once the background was seen to run again, or after `RECOVERY_S`.
 
-    What stands still for longer does so without anybody's fault.
+    A background that stands still for longer does so without a case's fault.
     """
     overlaps = setting.scheduler.overlaps
     is_able = setting.control is not None and setting.advance is None and not setting.stopped
@@ -338,7 +338,7 @@ async def recover(setting: Setting) -> None:
 
 
 async def _see(probe: Probe) -> None:
-    """Make what the background will deal with, and wait until it has."""
+    """Give the background a payment and a session to process, and wait until both are done."""
     end_s = probe.clock.now() + RECOVERY_S
     try:
         looks = [*await _indexes(probe), *await _refunds(probe)]
@@ -346,7 +346,7 @@ async def _see(probe: Probe) -> None:
             await probe.wait(LOOK_S)
             looks = [look for look in looks if not await look()]
     except (CheckFailed, Inconclusive, Skipped) as problem:
-        # the cases that come next meet it, too, and report it
+        # the next cases meet the same problem, and report it
         probe.setting.tell(f"whether the service has recovered was not seen: {problem}")
         return
     if looks:
@@ -358,7 +358,7 @@ async def _see(probe: Probe) -> None:
 
 
 async def _indexes(probe: Probe) -> list[Look]:
-    """Pay, and return a function that tells whether the indexer has requested it."""
+    """Pay, and return a function that tells whether the indexer has queried the payment."""
     if turn_s(probe.setting) > PATIENCE_S or not await probe.world.queries():
         return []
     bought = tx_hash(await probe.buy())

@@ -1,7 +1,7 @@
 """The decorator `@check`, which declares a check of a service.
 
-A misspelt clause, need or quotation is an error where the check is written, and so
-is a level that the check's ground does not support.
+A misspelt clause, need or quotation raises an error at the declaration, and so does a level that
+the check's ground does not support.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,10 +19,10 @@ from x402sim.suite.service.setting import Setting
 from x402sim.text.words import unknown
 
 DOCUMENT = "spec"
-"""The document whose clauses most checks are about."""
+"""The document with the clauses of most checks."""
 
 IDS_BEGIN = beginnings(DOCUMENT)
-"""The documents that ids begin with; the first may be left out of an id."""
+"""The documents that ids begin with; an id may leave out the first."""
 
 HOW_TO_PROVIDE = {
     Need.FUNDS: "a funded payer: give --payer-key or --world",
@@ -42,10 +42,10 @@ COMES_WITH = {
     Need.WORLD: (Need.FUNDS, Need.OBSERVE_CHAIN),
     Need.CLOCK: (Need.FUNDS, Need.OBSERVE_CHAIN, Need.WORLD, Need.RESTART),
 }
-"""What else is there, if a need is met."""
+"""The other needs that are met as soon as a need is met."""
 
 PATIENCE_S = 25.0
-"""What a case waits for at most, unless the run is patient."""
+"""The most seconds that a case waits, unless the run is patient."""
 
 Case = Callable[[Probe], Awaitable[None]]
 Waits = Callable[[Setting], float]
@@ -55,19 +55,19 @@ Baseline = Literal["unpaid", "payment", "session"]
 """Requests that the target must accept around a check, so that a refusal proves something.
 
 unpaid: a request without payment gets a 402 that can be paid; payment: a payment is settled and
-opens the resource; session: a deposit opens a session, and a request is served.
+opens the resource; session: a deposit opens a session, and a request with the session is served.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One case of one id. `pays` and `deposits` are how much it may spend.
+    """One case of one id. `pays` and `deposits` limit its spending.
 
     If the target's clock cannot be advanced, a case that `waits` for time to pass runs beside the
     others, and a `late` case begins to wait after the others. A case that `disturbs` the target's
     background, by faults of the facilitator or of the chain, runs while no other waits. Several
-    cases may have the same id; the worst outcome is the id's. A MUST passes only if each question
-    that its cases `decide` is decided (see `check`).
+    cases may have the same id; the worst outcome is the id's. A MUST passes only if its cases
+    decide each question in their `decides` (see `check`).
     """
 
     id: str
@@ -87,7 +87,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """The id and the case, which is unique."""
+        """The id and the case, a unique name."""
         return f"{self.id}:{getattr(self.run, '__name__', '')}"
 
     @property
@@ -102,7 +102,7 @@ class Check:
 
     @property
     def is_control(self) -> bool:
-        """No case is one: the baselines are tried by themselves."""
+        """No case is a control: the baselines are tried by themselves."""
         return False
 
 
@@ -125,7 +125,7 @@ def check(
     disturbs: bool = False,
     decisive: bool | str = False,
 ) -> Callable[[Case], Check]:
-    """Make a check of `async def case(probe)`; `title` says what it demands.
+    """Make a check of `async def case(probe)`; `title` states its demand.
 
     `clause` is an id of spec/clauses.md, or any section/slug for a demand beyond the specification.
     `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the quote's
@@ -134,16 +134,16 @@ def check(
     --patient if longer than `PATIENCE_S`); a `late` case begins to wait after all others. A case
     that injects faults of the facilitator or of the chain, forces reverts or holds blocks back
     `disturbs`: no other case counts on the target's background until the background was seen to
-    run again. A check that demands a refusal names its `baseline`. The `ground` says where the
-    demand comes from, if not from where its clause does: `explicit`, `derived`, `ours` or `silent`
+    run again. A check that demands a refusal names its `baseline`. The `ground` is the source of
+    the demand, if not its clause's: `explicit`, `derived`, `ours` or `silent`
     (`x402sim.spec.ground`). The ground gives the document of the id ("spec" for explicit and
     derived, "kit" for ours, "silent" for silent) and the highest `level`: only demands of the
     specification are a MUST.
 
     A MUST does not pass without its `decisive` cases: no other case finds some defect of the
-    clause. With `True`, this case alone finds the defect. With a name, every case of that name
-    does, and one of these must be judged; a case may have several names, separated by commas. For
-    example, two cases of 3/expiry-refund find a session that never ends: both have
+    clause. With `True`, this case alone finds the defect. With a name, every case of the name
+    does, and one of the cases must be judged; a case may have several names, separated by commas.
+    For example, two cases of 3/expiry-refund find a session that never ends: both have
     `decisive="its end"`. One case finds a session that ends too early, with `decisive=True`. The
     id passes if that case and either of the two were judged, and hold.
 
@@ -187,13 +187,13 @@ def check(
 
 
 paid_check = partial(check, needs="funds", pays=1)
-"""Make a check that pays once."""
+"""Make a check with one payment."""
 unpaid_check = partial(check, baseline="unpaid")
-"""Make a check that demands a refusal, and pays nothing."""
+"""Make a check of a refusal, which pays nothing."""
 refusal_check = partial(check, baseline="payment", needs="funds", pays=1)
-"""Make a check that demands that a payment is refused, or proves nothing."""
+"""Make a check that demands the refusal of a payment, or of an invalid proof."""
 session_check = partial(check, baseline="session", needs="funds, sessions")
-"""Make a check of a session, which a deposit opens. Arguments replace the preset ones of all
+"""Make a check of a session, which a deposit opens. Arguments replace the presets of all
 four."""
 
 

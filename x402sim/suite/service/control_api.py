@@ -45,19 +45,19 @@ NOT_SETTLED = (
     '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
     '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
 )
-"""What the facilitator answers to a settlement that has failed."""
+"""The facilitator's answer to a failed settlement."""
 
 HOLD_S = 0.5
-"""How long the facilitator's answers are held back, so that concurrent requests meet."""
+"""Seconds to hold back the facilitator's answers, so that concurrent requests meet."""
 DISTURBING = ("mining", "force-revert")
-"""What disturbs as a fault does, besides faults."""
+"""Actions of the control API that disturb the target as a fault does."""
 SHOWN = 8
-"""How many faults are shown at most beside the exchange of a failure."""
+"""The most faults that a report shows beside the exchange of a failure."""
 
 BUDGET_DECIMALS = TESTNET.decimals
 """The decimals of the specification's token (2.1), in which --budget counts."""
 MOST_TOLD = 240
-"""The characters of a refusal that a report shows."""
+"""Characters of a refusal in a report."""
 
 
 def paid_to(payee: str, base: int) -> str:
@@ -86,17 +86,17 @@ class ControlApi:
         return self._setting.control is not None
 
     async def get(self, path: str, kind: Any = Any) -> Any:
-        """Read from the control API; raises `Inconclusive` if it does not answer 200."""
+        """Read from the control API; raises `Inconclusive` unless it answers 200."""
         return await self._answered(self._client().request("GET", path, kind=kind))
 
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Act through the control API; raises `Inconclusive` if it does not answer 200."""
+        """Act through the control API; raises `Inconclusive` unless it answers 200."""
         self.changed_world |= path != "faucet"
         self._require_may_disturb(path in DISTURBING)
         return await self._answered(self._client().request("POST", path, body))
 
     async def _answered(self, answer: Awaitable[T]) -> T:
-        """Return an answer of the control API; raises `Inconclusive` if there is none."""
+        """Return an answer of the control API; raises `Inconclusive` without an answer."""
         try:
             return await answer
         except ControlError as error:
@@ -130,7 +130,7 @@ class ControlApi:
         await self.post("faults", msgspec.to_builtins(fault))
 
     async def hold(self, payer: Wallet, seconds: float = HOLD_S) -> None:
-        """Hold back the facilitator's answers about a payer; without a world, nothing.
+        """Hold back the facilitator's answers about a payer; without a world, do nothing.
 
         The pause is too short to disturb another check.
         """
@@ -141,7 +141,7 @@ class ControlApi:
     async def watch(self, payer: Wallet) -> None:
         """Have the world note when its facilitator gets a request about a payer, who pays once.
 
-        The note is a fault that delays one answer by a millisecond. If no request comes, it
+        The note is a fault that delays one answer by a millisecond. Without a request, the fault
         stays until faults are cleared.
         """
         late = Fault(victim="facilitator", does="delay answer", seconds=0.001)
@@ -156,21 +156,21 @@ class ControlApi:
     async def lasting_fault(self, fault: Fault, of: str) -> None:
         """Inject a fault for requests that contain a text; it stays while the check waits.
 
-        No other check may send that text.
+        No other check may send the text.
         """
         self._lasting.add(of)
         self._mine.add(of)
         await self.fault(msgspec.structs.replace(fault, contains=of))
 
     async def clear_faults(self) -> None:
-        """Remove every fault, but the lasting ones of other checks."""
+        """Remove every fault, except the lasting faults of other checks."""
         self._lasting -= self._mine
         self._mine.clear()
         self._is_cleared = True
         await self.post("faults/clear", {"keep": sorted(self._lasting)})
 
     def fault_lines(self) -> str:
-        """Say what the world did instead of the right work; empty without a fault, or with too
+        """Return the world's faults in lines; empty without a fault, or with too
         many."""
         return "\n".join(map(_fault_line, self._faults)) if len(self._faults) <= SHOWN else ""
 
@@ -179,7 +179,7 @@ class ControlApi:
         return [each for each in await self._ledger(payer) if each.sender == payer.address]
 
     async def payments(self, payer: Wallet) -> list[str]:
-        """Return what a payer has paid on the world's ledger, in words: `paid_to`."""
+        """Return a payer's payments on the world's ledger, in words: `paid_to`."""
         return [paid_to(each.to, int(each.amount_base)) for each in await self.transfers(payer)]
 
     async def payments_base(self, payer: Wallet) -> list[int]:
@@ -187,7 +187,7 @@ class ControlApi:
         return [int(each.amount_base) for each in await self.transfers(payer)]
 
     async def received(self, payer: Wallet) -> list[int]:
-        """Return what others have transferred to a payer, in base units; mints do not count."""
+        """Return transfers by others to a payer, in base units; mints do not count."""
         givers = (NOBODY, payer.address)
         found = [each for each in await self._ledger(payer) if each.to == payer.address]
         return [int(each.amount_base) for each in found if each.sender not in givers]
@@ -207,7 +207,7 @@ class ControlApi:
             expect_transfers(what, amounts(moved), amounts(amounts_base), loss)
 
     def loss(self, base: int, why: str) -> Loss | None:
-        """Return what was lost, in base units of the world's token; None if that is nothing."""
+        """Return a loss in base units of the world's token; None for 0 or less."""
         if base <= 0:
             return None
         networks = self._setting.options.networks.values()
@@ -215,7 +215,7 @@ class ControlApi:
         return Loss(base=base, decimals=decimals, why=why)
 
     async def cached_entitlements(self) -> int:
-        """Return how many entitlements are cached; only the service of this package shows it."""
+        """Return the number of cached entitlements; only the service of this package shows it."""
         state = await self.get("state")
         if not isinstance(state, dict) or "cachedEntitlements" not in state:
             raise NotApplicable("only the service of this package shows its cache")
@@ -238,7 +238,7 @@ class ControlApi:
     async def first_queries(
         self, tx_hashes: Collection[str], since_s: float = 0
     ) -> dict[str, float]:
-        """Return when each of these was first requested of the explorer, the first one first."""
+        """Return the time of each hash's first query to the explorer, earliest first."""
         found: dict[str, float] = {}
         for tx_hash, time_s in await self.queries(since_s):
             if tx_hash in tx_hashes and time_s >= since_s:
@@ -258,7 +258,7 @@ def _fault_line(fault: Fault) -> str:
 
 
 def another_chain(network: Network) -> int:
-    """Return the chain id of another network, whose money is worth nothing."""
+    """Return the chain id of another test network, whose money is worth nothing."""
     return next(i.chain_id for i in (TESTNET, BASE_SEPOLIA) if i.chain_id != network.chain_id)
 
 
@@ -272,7 +272,7 @@ class ChainView:
         self._setting = setting
 
     async def call(self, method: str, *params: Any) -> Any:
-        """Call a JSON-RPC method; raises `Inconclusive` if there is no result."""
+        """Call a JSON-RPC method; raises `Inconclusive` without a result."""
         if self._setting.rpc is None:
             raise Lacking("it needs read access to the chain: give --rpc-url or --world")
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -285,7 +285,7 @@ class ChainView:
         return answer["result"]
 
     async def mined(self, paid: Paid) -> dict[str, Any] | None:
-        """Return the chain's receipt of a payment's transaction; None if there is none."""
+        """Return the chain's receipt of a payment's transaction, or None."""
         tx_hash = paid.receipt.at(self._setting.target.receipt.tx_hash)
         if not isinstance(tx_hash, str) or not TX_HASH.fullmatch(tx_hash):
             return None
@@ -300,7 +300,7 @@ async def eventually(
     *,
     within_s: float = 1,
 ) -> T:
-    """Return what is observed as soon as it `holds`, or in the last of eleven tries in a time."""
+    """Return an observation as soon as it `holds`, or the last of eleven in `within_s` seconds."""
     for _ in range(10):
         if holds(seen := await look()):
             return seen
@@ -344,7 +344,7 @@ class Wallets:
         return Wallet(rng.randbytes(32), nonces=lambda: rng.randbytes(32))
 
     def network(self, challenge: Challenge) -> Network:
-        """Return the network of a 402, with the token it names; raises `Inconclusive`."""
+        """Return the network of a 402, with the 402's token; raises `Inconclusive`."""
         try:
             network = network_named(
                 str(challenge.requirements.get("network")), self._setting.options.networks
@@ -427,7 +427,7 @@ class Wallets:
     def _allow(
         self, challenge: Challenge, signer: Wallet, auth: Authorization, network: Network
     ) -> None:
-        """Count what the user's own key is to sign; raises `Lacking` for what is not allowed.
+        """Count an amount that the user's own key will sign; raises `Lacking` for a forbidden one.
 
         `network` has judged the 402's own network and token already.
         """
@@ -474,9 +474,9 @@ class Wallets:
 
 
 def _to_pay(requirements: dict[str, Any]) -> PaymentRequirements:
-    """Return what a payer must know of requirements; raises `ValueError` if a part is missing.
+    """Return the requirements that a payer needs; raises `ValueError` if a part is missing.
 
-    Other missing or odd fields keep no check from paying: the checks of section 2.1 report them.
+    Other missing or odd fields do not stop a payment: the checks of section 2.1 report them.
     """
     seconds = whole(requirements.get("maxTimeoutSeconds"))
     needed = {name: requirements.get(name) for name in ("payTo", "asset", "maxAmountRequired")}

@@ -25,12 +25,12 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
 MOST_NAMED = 6
-"""How many of the ids that ran beside a failed case are named at most."""
+"""The most neighbours named for a failed case."""
 
 
 @functools.cache
 def all_checks() -> list[Check]:
-    """Return every check, in the order of the sections: the list itself, which nobody changes."""
+    """Return every check, in the order of the sections: the list itself, not to be changed."""
     found = [
         value
         for file in sorted(folder().glob("test_section_*.py"))
@@ -106,7 +106,7 @@ async def _run_cases(
     async with _tasks(play) as start:
         restarting, waiting = start(order.restarting), start(order.waiting)
         refunding = start(order.waiting_with_faults)
-        await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
+        await asyncio.sleep(0)  # noqa: TID251 - no time passes; these tasks queue up first
         for case in order.acting:
             await play(case)
             for each in certain():
@@ -182,8 +182,8 @@ def _failed_beside_refunds(
 ) -> list[Check]:
     """Return the failed cases whose only neighbours with faults were the refund cases.
 
-    A target with one loop for its background may do nothing else while a refund fails. So these
-    cases are judged once more, beside each other, without faults.
+    A target with one loop for its background may do nothing else while a refund fails. So the
+    failed cases are judged once more, beside each other, without faults.
     """
     had_faults_of = setting.scheduler.overlaps.had_faults_of
     refunding = {case.name for case in order.waiting_with_faults}
@@ -326,7 +326,7 @@ def _clean(setting: Setting, text: str) -> str:
 
 
 def _hidden(setting: Setting, text: str) -> str:
-    """Return a text without ids and signatures of payments, if these are not a world's."""
+    """Return a text without ids and signatures of payments, except of a world's play money."""
     if setting.control is not None:
         return text
     return redact.shortened(text, (*setting.proofs, *setting.signatures))
@@ -349,7 +349,7 @@ async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
 
 
 async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:
-    """Try a baseline, with a given payer; return why the target refused, None if accepted."""
+    """Try a baseline, with a given payer; return the reason for a refusal, None if accepted."""
     try:
         match baseline:
             case "unpaid":
@@ -370,7 +370,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
 
 
 async def _clear_faults(probe: Probe) -> str:
-    """Remove the faults that a check has left; return why that failed."""
+    """Remove the faults that a check has left; return why the removal failed."""
     try:
         if probe.world.exists and probe.world.changed_world:
             await probe.world.clear_faults()

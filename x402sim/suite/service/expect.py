@@ -9,7 +9,7 @@ from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.verdict import CheckFailed, amounts
 
 Show = Callable[[], str] | None
-"""Renders the exchange behind a failure; None: that is the last one."""
+"""Renders the exchange behind a failure; None renders the last exchange."""
 
 
 def expect(
@@ -20,7 +20,7 @@ def expect(
     loss: Loss | None = None,
     demand: Demand = Demand.OTHER,
 ) -> None:
-    """Fail unless `actual` equals `expected`; `loss` is what it costs then, as counted."""
+    """Fail unless `actual` equals `expected`; `loss` is the counted cost of a failure."""
     if actual != expected:
         raise CheckFailed(what, expected, actual, show, demand, loss)
 
@@ -28,14 +28,14 @@ def expect(
 def require(
     what: str, holds: bool, actual: Any, show: Show = None, demand: Demand = Demand.OTHER
 ) -> None:
-    """Fail unless a condition holds; `what` describes it."""
+    """Fail unless a condition holds; `what` describes the condition."""
     if not holds:
         raise CheckFailed("", what, actual, show, demand)
 
 
 expect_form = partial(expect, demand=Demand.FORM)
 require_form = partial(require, demand=Demand.FORM)
-"""Judge how an answer is written: nobody loses money if it is wrong."""
+"""Judge the form of an answer: a wrong form loses nobody's money."""
 
 
 def expect_transfers(what: str, moved: Any, wanted: Any, loss: Loss | None = None) -> None:
@@ -54,7 +54,7 @@ def expect_served(answer: TargetAnswer) -> None:
 
 
 def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
-    """Fail if protected content was served, or if the answer must be a 402 and asks for nothing."""
+    """Fail if protected content was served, or if an answer that must be a 402 is none."""
     if answer.has_content or 200 <= answer.status < 300:
         demand = Demand.WITHHELD if answer.has_content else Demand.UNPAID_2XX
         raise CheckFailed(
@@ -67,13 +67,13 @@ def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
 
 
 def expect_withheld(answer: TargetAnswer, request: str = "") -> None:
-    """Fail if protected content was served; accept any other answer. `request` names it."""
+    """Fail if protected content was served, and on nothing else; `request` names the request."""
     what = f"no protected content{request and ' for '}{request}"
     require(what, not answer.has_content, answer.summary, answer.show, Demand.WITHHELD)
 
 
 def expect_refused(answer: TargetAnswer, *texts: str) -> None:
-    """Fail unless a settlement was refused with one of the texts of section 7, anywhere in it.
+    """Fail unless a settlement was refused with a text of section 7, anywhere in the answer.
 
     Without texts, any refusal is accepted: any answer but a receipt, with any status that the
     target file allows.

@@ -1,7 +1,7 @@
-"""What a check can send: bad requests with their answers, random inputs, other orders.
+"""Inputs of checks: bad requests with their answers, random inputs, other orders.
 
-A bad request to the protected endpoint is sent once in a run: one check asks whether the content
-was given away, another whether the service has kept standing.
+A bad request to the protected endpoint is sent once in a run, for two checks: was the content given
+away, and does the service still answer?
 """
 
 import json
@@ -80,7 +80,7 @@ class SentInput:
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is an answer; a large body may be refused by closing the connection."""
+        """Whether an answer came; a large body may be refused by closing the connection."""
         is_closed = not self.answer.is_late
         return not self.answer.broken or (is_closed and self.size >= LARGE)
 
@@ -94,7 +94,7 @@ async def send_bad(
     content: bytes,
     headers: Mapping[str, str | bytes] = JSON,
 ) -> SentInput:
-    """Send a bad request; a small one that is not answered, twice."""
+    """Send a bad request; repeat a small request that is not answered."""
     size = len(content) + sum(map(len, headers.values()))
     about = f"{label}, {method} {path}" + (f", {size} bytes" if size > 1000 else "")
     answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
@@ -150,7 +150,7 @@ def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
             raise ValueError(f"no such group of bad requests: {name}")
 
 
-# --- what is bad --------------------------------------------------------------------------
+# --- bad values ---------------------------------------------------------------------------
 
 
 def twisted(
@@ -158,7 +158,7 @@ def twisted(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield an object with one field missing or of a wrong type, for each field.
 
-    Each field gets `at_most` some of the values, and the next field the next ones.
+    Each field gets at most `at_most` of the values, and the next field goes on with the next value.
     """
     for number, (name, value) in enumerate(body.items(), first):
         yield f"no {name}", {key: body[key] for key in body if key != name}
@@ -172,7 +172,7 @@ def twisted(
 
 
 def quote(text: str | bytes) -> str:
-    """Return what was sent in quotation marks, as text."""
+    """Return sent bytes or text in quotation marks."""
     text = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
     return f"'{text}'"
 
@@ -200,7 +200,7 @@ def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
     """Return at most `count` random inputs; raises `Skipped` without Hypothesis.
 
     `strategy` is called with the module `hypothesis.strategies`, and must not use a closure. No
-    files are left on disk, unless Hypothesis has a folder there already.
+    files are left on disk, unless Hypothesis already has a folder there.
     """
     key: tuple[int, CodeType] = count, strategy.__code__
     if key in _GENERATED:
@@ -240,7 +240,7 @@ OTHER_SIDE = {"long": "short", "short": "long", "buy": "sell", "sell": "buy"}
 def other_orders(probe: Probe) -> list[dict[str, Any]]:
     """Return orders of another size, leverage, side and pair; a target may refuse them.
 
-    The orders show what a service decides by the first order.
+    The orders show what a service derives from the first order alone.
     """
     endpoint = probe.target.protected
     order = probe.usual_body

@@ -28,9 +28,10 @@ HEARTBEAT_S = 300
 
 
 PENDING_WAIT_S = 15, 3600
-"""Some checks leave payments that stay possible for days; once an hour is enough for those."""
+"""Some checks leave payments that may still settle for days; once an hour is enough for those."""
 FINAL_DEPTH = 2
-"""These blocks are as long as twelve of a minute; until then the indexer looks at each payment."""
+"""Two blocks here last as long as twelve blocks of a minute; the indexer revisits each payment
+until then."""
 
 
 def _calm(settings: Settings) -> Settings:

@@ -1,6 +1,6 @@
 """Examines a service without a payment; `target init` makes a target file of the findings.
 
-Each finding says how it was made; a key that only a payment would show is left as a comment.
+Each finding names its evidence; a key that only a payment would show is left as a comment.
 """
 
 import re
@@ -28,11 +28,11 @@ from x402sim.text.words import printable
 from x402sim.version import VERSION
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
-"""Deposits to try, the smallest first."""
+"""Deposits to try, in tokens, the smallest first."""
 DURATIONS = (SPEC.sessions.duration, 60, 1)
-"""Durations to try: in seconds, minutes or hours, each may be the only one that is accepted."""
+"""Durations to try, as seconds, minutes or hours: a service may accept only one."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
-"""Queries to try for a list that wants one."""
+"""Queries to try for a list that requires one."""
 _SESSION = re.compile(r"\bX-(?:\w+-)*Session(?:-\w+)*", re.IGNORECASE)
 ABSENT = (404, 405, 410, 501)
 
@@ -46,9 +46,9 @@ class _Examined:
     sent: dict[str, Any]
     body: Any
     kind: str
-    """Its Content-Type."""
+    """The body's Content-Type."""
     offers: list[Any]
-    """The ways to pay in the header of version 2 of the x402 standard."""
+    """The offers in the header of version 2 of the x402 standard."""
 
 
 async def look(options: Options) -> Looked:
@@ -92,7 +92,7 @@ async def _looked(probe: Probe) -> Looked:
 
 
 async def _find_402(probe: Probe) -> tuple[str, _Examined]:
-    """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
+    """Return the base URL and a 402: from the URL itself, or from the usual endpoint."""
     options = probe.setting.options
     url, parsed = options.given_url, httpx.URL(options.given_url)
     usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in SPEC.protected.bodies]
@@ -163,7 +163,7 @@ def _protected(examined: _Examined, prefix: str) -> list[FoundKey]:
 
 
 def _required(examined: _Examined) -> Iterator[FoundKey]:
-    """Yield where the parts of the 402 are."""
+    """Yield the places of the 402's parts."""
     place, wanted = _requirements(examined.body)
     if wanted is None:
         raise NotReady(
@@ -233,7 +233,7 @@ def _without(body: Any, place: str) -> Any:
 
 
 def _offers(answer: TargetAnswer) -> list[Any]:
-    """Return the ways to pay in the header of a 402, each with the resource that they are for."""
+    """Return the offers in the header of a 402, each with its resource."""
     required = json_in(answer.headers.get(REQUIRED_HEADER))
     required = required if isinstance(required, dict) else {}
     resource, accepts = required.get("resource"), required.get("accepts")

@@ -1,6 +1,6 @@
-"""The options of a judgement of a service, and their flags; and how each is read from a text.
+"""The options of a judgement of a service, their flags, and how to read each from a text.
 
-A secret (the key, a header's value, a password in a URL) is in no text that `shows` it.
+A secret (the key, a header's value, a password in a URL) is in no text made by `shows`.
 """
 
 import base64
@@ -33,8 +33,8 @@ REQUIRABLE = {
     "expiry": Need.SESSIONS,
     "refunds": Need.WORLD,
 }
-"""What --require can demand; refunds, moreover, when they are due. Whether an expiry was seen is
-known at the end only."""
+"""The needs that --require can demand; `refunds` also demands that refunds are due. Only the end of
+a run shows whether an expiry was seen."""
 _PUBLIC = ("accept", "accept-language", "content-type", "user-agent", "host")
 """Headers whose values are no secrets."""
 MOST_BYTES = 1 << 20
@@ -43,13 +43,13 @@ _SHORT = 4
 """A shorter value is no secret: hiding it would hide half of every report."""
 
 
-# --- how a value is read, and shown ---------------------------------------------------------
+# --- reading and showing values -------------------------------------------------------------
 
 
 def clean_url(
     url: str | None, option: str, *, path_is_free: bool = False
 ) -> tuple[str | None, str | None]:
-    """Return a URL without its user and password, and these in base64; raises `ValueError`."""
+    """Return a URL without user and password, and both in base64; raises `ValueError`."""
     if url is None:
         return None, None
     try:
@@ -70,7 +70,7 @@ def clean_url(
 
 
 def _without_user(option: str, url: str, *, path_is_free: bool = False) -> str:
-    """Return a URL that has no user name; raises `ValueError`."""
+    """Return a URL without a user name; raises `ValueError`."""
     cleaned, user = clean_url(url, option, path_is_free=path_is_free)
     if user:
         raise ValueError("--world and --rpc-url take no user name: give a URL without one")
@@ -97,7 +97,7 @@ def _headers(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _required(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of --require; raises `ValueError` for an unknown one."""
+    """Return the names of --require; raises `ValueError` for an unknown name."""
     found = [part.strip() for text in names for part in text.split(",") if part.strip()]
     for name in found:
         if name not in REQUIRABLE:
@@ -106,7 +106,7 @@ def _required(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _shown_key(text: str) -> str | None:
-    """Return how a command names a key; None if the command reads the variable by itself."""
+    """Return the key as a command shows it; None if the command reads the variable by itself."""
     return None if os.environ.get(KEY_VARIABLE) == text else f"${KEY_VARIABLE}"
 
 
@@ -146,7 +146,7 @@ def _user_and_password(encoded: str) -> set[str]:
 
 
 def _path_keys(url: str) -> list[str]:
-    """Return the parts of a node's URL that are keys: long segments, and its query."""
+    """Return the keys in a node's URL: long segments of the path, and the query."""
     parsed = httpx.URL(url)
     long = [part for part in parsed.path.split("/") if len(part) >= 16]
     return [*long, parsed.query.decode()] if parsed.query else long
@@ -157,16 +157,16 @@ def _path_keys(url: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a user chooses: the target, and the means to judge it.
+    """A user's options: the target, and the means to judge it.
 
-    A `patient` run waits minutes, too. `budget_base` limits what the `payer` signs for in all;
-    money that a world mints is not counted. Without a seed, each run has new wallets and nonces,
+    A `patient` run waits minutes, too. `budget_base` limits the sum that the `payer` signs for;
+    a world's minted money does not count. Without a seed, each run has new wallets and nonces,
     as a real chain needs.
     """
 
     base_url: str = ""
     given_url: str = ""
-    """The URL as the user gave it, without a password; it may be an endpoint's."""
+    """The URL as the user gave it, without a password; perhaps an endpoint's URL."""
     target: Target = flag(
         "Target file: how the service differs from the specification. A TOML file, or "
         "spec, x402sim or cronos-paywall.",
@@ -219,7 +219,7 @@ class Options:
         read=known_networks,
         factory=lambda: NETWORKS,
     )
-    """The networks that can be paid on, by the name that a 402 gives."""
+    """The networks that can be paid on, by their names in a 402."""
     patient: bool = flag(
         "Play the checks that take minutes, too: a run takes about six minutes.",
         kind=bool,
@@ -231,7 +231,7 @@ class Options:
         "must survive.",
         metavar="COMMAND",
     )
-    """The command that ends and starts the target."""
+    """The command to end and start the target."""
     skip: Mapping[str, str] = flag(
         "Skip the ids with this prefix; the report has the reason. Repeatable.",
         metavar="ID=REASON",
@@ -239,7 +239,7 @@ class Options:
         is_repeated=False,
         factory=dict,
     )
-    """The cases that the user leaves out, by their `name`, and why."""
+    """The cases that the user leaves out, by their `name`, with the reasons."""
     require: tuple[str, ...] = flag(
         "Exit 2 unless the run has these: payments, chain, world, clock, restart, expiry, "
         "refunds; with payments, also the budget for all of them.",
@@ -249,7 +249,7 @@ class Options:
         read=_required,
         unset=(),
     )
-    """What must be there, or the run does not begin: see `REQUIRABLE`."""
+    """The needs without which the run does not begin: see `REQUIRABLE`."""
     seed: int | None = flag("Random seed of inputs and wallets, to repeat a run.", kind=int)
     headers: Mapping[str, str] = flag(
         "Send this header with every request to the service; reports hide the value. Repeatable.",
@@ -260,7 +260,7 @@ class Options:
         factory=dict,
         shows=_shown_header,
     )
-    """Sent to the target only, with every request."""
+    """Headers of every request to the target, and to nobody else."""
     cacert: Path | None = flag(
         "Trust the certificates of this PEM file, too.", kind=Path, metavar="FILE"
     )
@@ -288,11 +288,11 @@ class Options:
     secrets: tuple[str, ...] = ()
     """Texts that no report shows, such as the values of the user's own headers."""
     rerun: str = ""
-    """The command that repeats the run, without --only."""
+    """The command to repeat the run, without --only."""
 
     @property
     def shown(self) -> str:
-        """What reports call the target: its base URL."""
+        """The target's name in reports: its base URL."""
         return self.base_url
 
     @property

@@ -1,7 +1,7 @@
 """Expectations of a payment: no effect, or a settlement exactly on the terms issued.
 
 A payer may send anything to the settlement endpoint. A service chooses how to refuse, and whether
-to read the returned requirements: what counts is what moved on the ledger and what was granted.
+to read the returned requirements: a check counts the ledger's transfers and the granted access.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ async def expect_nothing(
     *texts: str,
     is_402: bool = False,
 ) -> None:
-    """Fail unless a payment was refused (with one of these texts), and moved and grants nothing.
+    """Fail unless a payment was refused (with one of the texts), and moved and grants nothing.
 
     With `is_402`, a request with the payment id must be answered 402.
     """
@@ -40,7 +40,7 @@ async def expect_nothing(
 async def expect_refused_if(
     probe: Probe, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
 ) -> None:
-    """Pay a new 402 with these changes; fail unless it is refused, and moves and grants nothing."""
+    """Pay a new 402 with changes; fail unless it is refused, and moves and grants nothing."""
     challenge = await probe.challenge()
     header = probe.wallets.sign(challenge, payer, **signed)
     answer = await probe.settle(challenge, header, requirements=requirements)
@@ -52,8 +52,8 @@ async def expect_nothing_or_as_issued(
 ) -> bool:
     """Fail unless a payment for the protected resource came to nothing, or was settled as issued.
 
-    As issued means: the amount of the 402 moved to its payee, once, and opens the resource.
-    Without a world, what moved is unknown. Returns whether it was settled.
+    As issued: the amount of the 402 moved to its payee, once, and opens the resource. Without a
+    world, the transfers are unknown. Returns whether the payment was settled.
     """
     if not answer.is_receipt:
         await expect_nothing(probe, challenge, payer, answer)

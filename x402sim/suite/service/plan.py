@@ -1,8 +1,8 @@
-"""The plan of a run: its requests, payments and duration, and what does not fit the budget.
+"""The plan of a run: its requests, payments and duration, and the cases beyond the budget.
 
 The requests and the waits of each case were counted with our own service
-(`conformance/service/costs.json`, made by `python -m tests.suite.costs`). How long a request takes
-is measured at the target, before the checks.
+(`conformance/service/costs.json`, made by `python -m tests.suite.costs`). The seconds of a request
+are measured at the target, before the checks.
 
 First, cases that wait act beside cases without faults; then cases act whose faults strike
 everybody. A case whose faults strike only the refunds of its own payers waits beside all others.
@@ -46,7 +46,7 @@ class Order:
 
 
 def in_groups(setting: Setting, checks: Iterable[Check]) -> Order:
-    """Return the groups of these cases; where the clock turns, all act one after the other."""
+    """Return the groups of cases; where the clock turns, one group acts one by one."""
     if setting.advance is not None:
         return Order(acting=tuple(checks))
     found: dict[str, list[Check]] = {}
@@ -69,25 +69,25 @@ def _group(case: Check) -> str:
 
 
 SPEC_PRICE_BASE = 10_000
-"""The price at which the deposits of checks are declared."""
+"""The price for which the deposits of checks are declared."""
 MOST_SESSIONS = 3
-"""The most sessions that one case opens."""
+"""The most sessions of one case."""
 BASELINE_REQUESTS = 2
 """A session of the baseline is worth two requests."""
 BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
 WORK = 1.8
-"""How much longer a request of a case takes than an unpaid request, as measured: settlement,
-signature, and questions to the world come on top."""
+"""Measured time of a case's request, in times of an unpaid request: settlement, signature, and
+requests to the world come on top."""
 USUAL_REQUESTS = 8
-"""The requests of a case that was not counted."""
+"""The requests of an uncounted case."""
 OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
 """Needs that a target file can deny: a service may lack them, so a case does not apply."""
 _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
 
 
 class Cost(msgspec.Struct, frozen=True, array_like=True):
-    """What a case costs our own service: requests, and seconds of waiting."""
+    """The cost of a case with our own service: requests, and seconds of waiting."""
 
     requests: int
     waits_s: float = 0
@@ -95,7 +95,7 @@ class Cost(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run will do at most. Amounts are in base units."""
+    """The most that a run will do. Amounts are in base units."""
 
     ids: int
     runnable_ids: int
@@ -104,13 +104,13 @@ class Plan:
     payments: int = 0
     deposits_base: int = 0
     signs_base: int = 0
-    """What the payer signs for in the cases that fit the budget."""
+    """The sum that the payer signs for in the cases within the budget."""
     needs_base: int = 0
-    """What it would sign for if everything fitted."""
+    """The sum that the payer would sign for in all cases."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """The cases that do not fit, by their names, and why."""
+    """The cases beyond the budget, by name, with the reason."""
     notes: tuple[str, ...] = ()
-    """What to tell the user besides."""
+    """Further notes for the user."""
 
 
 def costs(file: Path) -> dict[str, Cost]:
@@ -178,15 +178,15 @@ def _seconds(
     restarts = order.restarting or order.restarting_with_faults
     if order.with_faults and (order.waiting_with_faults or restarts):
         seconds += usual_s(setting)
-    seconds = max(seconds, longest_s(order.waiting_with_faults))  # they begin with the first
+    seconds = max(seconds, longest_s(order.waiting_with_faults))  # these cases begin with the first
     if restarts:
-        # of what they wait for, a part comes before the restart, beside others
+        # a part of their waits comes before the restart, beside other cases
         seconds += acting_s(order.restarting_with_faults) + longest_s(order.restarting) / 2
     return seconds
 
 
 def summary_lines(options: Options, plan: Plan) -> tuple[str, ...]:
-    """Return the plan in lines: what a run does, signs, and leaves out."""
+    """Return the plan in lines: the requests of a run, its signatures, and the cases left out."""
     lines = [f"note: {text}" for text in plan.notes]
     lines.append(
         f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "
@@ -209,13 +209,13 @@ def summary_lines(options: Options, plan: Plan) -> tuple[str, ...]:
 
 
 def is_patient_enough(setting: Setting, case: Check) -> bool:
-    """Tell whether a case is begun: one that waits for minutes only in a patient run."""
+    """Tell whether a case begins: a case that waits for minutes needs a patient run."""
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     return waits_s <= PATIENCE_S or setting.options.patient
 
 
 def cost_base(setting: Setting, case: Check, price_base: int) -> int:
-    """Return the most that one case signs for, in base units."""
+    """Return the largest sum that one case signs for, in base units."""
     return case.pays * price_base + _deposit_base(setting, case, price_base)
 
 
@@ -252,9 +252,9 @@ def _spends(case: Check) -> bool:
 
 
 def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Check], list[Check]]:
-    """Return the cases within the budget, and the others: MUST first, then the cheap.
+    """Return the cases within the budget, and the others: MUST first, then by price.
 
-    The baselines of the cases fit, too, so that the repetition at the end can be paid.
+    The baselines of the cases fit, too, so that they can be paid again at the end.
     """
     dear = sorted(
         (case for case in cases if _spends(case)),
@@ -269,7 +269,7 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
 
 
 def why_left(setting: Setting, case: Check) -> Skipped | None:
-    """Return why a case cannot run: it is skipped, or a need is missing; None if it can."""
+    """Return why a case cannot run (skipped, or without a need), or None."""
     if (reason := setting.skip.get(case.name)) is not None:
         return Lacking(reason)
     if missing := [need for need in case.needs if setting.missing(need)]:

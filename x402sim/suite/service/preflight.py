@@ -1,11 +1,11 @@
 """The preflight: examines whether a run can judge the target, before the first check.
 
 Is the target reachable, of this dialect, in this world; is there money for the plan; do the clocks
-agree; is real money protected? If not, `NotReady` says in one line what was seen, what is wanted
-and what to do, instead of many inconclusive checks.
+agree; is real money protected? If not, `NotReady` tells in one line the finding, the expectation
+and the remedy, instead of many inconclusive checks.
 
-The first payment comes last, and is the checks' baseline: does it reach the facilitator, and open
-anything?
+The first payment comes last, as the checks' baseline: does it reach the facilitator, and open
+the resource?
 """
 
 import os
@@ -40,13 +40,13 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
 from x402sim.text.program import SHOWN
 
 SAMPLES, SAMPLES_S = (3, 20), 0.5
-"""How many requests show how long one takes: at least, and as many as are answered in this time."""
+"""Requests to measure a round trip: the least number, and the most within `SAMPLES_S` seconds."""
 INIT = f"{SHOWN} target init"
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
 async def examine(setting: Setting, checks: list[Check]) -> Plan:
-    """Look at the target before the checks; return the plan, and skip what is not in it.
+    """Examine the target before the checks; return the plan, and skip cases outside it.
 
     Raises `NotReady`.
     """
@@ -65,7 +65,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
     if problem := await _why_unsuitable(probe, answer):
         raise NotReady(f"{setting.base_url}: {await _of_facilitator(probe) or problem}")
     challenge: Challenge | None = None
-    with suppress(Inconclusive):  # for the checks to say
+    with suppress(Inconclusive):  # the checks report it
         challenge = read_402(answer)
     plan = make_plan(
         setting,
@@ -91,7 +91,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
 
 
 async def _round_trip_s(probe: Probe) -> float:
-    """Return how long a request takes, once the connection stands and the service is warm.
+    """Return the seconds of a request, once the connection stands and the service is warm.
 
     The mean: a busy machine answers most requests at once, and some late.
     """
@@ -132,7 +132,7 @@ def _require_needs(setting: Setting) -> None:
 
 
 def _undue(setting: Setting) -> str:
-    """Return why a refund that is missing cannot be judged; empty if it can be."""
+    """Return why a missing refund cannot be judged; empty if it can be."""
     if setting.missing(Need.SESSIONS):
         return HOW_TO_PROVIDE[Need.SESSIONS]
     is_known = setting.advance is not None or setting.target.sessions.refund_within_s > 0
@@ -145,7 +145,7 @@ def _undue(setting: Setting) -> str:
 
 
 def not_ready(setting: Setting, problem: Exception) -> NotReady:
-    """Return why a run cannot begin: there was no answer, or it is of no use."""
+    """Return why a run cannot begin: the target gave no answer, or a useless one."""
     base = setting.base_url
     if isinstance(problem.__cause__, httpx.TransportError):
         return NotReady(f"no answer from {base}: {_todo(problem.__cause__, setting)}")
@@ -169,7 +169,7 @@ def _todo(error: httpx.TransportError, setting: Setting) -> str:
 
 
 async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
-    """Return why the target is no service to judge, and what to do; None for a service."""
+    """Return why the target is no service to judge, with a remedy; None for a service."""
     if await _is_site(probe, answer):
         return _no_service(probe, answer)
     endpoint, got = probe.target.protected, answer.summary
@@ -197,7 +197,7 @@ async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
 
 
 async def _is_site(probe: Probe, answer: TargetAnswer) -> bool:
-    """Tell whether neither the resource nor the settlement endpoint says anything in JSON."""
+    """Tell whether neither the resource nor the settlement endpoint answers in JSON."""
     if answer.body is not None or not (answer.status == 402 or 200 <= answer.status < 300):
         return False
     paid = await probe.send("POST", probe.target.pay.path, json={})
@@ -224,7 +224,7 @@ def _no_service(probe: Probe, answer: TargetAnswer) -> str:
 
 
 def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:
-    """Return what a 402 of another dialect is; a 402 of none is for the checks to fail."""
+    """Return the advice for a 402 of another dialect; None leaves the 402 to the checks."""
     places = probe.target.payment_required
     if isinstance(answer.at(places.payment_id), str) or isinstance(answer.requirements, dict):
         return None
@@ -246,7 +246,7 @@ def _is_of_x402(answer: TargetAnswer) -> bool:
 
 
 def _of_server(answer: TargetAnswer, sold: tuple[str, str, Any]) -> str:
-    """Return how to judge a server that is paid in one step, without an id; "" for others."""
+    """Return how to judge a server that is paid in one step, without an id; else ""."""
     if not _is_of_x402(answer) or find(answer.body, lambda _, value: begins(value, "pay_")):
         return ""
     return f"its 402 names no payment id, as servers of the x402 standard do: {as_server(sold)}"
@@ -257,7 +257,7 @@ async def _is_closed(probe: Probe) -> bool:
 
 
 async def _elsewhere(probe: Probe, answer: TargetAnswer, request: str) -> str:
-    """Say that the endpoint is missing; the base URL itself may be an endpoint."""
+    """Return the advice for a missing endpoint; the base URL itself may be an endpoint."""
     hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
     for method in ("GET", "POST"):
         body: dict[str, str] | None = {} if method == "POST" else None
@@ -286,7 +286,7 @@ def _redirected(setting: Setting, answer: TargetAnswer, request: str) -> str | N
 
 
 def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
-    """Raise `NotReady` if the target's clock is wrong; one that can be advanced never is."""
+    """Raise `NotReady` if the target's clock is wrong; a clock that turns is never checked."""
     date = answer.headers.get("date")
     if date is None or setting.advance is not None:
         return
@@ -349,7 +349,7 @@ _CUT_OFF = re.compile(
 
 
 async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
-    """Pay once, which is the checks' baseline too; return notes, and raise `NotReady`."""
+    """Pay once, as the checks' baseline; return notes, and raise `NotReady`."""
     setting = probe.setting
     with_world = setting.control is not None and setting.advance is None
     payer = await probe.payer_of(challenge) if with_world else None
@@ -374,7 +374,7 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     assert setting.control is not None
     world = str(setting.control.http.base_url).rstrip("/").removesuffix("/_sim")
     unused = f"the world's facilitator was not asked about it ({world}/facilitator)"
-    if is_cut_off or lacks_money:  # the world has given the payer money: another world is asked
+    if is_cut_off or lacks_money:  # the world has funded the payer: the service uses another world
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
     if problem:
         cause = "the service has refused it by itself, or asks another one (see FACILITATOR_URL)"
@@ -388,7 +388,7 @@ def _is_cut_off(answer: TargetAnswer) -> bool:
 
 
 def _unseen_content(probe: Probe) -> str:
-    """Return why a paid answer seems to have no content, if the target file is wrong about it.
+    """Return why a paid answer seems to lack its content, if the target file names a wrong place.
 
     The endpoint of the specification has its content where the specification says (4.2).
     """

@@ -38,14 +38,14 @@ from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
 Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
-"""The statuses with which a target rejects a body."""
+"""The statuses for a rejected body."""
 POLL_S, POLLS = 0.25, 40
-"""How often a condition is looked at, at most: in seconds, and within its time."""
+"""Seconds between two checks of a condition, at least, and the most checks within its time."""
 OFFER_S = 5.0
-"""How long the 402 of a refusal is used instead of a new one."""
+"""Seconds for which the 402 of a refusal is used instead of a new one."""
 CENT_BASE = 10_000  # a hundredth of the token
 WORK_S = 10
-"""How long a target works on what is due, once its clock was advanced."""
+"""Seconds for which a target works on due tasks, once its clock was advanced."""
 
 
 class Probe:
@@ -61,14 +61,14 @@ class Probe:
         self.deviations: list[Deviation] = []
         self.last: TargetAnswer | None = None
         self.last_served: TargetAnswer | None = None
-        """The last answer with the protected content, which shows what was served too much."""
+        """The last answer with the protected content, as evidence of too many served requests."""
 
     # --- time --------------------------------------------------------------------------
 
     async def wait(self, seconds: float) -> None:
         """Let time pass for the target; meanwhile, other checks act.
 
-        A clock that can be advanced is; otherwise the time is really waited for.
+        A clock that turns is advanced; otherwise the time really passes.
         """
         seconds = max(0.0, seconds)
         if self.setting.advance is None:
@@ -112,14 +112,14 @@ class Probe:
                 raise Inconclusive(f"the target was not restarted: {error}") from error
         else:
             raise Lacking("it needs a way to restart the target: give --restart COMMAND")
-        self.setting.offers.clear()  # a target may forget what nobody has paid for
+        self.setting.offers.clear()  # a target may forget unpaid offers
 
     def observe(self, text: str) -> None:
-        """Report what the target does where the specification is silent."""
+        """Report the target's behaviour where the specification is silent."""
         self.observed.append(text)
 
     def by_target(self, *keys: str) -> None:
-        """Say by which keys of the target file an answer is judged ("pay.spelling").
+        """Note the keys of the target file ("pay.spelling") by which an answer is judged.
 
         If a key departs from the specification, a passed case is observed.
         """
@@ -181,7 +181,7 @@ class Probe:
     async def _broken(
         self, request: httpx.Request, error: httpx.TransportError, *, may_break: bool
     ) -> TargetAnswer:
-        """Return what came of a request without an answer; raises if the target has stopped."""
+        """Return the broken exchange as an answer; raises if the target has stopped."""
         broken = type(error).__name__
         show = self.setting.showing(request, None, broken)
         self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
@@ -196,7 +196,7 @@ class Probe:
 
     @property
     def usual_body(self) -> dict[str, Any]:
-        """The body of a protected request: one that was accepted, or the target file's first."""
+        """The body of a protected request: an accepted body, or the target file's first."""
         return self.setting.body or self.target.protected.bodies[0]
 
     # --- the protected resource ------------------------------------------------------
@@ -213,7 +213,7 @@ class Probe:
         """Request the protected resource, with or without a proof of payment.
 
         Without a `body`, send an accepted body. A target that validates bodies after the payment
-        shows only to a paid request which body is accepted.
+        accepts or rejects a body only in a paid request.
         """
         headers = core.proofs(payment_id)
         if session_id is not None:
@@ -248,9 +248,9 @@ class Probe:
         return answer
 
     def resources(self, path: str) -> tuple[str, ...]:
-        """Return how a 402 may name a path: below a base path, with it or without it.
+        """Return the names that a 402 may give a path: below a base path, with it or without it.
 
-        A service behind a gateway knows its own part of a path only. The target file may name
+        A service behind a gateway knows only its own part of a path. The target file may name
         another prefix, or another resource for the protected endpoint.
         """
         endpoint = self.target.protected
@@ -261,9 +261,9 @@ class Probe:
         return tuple(dict.fromkeys((named, base + path) if base else (named,)))
 
     async def unpaid(self) -> TargetAnswer:
-        """Request without proof, with an accepted body if there is one; return the answer."""
+        """Request without proof, with an accepted body if any is; return the answer."""
         for body in self.target.protected.bodies if self.setting.body is None else ():
-            if (await self.ask(body=body)).is_offer:  # it may validate bodies first
+            if (await self.ask(body=body)).is_offer:  # a target may validate bodies first
                 self.setting.body = body
                 break
         return await self.ask()
@@ -271,7 +271,7 @@ class Probe:
     async def challenge(self, *, fresh: bool = False) -> Challenge:
         """Return an unused 402; raises `Inconclusive` if the 402 cannot be paid.
 
-        A refusal of the last seconds has brought a 402 along, which saves a request; a `fresh` 402
+        A refusal of the last seconds came with a 402, which saves a request; a `fresh` 402
         is requested without proof.
         """
         offers = self.setting.offers
@@ -284,7 +284,7 @@ class Probe:
         return challenge
 
     def _keep_offer(self, answer: TargetAnswer) -> None:
-        """Keep the 402 of a refused proof, if its id is a new one."""
+        """Keep the 402 of a refused proof, if its payment id is new."""
         try:
             offered = read_402(answer).payment_id
         except Inconclusive:
@@ -321,20 +321,20 @@ class Probe:
         self.wallets.expect_settled(answer)
 
     async def opened(self, challenge: Challenge) -> TargetAnswer:
-        """Return what a settled payment opens."""
+        """Return the answer to a request with a settled payment."""
         return await self.ask(payment_id=challenge.payment_id)
 
     async def signed(self, **changes: Any) -> tuple[Challenge, Wallet, str]:
-        """Return a 402, a payer with funds, and the header that pays it, changed as `sign` does."""
+        """Return a 402, a payer with funds, and a header that pays, changed as `sign` does."""
         challenge, payer = await self.challenge(), await self.wallets.payer()
         return challenge, payer, self.wallets.sign(challenge, payer, **changes)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
-        """Pay for the protected resource; raises `Inconclusive` if that fails."""
+        """Pay for the protected resource; raises `Inconclusive` if the payment fails."""
         return await self.pay(await self.challenge(), payer)
 
     async def pay(self, challenge: Challenge, payer: Wallet | None = None) -> Paid:
-        """Pay a 402; raises `Inconclusive` if that fails."""
+        """Pay a 402; raises `Inconclusive` if the payment fails."""
         if payer is None:
             payer = await self.payer_of(challenge)
         header = self.wallets.sign(challenge, payer)
@@ -347,13 +347,13 @@ class Probe:
         return Paid(challenge, header, receipt, payer)
 
     async def payer_of(self, challenge: Challenge) -> Wallet:
-        """Return a payer who has the money for a 402, and one token more."""
+        """Return a payer with the money for a 402, and one token more."""
         return await self.wallets.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
 
     # --- sessions --------------------------------------------------------------------
 
     async def budget_for(self, requests: int) -> str:
-        """Return the smallest maxSpend for this many protected requests, or for more of them."""
+        """Return the smallest maxSpend for at least this many protected requests."""
         smallest_base = to_base(self.target.sessions.smallest, 6)
         wanted_base = max(requests * (await self.challenge()).amount_base, smallest_base)
         return to_decimal(-(-wanted_base // CENT_BASE) * CENT_BASE, 6)

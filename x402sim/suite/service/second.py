@@ -1,8 +1,8 @@
 """A second path that the target sells: a payment for one path must not open the other.
 
-The target file names the path (`second.path`). Without the key, the judge looks in the service's
-index, OpenAPI document and list of x402 resources for a path that answers an unpaid request with an
-offer for the path.
+The target file names the path (`second.path`). Without the key, the judge searches the service's
+index, OpenAPI document and list of x402 resources for a path whose unpaid request gets an offer
+for the path itself.
 """
 
 import re
@@ -18,9 +18,9 @@ from x402sim.suite.service.target import SPEC
 from x402sim.suite.verdict import Inconclusive, NotApplicable, Skipped
 
 DOCUMENTS = ("/openapi.json", "/.well-known/x402", "/")
-"""Where services tell what they sell, besides the index of section 4.5."""
+"""Where services list their resources, besides the index of section 4.5."""
 MOST = 20
-"""How many paths are asked, at most: each costs a request."""
+"""The most paths to request: each costs a request."""
 _PATH = re.compile(r"(?:\b(GET|POST)\s+)?(?:https?://[^\s/`\"')]+)?(/[\w./~-]*[\w~-])")
 """A path in a text, perhaps with a method before it."""
 
@@ -29,7 +29,7 @@ Ask = Callable[[str, str, Any], Awaitable[TargetAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class SecondPath:
-    """A second path that is sold: how it is requested."""
+    """A second path for sale, and how to request it."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class SecondPath:
     async def ask(
         self, probe: Probe, payment_id: str | None = None, *, session_id: str | None = None
     ) -> TargetAnswer:
-        """Request it, with or without a proof of payment."""
+        """Request the path, with or without a proof of payment."""
         headers = core.proofs(payment_id)
         if session_id is not None:
             headers[probe.target.sessions.header] = session_id
@@ -46,7 +46,7 @@ class SecondPath:
 
 
 async def second_path(probe: Probe) -> SecondPath:
-    """Return the second path that is sold.
+    """Return the second path for sale.
 
     Raises `NotApplicable` without a second path, and `Skipped` if unknown.
     """
@@ -90,11 +90,11 @@ async def find_second(
     index: str,
     usual_body: Any,
 ) -> SecondPath | None:
-    """Return the first path that asks for a payment of its own; None if the documents name none.
+    """Return the first path with an offer of its own; None if the documents name none.
 
     `known` are the path known to be sold, and paths to leave out. `ask` gets a
-    method, a path and a body, and requests without payment; `asks_for` returns the path that an
-    answer asks to pay for.
+    method, a path and a body, and requests without payment; `asks_for` returns the path of an
+    answer's offer.
     """
     tried: set[tuple[str, str]] = set()
     for place in dict.fromkeys((index, *DOCUMENTS)):
@@ -110,7 +110,7 @@ async def find_second(
 
 
 def resource_of(answer: TargetAnswer) -> str | None:
-    """Return the path that an offer is for; None if the answer is none that can be paid."""
+    """Return the path of an offer; None for an answer that cannot be paid."""
     try:
         return path_of(read_402(answer).requirements)
     except Inconclusive:
@@ -118,12 +118,12 @@ def resource_of(answer: TargetAnswer) -> str | None:
 
 
 def path_of(requirements: Mapping[str, Any]) -> str:
-    """Return the path of the resource that requirements name."""
+    """Return the path of the resource in payment requirements."""
     return urlsplit(str(requirements.get("resource"))).path
 
 
 def _paths(answer: TargetAnswer) -> Iterator[tuple[str, str]]:
-    """Yield the methods and paths that a document names; GET where it names none."""
+    """Yield the methods and paths in a document; GET for a path without a method."""
     if answer.status != 200:
         return
     listed = answer.body.get("paths") if isinstance(answer.body, dict) else None

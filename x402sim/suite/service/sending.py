@@ -1,11 +1,11 @@
 """Connects to a target by its URL, and to a given world; sends the requests of a run.
 
 With the user's TLS, headers and limits, it follows redirects on the target's own host, and waits
-while the target is busy: what is answered 429, or 503 with Retry-After, is sent again after the
-time that the answer asks for.
+while the target is busy: after a 429, or a 503 with Retry-After, a request is sent again after the
+time in the answer.
 
-If the target takes no connection any more, the last request before is named; where the run can
-restart the target, that request is sent again alone, to find out whether it is the cause.
+If the target accepts no more connections, the report names the last request before; where the run
+can restart the target, the request is sent again alone, to find out whether it is the cause.
 """
 
 import itertools
@@ -40,14 +40,14 @@ from x402sim.suite.subject import Tell, in_vain, until_url_answers
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady
 
 BUSY_S = 120.0
-"""How long one request waits in all until a target takes it."""
+"""The most seconds that one request waits in all for a busy target."""
 FIRST_WAIT_S = 1.0
-"""How long to wait for a target that does not say how long; twice as long each time."""
+"""Seconds to wait without Retry-After; twice as long each time."""
 TOO_MANY, UNAVAILABLE = 429, 503
 KEPT_S = 0.8
-"""How long an idle connection is used again: services close theirs after a second, or five."""
+"""Seconds for which an idle connection is reused: services close theirs after one, or five."""
 STOP_TRIES, STOP_S = 6, 0.5
-"""How often, and in which distance, a target is tried that takes no connection any more."""
+"""How often, and after how many seconds each, a target without connections is tried again."""
 TOLD_S = 2.0
 """Longer waits are announced."""
 MOVED = (307, 308)
@@ -59,7 +59,7 @@ class _OneShotAfterErrors(httpx.AsyncBaseTransport):
     """Sends requests after an error over fresh connections, for a moment; nothing twice.
 
     uvicorn closes a connection as soon as it has answered 500 for an application that raises;
-    whether a request on that connection was read at that moment, and paid, nobody knows.
+    whether a request on the connection was read at that moment, and paid, is unknown.
     """
 
     def __init__(self, kept: httpx.AsyncBaseTransport, fresh: httpx.AsyncBaseTransport) -> None:
@@ -85,7 +85,7 @@ def client(
 ) -> httpx.AsyncClient:
     """Return a client for a URL, with the limits of the options unless others are given.
 
-    Raises `ValueError` for a CA file that cannot be read.
+    Raises `ValueError` for an unreadable CA file.
     """
     limits = limits or options.limits
     verify = tls(options) if url.startswith("https") else False
@@ -105,7 +105,7 @@ def client(
 
 
 def tls(options: Options) -> ssl.SSLContext:
-    """Return how certificates are verified; raises `ValueError` for an unreadable CA file."""
+    """Return the TLS context of the options; raises `ValueError` for an unreadable CA file."""
     context = ssl.create_default_context()
     if options.cacert is not None:
         try:
@@ -120,7 +120,7 @@ def tls(options: Options) -> ssl.SSLContext:
 
 
 def why(error: httpx.TransportError) -> str:
-    """Return why a request was not answered, in the words of the options."""
+    """Return why a request was not answered, in terms of the options."""
     match error:
         case AnswerTooSlow():
             return "its answer took longer than --timeout allows"
@@ -132,7 +132,7 @@ def why(error: httpx.TransportError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last request that reached the target: the id behind it, and the outcome."""
+    """The last request to reach the target, the id of its check, and the outcome."""
 
     request: httpx.Request
     check_id: str
@@ -147,14 +147,14 @@ class Last:
         return f"{self.request.method} {path}{body}"
 
     def __str__(self) -> str:
-        """Return the request in a line, and the id that it is of."""
+        """Return the request in a line, with its id."""
         return f"{self.line} (of {self.check_id or 'the preflight'})"
 
 
 async def answered(
     setting: Setting, request: httpx.Request, *, may_retry_503: bool
 ) -> httpx.Response:
-    """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
+    """Send a request until the target accepts it; raises `Inconclusive` if it stays busy."""
     waited_s = 0.0
     for before in itertools.count():
         await setting.pace.turn(setting.clock)
@@ -183,10 +183,10 @@ async def answered(
 def requested_wait_s(
     response: httpx.Response, before: int, now_s: float, *, may_retry_503: bool
 ) -> float | None:
-    """Return how long an answer asks to wait before the request is sent again; None if it does not.
+    """Return the seconds after which an answer asks for the request again, or None.
 
-    `before` counts the times it has done so already. A 503 is an answer of the service where the
-    world has faults, and is not repeated there.
+    `before` counts the earlier waits of the request. Where the world has faults, a 503 is the
+    service's own answer, and the request is not repeated.
     """
     retry_after = response.headers.get("retry-after")
     is_later = response.status_code == UNAVAILABLE and retry_after is not None and may_retry_503
@@ -198,7 +198,7 @@ def requested_wait_s(
 async def followed(
     setting: Setting, request: httpx.Request, *, may_retry_503: bool
 ) -> httpx.Response:
-    """Send a request, and again where the target has moved on its own host."""
+    """Send a request, and follow the target's redirects on its own host."""
     for _ in range(MOST_MOVES):
         response = await answered(setting, request, may_retry_503=may_retry_503)
         if response.status_code not in MOVED:
@@ -214,7 +214,7 @@ async def followed(
 
 
 async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
-    """Return if the target still takes connections; else raise what is known of the stop.
+    """Return if the target still accepts connections; else raise with the evidence of the stop.
 
     Raises `CheckFailed` if the last request stops the target again, alone after a restart, or came
     last before an earlier stop, too; else, and without a restart, `Inconclusive`.
@@ -235,7 +235,7 @@ async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
         setting.stopped = f"{stop}; it was not restarted: {problem}"
         raise Inconclusive(setting.stopped) from error
     again = "sent again alone, after a restart, it has stopped the service again"
-    if not is_cause:  # what it needs besides may not be there yet: a service that has just begun
+    if not is_cause:  # a fresh service may lack another condition of the stop
         sent = (last.request.method, str(last.request.url), last.request.content)
         if sent not in setting.stops:
             setting.stops.add(sent)
@@ -262,7 +262,7 @@ async def _stops_again(setting: Setting, request: httpx.Request) -> bool:
         content=request.content,
         extensions=request.extensions,
     )
-    with suppress(httpx.TransportError):  # the question is whether it goes on answering
+    with suppress(httpx.TransportError):  # only the next connection shows a stop
         await setting.http.send(again)
     if not await _has_stopped(setting):
         return False
@@ -271,7 +271,7 @@ async def _stops_again(setting: Setting, request: httpx.Request) -> bool:
 
 
 async def _has_stopped(setting: Setting) -> bool:
-    """Tell whether the target, which has answered before, takes no connection for a while."""
+    """Tell whether the target, which has answered before, accepts no connection for a while."""
     if setting.advance is not None or not setting.has_answered:
         return False
     for attempt in range(STOP_TRIES + 1):
@@ -329,7 +329,7 @@ async def reach(options: Options, tell: Tell = lambda text: None) -> AsyncIterat
 
 
 async def started(options: Options, wait_s: float, tell: Tell) -> None:
-    """Wait until the world answers, and then the target, each at most so long.
+    """Wait until the world answers, and then the target, each at most `wait_s` seconds.
 
     Raises `NotReady`.
     """
@@ -345,7 +345,7 @@ async def started(options: Options, wait_s: float, tell: Tell) -> None:
 async def _meet(
     control: ControlClient, clock: SkewedClock, options: Options
 ) -> tuple[bool, Network]:
-    """Set our clock to the world's; tell whether that world runs the target, and its network."""
+    """Set our clock to the world's; tell whether the world runs the target, and its network."""
     wanted = f"--world {options.world_url} is not the control API of `x402sim serve`"
     itself = httpx.URL(options.world_url or "").netloc == httpx.URL(options.base_url).netloc
     hint = "; it is the service to judge: give the URL of its world" if itself else ""

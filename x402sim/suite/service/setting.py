@@ -4,7 +4,7 @@ One check acts at a time; during its waits, other checks act.
 
 Checks that need a restart share a restart, when all others are over and each is ready. The owner's
 command ends the target, starts the target again, and returns while the target runs on. `Overlaps`
-knows which checks were beside a check, and may have disturbed the check.
+knows which checks ran beside a check, and may have disturbed the check.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from x402sim.suite.service.target import Target
 
 @dataclass(slots=True)
 class Pace:
-    """How fast a run may send: what was sent, and when the next request may be."""
+    """The rate of a run: the requests sent, and the time of the next request."""
 
     rate: float | None = None
     requests: int = 0
@@ -68,7 +68,7 @@ class Overlaps:
     _waiting: dict[str, str] = field(default_factory=dict)
     """The ids of waiting cases, beside which others act, by the names of the cases."""
     _waiting_with_faults: dict[str, str] = field(default_factory=dict)
-    """The waiting cases that disturb the target."""
+    """The waiting cases whose faults disturb the target."""
     _left: set[str] = field(default_factory=set)
     """The names of the cases that have disturbed the target since it was last seen to recover."""
 
@@ -98,12 +98,12 @@ class Overlaps:
             self._waiting_with_faults.pop(name, None)
 
     def recovered(self) -> None:
-        """Note that the target's background runs well, apart from faults in progress."""
+        """Note that the target's background runs again, apart from faults in progress."""
         self.unrecovered = dict.fromkeys(self._waiting_with_faults.values())
         self._left = {*self._waiting_with_faults}
 
     def had_faults_of(self, name: str, these: Collection[str]) -> bool:
-        """Tell whether the only faults near a case were those of these other cases."""
+        """Tell whether the only faults near a case were faults of the cases in `these`."""
         return bool(self.faults[name]) and self.faults[name].issubset(these)
 
     def ran_beside(self, name: str) -> list[str]:
@@ -112,7 +112,7 @@ class Overlaps:
 
 
 class RestartFailed(Exception):
-    """The target was not restarted, or does not answer since."""
+    """The target was not restarted, or has not answered since."""
 
 
 class Scheduler:
@@ -120,7 +120,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
-        """Held by the check that acts."""
+        """The lock of the acting check."""
         events = [asyncio.Event() for _ in range(4)]
         self.rest_is_over, self._may_restart, self._first_is_over, self._waits_are_over = events
         for event in events:
@@ -132,7 +132,7 @@ class Scheduler:
         """The shared restart, once it has begun."""
 
     async def waiting(self, event: Coroutine[Any, Any, object]) -> None:
-        """Pass the turn on until something has happened, and take it again."""
+        """Release the turn until an event has happened, and take the turn again."""
         self.turn.release()
         try:
             await event
@@ -149,17 +149,17 @@ class Scheduler:
             self._first_is_over.set()
 
     async def wait_for_the_first(self) -> None:
-        """Pass the turn on, so that every check begins, and wait for the check that acts
+        """Release the turn, so that every check begins, and wait for the check that acts
         `first`."""
         await self.waiting(asyncio.sleep(0))  # noqa: TID251 - no time passes; the others begin
         await self.waiting(self._first_is_over.wait())
 
     async def wait_for_the_rest(self) -> None:
-        """Pass the turn on until all checks are over that do not wait."""
+        """Release the turn until all checks without a wait are over."""
         await self.waiting(self.rest_is_over.wait())
 
     async def wait_for_the_restart(self) -> None:
-        """Pass the turn on until only checks with a restart are left: what follows is done shortly
+        """Release the turn until only checks with a restart are left: the check then acts shortly
         before the restart."""
         self.prepared.release()
         await self.waiting(self._waits_are_over.wait())
@@ -183,11 +183,11 @@ class Scheduler:
         self.ready.release()
 
     def alone(self) -> None:
-        """Let the next check act without any other: its restart is its own."""
+        """Let the next check act without any other: the restart is its own."""
         self._restarted = None
 
     async def when_prepared(self, checks: int) -> None:
-        """Wait until this many checks wait for nothing but the restart, or are over."""
+        """Wait until this many checks wait only for the restart, or are over."""
         for _ in range(checks):
             await self.prepared.acquire()
 
@@ -208,7 +208,7 @@ def restarting(
 ) -> Callable[[], Awaitable[None]]:
     """Return a function that runs a shell command, and waits until the target answers again.
 
-    Both may take `deadline_s` seconds in real time. It raises `RestartFailed`.
+    Each may take `deadline_s` seconds in real time. The function raises `RestartFailed`.
     """
 
     async def restart() -> None:
@@ -254,7 +254,7 @@ async def _no_answer(http: httpx.AsyncClient) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class Setting:
-    """A run: options, connections to the target and the world, and what the checks share.
+    """A run: options, connections to the target and the world, and the checks' shared state.
 
     `control` reaches the control API (/_sim) of the target's world, `rpc` a node of the chain.
     `advance` advances the target's clock, and `restart` ends and starts the target, where possible;
@@ -270,38 +270,38 @@ class Setting:
     advance: Callable[[float], Awaitable[None]] | None = None
     restart: Callable[[], Awaitable[None]] | None = None
     tell: Callable[[str], None] = lambda text: None
-    """Tells the user what the run waits for."""
+    """Tells the user the reason for a wait."""
 
-    # what its checks share
+    # shared by the checks
 
     signed_base: int = 0
     """The amount that the payer's own key has signed for, in base units."""
     proofs: set[str] = field(default_factory=set)
     """The ids of payments and sessions in all answers so far."""
     signatures: set[str] = field(default_factory=set)
-    """The spellings of what that key has signed, which a service may repeat in parts."""
+    """The spellings of the key's signatures, which a service may repeat in parts."""
     planned_base: int | None = None
-    """What that key signs for at most by the plan, at the prices of then; None without a plan."""
+    """The plan's limit of the key's signatures, at the prices of then; None without a plan."""
     main_network: str = ""
-    """The only main network that the payer's own key signs for: that of the first 402 with one."""
+    """The only main network that the payer's own key signs for: the first in a 402."""
     body: dict[str, Any] | None = None
     """An accepted body of a protected request."""
     wallets_drawn: int = 0
     baselines: dict[str, str | None] = field(default_factory=dict)
-    """Each baseline that was tried: None if it was accepted, else why not."""
+    """Each baseline that was tried: None if accepted, else the reason for the refusal."""
     offers: list[tuple[float, Any]] = field(default_factory=list)
-    """The 402s that came with refusals, and when: each can be paid, and none was used yet."""
+    """The 402s that came with refusals, and their times: unused, each can be paid."""
     known_ids: set[str] = field(default_factory=set)
     """The payment ids of all 402s so far."""
     paid_ids: set[str] = field(default_factory=set)
-    """Those that were paid."""
+    """The paid payment ids."""
     scheduler: Scheduler = field(default_factory=Scheduler)
     """Lets one check act at a time."""
     pace: Pace = field(init=False)
     skip: dict[str, str] = field(init=False)
-    """The cases that do not run, by `name`, and why: the user's choice, or the budget."""
+    """The cases that do not run, by `name`, with the reason: the user's choice, or the budget."""
     lasting_faults: set[str] = field(default_factory=set)
-    """The texts of the faults that checks which wait have injected (`ControlApi`)."""
+    """The texts of the lasting faults of waiting checks (`ControlApi`)."""
     has_refunded: bool = False
     """Whether a refund of this run has come: a later refund shows that the background runs."""
     has_answered: bool = False
@@ -309,11 +309,11 @@ class Setting:
     stopped: str = ""
     """When and after which request the target stopped answering; empty while it answers."""
     stops: set[tuple[str, str, bytes]] = field(default_factory=set)
-    """The last requests before a stop that did not stop the target again: method, URL, body."""
+    """The last requests before a stop, if they did not stop the target again: method, URL, body."""
     last: Any = None
-    """The last request that reached the target (`sending.Last`)."""
+    """The last request to reach the target (`sending.Last`)."""
     malformed: dict[str, Any] = field(default_factory=dict)
-    """What came of the bad requests, by their group (`suite.service.inputs`)."""
+    """The bad requests and their answers, by group (`suite.service.inputs`)."""
 
     def __post_init__(self) -> None:
         """Reject cookies, so that requests stay unauthenticated."""
@@ -333,20 +333,20 @@ class Setting:
     def showing(
         self, request: httpx.Request, response: httpx.Response | None, broken: str = ""
     ) -> Callable[[], str]:
-        """Return what renders an exchange for a report; only a world's payer is play."""
+        """Return a function that renders an exchange for a report; a world's payer is play."""
         is_play = self.control is not None
         return partial(redact.exchange, request, response, broken, is_play=is_play)
 
     def is_real_money(self, network: Network) -> bool:
-        """Tell whether a network's money may be real, and nobody has allowed to pay with it.
+        """Tell whether a network's money may be real, and payments with it are not allowed.
 
-        On a chain of the user's own, a world's money is not.
+        On a chain of the user's own, a world's money is not real.
         """
         is_play = network.is_test or (self.control is not None and network != MAINNET)
         return not is_play and not self.options.allow_mainnet
 
     def missing(self, need: Need) -> bool:
-        """Tell whether this setting lacks what a check needs."""
+        """Tell whether this setting lacks a need of a check."""
         target = self.target
         there = {
             Need.FUNDS: self.options.payer is not None or self.control is not None,

@@ -1,6 +1,6 @@
 """A service of the specification, as the subject of a judgement.
 
-Its options are read from texts: what the flags of the command, or of pytest, were given.
+Options are read from texts: the values of flags of the command, or of pytest.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -26,13 +26,13 @@ from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.text.words import as_given, unknown
 
 REFUNDS = "spec/3/expiry-refund"
-"""The id that --require refunds and expiry are about."""
+"""The id of --require refunds and expiry."""
 EXPIRY = f"{REFUNDS}:an_expired_session_serves_nothing_more"
-"""The name of its case that --require expiry is about."""
+"""The name of the id's case for --require expiry."""
 
 
 def not_in_full(results: Iterable[Result]) -> list[str]:
-    """Return a line for each MUST of which a case began and could not be judged."""
+    """Return a line for each MUST with a case that began and could not be judged."""
     return [
         f"not judged in full ({result.in_part or 'no case'}): {result.id}, a MUST: {each.reason}"
         for result in results
@@ -45,7 +45,7 @@ def not_in_full(results: Iterable[Result]) -> list[str]:
 def lacking(
     results: Iterable[Result], require: tuple[str, ...], checks: Iterable[Check]
 ) -> list[str]:
-    """Return why a run did not judge what --require demands: expiry and refunds, at the end."""
+    """Return why a run has not met --require: expiry and refunds, at the end."""
     of_id = [case for case in checks if case.id == REFUNDS]
     wanted = {
         "expiry": [case.title for case in of_id if case.name == EXPIRY],
@@ -63,7 +63,7 @@ def lacking(
 
 
 def parse(base_url: str | None, **given: Any) -> Options:
-    """Return the options of flags by name; raises `ValueError` that names the flag."""
+    """Return the options of flags by name; raises `ValueError` with the name of the flag."""
     values = given_or_default(Options, given)
     target = find_target(values["target"])
     cleaned, user = clean_url(base_url, "URL")
@@ -84,7 +84,7 @@ def parse(base_url: str | None, **given: Any) -> Options:
         skip=skipped(all_checks(), values["skip"] or (), IDS_BEGIN),
     )
     if options.cacert is not None:
-        tls(options)  # raises, if it cannot be read
+        tls(options)  # raises for an unreadable file
     return options
 
 
@@ -101,7 +101,7 @@ def _base(url: str, target: targets.Target) -> str:
 
 
 def find_target(name: str) -> targets.Target:
-    """Return a shipped target by name, or the one in a file.
+    """Return a shipped target by name, or the target in a file.
 
     Raises `ValueError` for an unknown name, a malformed file, and an unknown error text in it.
     """
@@ -126,7 +126,7 @@ def find_target(name: str) -> targets.Target:
 
 @dataclass(frozen=True, slots=True)
 class ServiceJudging:
-    """A service that can be judged, and the checks."""
+    """A service ready for judgement, and the checks."""
 
     setting: Setting
     cases: list[Check]
@@ -137,11 +137,11 @@ class ServiceJudging:
         return run(self.setting, self.cases, on_begin)
 
     def done(self) -> str:
-        """Return how many requests were sent."""
+        """Return the number of sent requests, in words."""
         return f"{self.setting.pace.requests} requests"
 
     def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return each MUST that was judged in part, and what --require demanded in vain."""
+        """Return each MUST that was judged in part, and each unmet demand of --require."""
         options = self.setting.options
         in_part = not_in_full(results) if options.world_url else []
         return in_part, lacking(results, options.require, self.cases)

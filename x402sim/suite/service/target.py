@@ -4,7 +4,7 @@ A target is a TOML file; every key has a default of the specification. Places in
 JSON pointers (RFC 6901); "" means that the answer has no such field.
 
 A value that departs from a sentence of the specification is no choice of a service. A demand judged
-by such a value is not kept, even if the service does what the file says: the id is observed, and
+by such a value is not kept, even if the service behaves as the file says: the id is observed, and
 names the sentence. `target init` writes such a value as a comment only, so that the checks judge
 the service.
 """
@@ -57,7 +57,7 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
     method: str = "POST"
     bodies: list[dict[str, Any]] = msgspec.field(default_factory=_orders)
     amount_base: int = 10_000
-    """The price in base units; 0 if it is open."""
+    """The price in base units; 0 if the price is open."""
     content: str = "/quote"
     fields: dict[str, Literal["string", "number"]] = msgspec.field(default_factory=_quote)
     resource: str = ""
@@ -67,10 +67,10 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
 
 
 class SecondEndpoint(_Part, frozen=True, kw_only=True):
-    """A second path that is sold: a payment for one must not open the other."""
+    """A second path for sale: a payment for one path must not open the other."""
 
     path: str | None = None
-    """Empty if there is none; None if that is not known."""
+    """Empty without a second path; None if unknown."""
     method: str = "GET"
     body: dict[str, Any] = {}
     """The body of a request other than GET; empty: the protected endpoint's."""
@@ -91,7 +91,7 @@ class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
     network: str = "/network"
     max_timeout_s: int | None = 300
     description: bool = True
-    """Whether its requirements have a description: 2.1 says "optional", and "present"."""
+    """Whether the requirements have a description: 2.1 says "optional", and "present"."""
     asset: str = ""
 
 
@@ -103,7 +103,7 @@ class PayEndpoint(_Part, frozen=True, kw_only=True):
 
 
 class ReceiptShape(_Part, frozen=True, kw_only=True):
-    """The answer to a settlement: where its fields are."""
+    """The places of the fields in the answer to a settlement."""
 
     success: str = "/success"
     payment_id: str = "/paymentId"
@@ -114,31 +114,31 @@ class ReceiptShape(_Part, frozen=True, kw_only=True):
 class SessionsEndpoint(_Part, frozen=True, kw_only=True):
     """Session budgets.
 
-    `claim` is how the id of a paid session is requested: `repeat` the request with X-Payment-Id,
-    `get` it from `claim_path`, or it is in the `receipt` of the deposit. `id` is where it is then:
-    a JSON pointer, or the name of a header (of a URL, the last segment); without it, the first
-    string session_… is taken.
+    `claim` is how a payer gets the id of a paid session: `repeat` the request with X-Payment-Id,
+    `get` the id from `claim_path`, or read the `receipt` of the deposit. `id` is the place of the
+    id in the answer: a JSON pointer, or the name of a header (of a URL, the last segment counts);
+    without a place, the first string session_… is taken.
     """
 
     exists: bool = True
     path: str = routes.SESSIONS
     duration: int = 3600
     smallest: str = "0.01"
-    """The smallest deposit that it accepts, in tokens."""
+    """The smallest accepted deposit, in tokens."""
     claim: Literal["repeat", "get", "receipt"] = "repeat"
     claim_path: str = ""
     """With {paymentId}, for `claim = "get"`."""
     id: str = ""
     shortest: int = 3
-    """The shortest duration that is accepted: a session of it is waited for."""
+    """The shortest accepted duration: checks wait for the end of such a session."""
     duration_unit_s: int = 0
-    """How many seconds one unit of duration is; 0 if that is not known."""
+    """The seconds in one unit of duration; 0 if unknown."""
     refund_within_s: int = 0
-    """How long after its end a session is refunded at the latest; 0 if that is not known."""
+    """The most seconds from the end of a session to its refund; 0 if unknown."""
     view: str = ""
     """The path of a session's state, with {sessionId}, if it can be read."""
     header: str = "X-Session-Id"
-    """The header of a request that is paid from a session."""
+    """The header of a request paid from a session."""
 
 
 class AgentsEndpoint(_Part, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class AgentsEndpoint(_Part, frozen=True, kw_only=True):
     exists: bool = True
     path: str = routes.AGENTS
     list: str = ""
-    """Where the list is in the answer; empty if it is not known."""
+    """The place of the list in the answer; empty if unknown."""
 
 
 class LlmsIndex(_Part, frozen=True, kw_only=True):
@@ -191,14 +191,14 @@ class Target(_Part, frozen=True, kw_only=True):
 
 
 SPEC = Target()
-"""The target that the specification shows, with the default of every key."""
+"""The target of the specification, with the default of every key."""
 
 
 def load(file: Path) -> Target:
     """Load a target file; raises `ValueError` with the file and the wrong key.
 
-    A file without `pay.path` describes a server of the x402 standard, and is refused with the
-    command that judges servers.
+    A file without `pay.path` describes a server of the x402 standard; its error names the command
+    that judges servers.
     """
     try:
         table = read_toml(file)
@@ -224,7 +224,7 @@ _KINDS = {
 
 
 def _wrong(message: str) -> str:
-    """Return what msgspec tells of a table in the words of a target file."""
+    """Return msgspec's error about a table in the words of a target file."""
     found = _WRONG.fullmatch(message)
     assert found is not None
     what, key = found["what"], (found["key"] or "").replace("[...]", "")
@@ -263,7 +263,7 @@ def at(body: Any, pointer: str) -> Any:
 SHAPE = tuple(
     f"payment_required.{key}" for key in ("error", "error_text", "payment_id", "requirements")
 )
-"""The keys that say where the parts of a 402 are, and its text."""
+"""The keys for the places of a 402's parts, and for its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ Legal = Callable[[Any, Target], bool]
 
 
 def _is_no_quote(_: Any, target: Target) -> bool:
-    """Accept anything for another endpoint than the quote: section 4.2 is about that one only."""
+    """Accept any value for another endpoint than the quote, the only endpoint of section 4.2."""
     return target.protected.path != SPEC.protected.path
 
 
@@ -300,7 +300,7 @@ _LEGAL: dict[str, Legal] = {
     # query parameters: section 4.3 does not show them
     "agents.path": lambda value, _: str(value).partition("?")[0] == SPEC.agents.path,
 }
-"""Which other values of a key are legal all the same."""
+"""Tells for a key which other values are legal."""
 _SENTENCES = {
     "protected.amount_base": "8: Quote price",
     "protected.content": "4.2: Proof of payment accepted",
@@ -325,7 +325,7 @@ _SENTENCES = {
     "llms.exists": "4.5: A plain-text index",
     "llms.path": "4.5: A plain-text index",
 }
-"""Each key, and the sentence that gives its default."""
+"""Each key, and the sentence with its default."""
 
 
 def deviations(target: Target) -> dict[str, Deviation]:
@@ -339,7 +339,7 @@ def deviations(target: Target) -> dict[str, Deviation]:
     return found
 
 
-# --- writing one -----------------------------------------------------------------------------
+# --- writing a target file -------------------------------------------------------------------
 
 
 WIDTH = 80
@@ -349,7 +349,7 @@ NEEDED = (
     "pay.spelling",
     "sessions.header",
 )
-"""Keys that are written even if they depart: nothing can be read or paid without them."""
+"""Keys that are written even if they depart: without them nothing can be read or paid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +364,7 @@ class FoundKey:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was found out: the base URL, and the findings for each table of a target file."""
+    """The findings of a look: the base URL, and the keys of each table of a target file."""
 
     base_url: str
     tables: dict[str, list[FoundKey]]
@@ -375,7 +375,7 @@ _OWNERS = {
     "sessions.refund_within_s": "the seconds from the end of a session to its refund, at most",
     "indexer.interval_s": "the seconds between two runs of the payment indexer",
 }
-"""The keys that only the owner knows, and without which much is not judged."""
+"""The keys that only the owner knows; without them, much is not judged."""
 
 _WITHOUT_IT = "without it, 3/expiry-refund is judged in part"
 _UNSEEN = {
@@ -396,11 +396,11 @@ _UNSEEN = {
 
 
 NO_SECOND = 'another path that is sold; set it, or set "" if there is none'
-"""What a file says where no second path was found: without the key, 5/resource-binding is open."""
+"""The comment where no second path was found: without the key, 5/resource-binding is open."""
 
 
 def to_ask(looked: Looked) -> str:
-    """Return which keys the owner should set; empty if there are none."""
+    """Return the keys that the owner should set; empty without any."""
     lines = [
         f"  second.path: {NO_SECOND}"
         for each in looked.tables.get("second", ())
@@ -412,7 +412,7 @@ def to_ask(looked: Looked) -> str:
 
 
 def as_toml(looked: Looked, name: str) -> str:
-    """Return a target file of the findings; what is not sure or departs is a comment."""
+    """Return a target file of the findings; an unsure or departing value is a comment."""
     tables = _with_unseen(looked.tables)
     sure = {
         table: {each.key: each.value for each in findings if each.is_sure}
@@ -434,7 +434,7 @@ def as_toml(looked: Looked, name: str) -> str:
 
 
 def _with_unseen(tables: dict[str, list[FoundKey]]) -> dict[str, list[FoundKey]]:
-    """Return the tables with the keys that no request shows, unless there are no sessions."""
+    """Return the tables with the keys that no request shows, except sessions' without sessions."""
     full = {table: list(findings) for table, findings in tables.items()}
     has_sessions = any(each.key == "path" for each in full.get("sessions", ()))
     for key, meaning in _UNSEEN.items():
