@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from tests.payer.shop import Shop, opened, payer as payer_in_steps
-from tests.payer.test_standard_servers import VERSIONS, StandardShop, Version, payer
-from x402sim import PaidNotServed, SessionAuth, Wallet
+from tests.payer.test_standard_servers import OFFER, VERSIONS, StandardShop, Version, payer
+from x402sim import PaidNotServed, PaymentFailed, SessionAuth, Wallet
 
 URL = "http://shop/x"
 BROKEN = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
@@ -203,6 +203,35 @@ def test_what_has_no_body_needs_no_reading(
     streaming = Streaming(shop, [Body], status, method, headers)
     for _ in range(2):
         ask(streaming, auth, nothing, method)
+    assert len(shop.nonces) == 2
+
+
+@VERSIONS
+def test_an_older_payment_that_is_usable_for_longer_forbids_another(version: Version) -> None:
+    """The newer one is over; of the older one a body breaks off only now."""
+    now = [1_800_000_000.0]
+    shop = StandardShop(version, answers=lambda count: (200 if count == 1 else 402, None))
+    shop.offers = [{**OFFER, "max_timeout_seconds": 300}]
+    streaming, auth = Streaming(shop, [broken]), payer(now)
+    with httpx.Client(transport=httpx.MockTransport(streaming), auth=auth) as http:
+        with http.stream("GET", URL) as first:
+            shop.offers = [{**OFFER, "max_timeout_seconds": 1}]
+            now[0] += 1
+            with pytest.raises(PaymentFailed):
+                http.get(URL)
+            with pytest.raises(httpx.RemoteProtocolError):
+                first.read()
+        now[0] += 77
+        shop.offers = [OFFER]
+        for _ in range(2):
+            with pytest.raises(PaymentFailed):
+                http.get(URL)
+    usable = {
+        each.signed.authorization.nonce
+        for each in shop.paid
+        if each.signed.authorization.valid_before > now[0]
+    }
+    assert len(usable) == 1
     assert len(shop.nonces) == 2
 
 

@@ -242,8 +242,10 @@ class PaymentAuth(FlowAuth):
             self.foreign.append(other)
             return response
         required = read_required(order.step.request, response, self.network, self.version)
-        answer = yield from self._resend(order)
-        if answer is not None:
+        while (answer := (yield from self._resend(order))) is None:
+            if not payments.replace_unresolved():
+                break
+        else:
             return answer
         if not payments.unserved or payments.unserved[-1].was_refused:
             if len(payments.unserved) >= self.max_unserved:

@@ -125,6 +125,20 @@ class ResourcePayments(msgspec.Struct):
                 continue
             self.interrupted.remove(payment)
 
+    def replace_unresolved(self) -> bool:
+        """Let an interrupted payment take the place of the unresolved one, which is over.
+
+        Returns False if none was interrupted. An interrupted payment may be usable for longer than
+        a later one: until each is over, nothing else is signed.
+        """
+        if not self.interrupted:
+            return False
+        if self.unresolved is not None:
+            self.given_up_base += self.unresolved.auth.value
+            self.unresolved = None
+        self.requeue_interrupted()
+        return True
+
     def unfinished(self) -> "Unfinished":
         """Return payments that may still be made, and payments that bought nothing yet."""
         sent = [] if self.unresolved is None else [self.unresolved]
