@@ -132,10 +132,14 @@ from x402sim.chain.node.anvil import AnvilNode
 for _ in range(2):
     if not os.fork():
         break
-print(os.getpid(), AnvilNode(338, 1, Path(sys.argv[1])).url, flush=True)
+url = AnvilNode(338, 1, Path(sys.argv[1])).url
+os.write(1, f"{os.getpid()} {url}\\n".encode())
 sys.stdin.read()
 """
-"""Three processes, for the imports of one; each starts a program of its own."""
+"""Three processes, for the imports of one; each starts a program of its own.
+
+Each writes its line at once: an unbuffered `print` writes word by word, and the lines mix.
+"""
 
 
 def test_the_program_ends_with_its_parent(program: Path):
