@@ -212,6 +212,17 @@ def test_whatever_a_paid_call_gets_the_same_payment_is_sent_again(result: Any) -
     assert first == again != other
 
 
+def test_equal_arguments_in_another_order_send_the_same_payment_again() -> None:
+    shop = ToolShop([breaks])
+    with client(shop, payer()) as http:
+        with suppress(PaymentFailed, httpx.HTTPError):
+            call(http, city="Oslo", days=3)
+        assert call(http, days=True, city="Oslo").is_success  # True is not 3
+        assert call(http, days=3.0, city="Oslo").is_success
+    first, other, again = shop.nonces
+    assert first == again != other
+
+
 def test_the_caps_hold_for_tools() -> None:
     shop = ToolShop()
     with client(shop, payer(max_amount="0.001")) as http, pytest.raises(SpendingCapExceeded):

@@ -21,7 +21,8 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
     `ended` is called at once if the body is read already, or if the answer has none (HEAD, 204, a
     length of 0 without chunks). A body in gzip or deflate that ends before its encoding does has
     broken off, even at the right length. A body without length or chunks ends with its
-    connection: a break cannot be noticed there.
+    connection: a break cannot be noticed there. Nor can a cut gzip body at the right length be
+    noticed after the client's response hook has read the body: httpx keeps only the decoded text.
     """
     is_empty = (
         response.headers.get("content-length") == "0"
