@@ -187,16 +187,18 @@ def purchase_key(request: httpx.Request) -> tuple[str, ...]:
     """
     resource = origin_of(request.url) + request.url.path
     if (tool := request.headers.get(TOOL)) is not None:
-        return f"{resource} ({tool})", _json_in_order(request.content)
+        return f"{resource} ({tool})", body_key(request)
     body = object_in(request.content) if b"maxSpend" in request.content else None
     if body is None or "maxSpend" not in body:
         return (resource,)
     return resource, repr(body["maxSpend"]), repr(body.get("duration"))
 
 
-def _json_in_order(content: bytes) -> str:
-    """Return JSON with sorted names and 3 for 3.0, or the text if it is no JSON."""
-    text = content.decode("utf-8", "replace")
+def body_key(request: httpx.Request) -> str:
+    """Return the body as text; for a call of a tool, equal arguments have equal text."""
+    text = request.content.decode("utf-8", "backslashreplace")
+    if TOOL not in request.headers:
+        return text
     try:
         return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
     except (ValueError, RecursionError):
