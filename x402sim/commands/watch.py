@@ -17,6 +17,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network, choose_network, known_networks
 from x402sim.report.page import of_journal
+from x402sim.report.reading import end_of_recording
 from x402sim.serving.listen import Listen, base_url, listening_socket, own_programs_only
 from x402sim.serving.log import LogThread
 from x402sim.serving.page import PATH, PageFeed, journal_page
@@ -179,9 +180,7 @@ def watch(
                 await proxy.close()
             await recorder.close()
             await http.aclose()
-            why = f"{recorder.wrong} findings say what is wrong" if recorder.wrong else ""
-            end = events.End(outcome="failed" if why else "passed", reason=why)
-            journal.record(Clock().now_ms(), end)
+            journal.record(Clock().now_ms(), end_of_recording(recorder.wrong))
             journal.close()
             if thread:
                 thread.close()

@@ -194,6 +194,8 @@ def _came_to(journal: Journal, older: int) -> str:
     )
     looks = {"passed": "served", "skipped": "pending"}.get(outcome, "refused")
     facts = f"{begin.scenario}, seed {begin.seed}: {held_of(journal)}"
+    if run.is_recording:
+        facts = run.reason or "no errors found"
     trace = "\n".join(raised_in(journal))
     parts = [f'<p><span class="badge {looks}">{outcome}</span> {escape(begin.title)} ']
     parts.append(f'<span class="quiet">{escape(facts)}</span></p>')
