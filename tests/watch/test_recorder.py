@@ -742,9 +742,15 @@ def recorded(*exchanges: Exchange) -> Run:
 
 def test_the_orders_of_a_recording_name_who_signed():
     refused = {"status": 402, "answered": {}, "answer": b"{}"}
-    run = recorded(offer(1), paid(2, signed(NOW_S)), offer(3), paid(4, signed(NOW_S), **refused))
-    assert list(run.orders["payer"]) == [ALICE.address, ALICE.address]
-    assert list(run.orders["served"]) == [True, False]
+    receipt = {"PAYMENT-RESPONSE": packed(settled(transaction="0x" + "cd" * 32))}
+    lost = {"status": None, "broke": "it ended", "answered": receipt}
+    run = recorded(
+        offer(1), paid(2, signed(NOW_S)), offer(3), paid(4, signed(NOW_S), **refused),
+        offer(5), paid(6, signed(NOW_S), **lost),
+    )  # fmt: skip
+    assert list(run.orders["payer"]) == [ALICE.address] * 3
+    assert list(run.orders["served"]) == [True, False, False]
+    assert list(run.orders["charged"]) == [True, False, True]
 
 
 def test_a_failed_recording_raises_its_findings_and_plays_nothing_again():
