@@ -731,7 +731,7 @@ class Purchase:
         if amount_base <= most or self.session:
             return ""
         price = f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
-        return f"the 402 asks for {price}; --max allows {self.max_amount}. Raise --max to pay it."
+        return f"the 402 asks for {price}; --max allows {self.max_amount}: raise it to pay"
 
     def _unpayable(self, ways: list[Way], picked: Picked) -> PaymentFailed:
         """Return the error for a 402 without a payable offer, with the reasons."""
@@ -747,10 +747,12 @@ class Purchase:
                 f"the 402 asks for a payment on {named}; known are {known}. "
                 "Describe the network and its token in a file: --network-file"
             )
-        whys = [each.why for each in picked.rejected]
-        if len(whys) > 1:
-            whys = [str(each) for each in picked.rejected]
-        return PaymentFailed("; ".join(whys))
+        offers: dict[str, list[str]] = {}
+        for each in picked.rejected:
+            offers.setdefault(each.why, []).append(each.offered)
+        if len(offers) == 1:
+            return PaymentFailed(*offers)
+        return PaymentFailed("; ".join(f"{', '.join(of)}: {why}" for why, of in offers.items()))
 
     # --- printing ---------------------------------------------------------------------------
 
