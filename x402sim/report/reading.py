@@ -245,7 +245,8 @@ class Summary:
     def command(self) -> str:
         """The command that plays the run again; a Python expression if the world had options, or
         if the scenario has no file."""
-        options, source = self._begin.options, self._begin.source
+        options, maker = self._begin.options, self.journal.maker
+        source = maker.source if maker else None
         source = self.name if source is None else source
         if not source:
             return self._expression(options, self.name)
