@@ -268,7 +268,8 @@ class Summary:
         if the scenario has no file. Of a recording: the command that records again."""
         if self.is_recording:
             return f"{SHOWN} watch --upstream {shlex.quote(str(self._begin.upstream))}"
-        options, source = self._begin.options, self._begin.source
+        options, maker = self._begin.options, self.journal.maker
+        source = maker.source if maker else None
         source = self.name if source is None else source
         if not source:
             return self._expression(options, self.name)
