@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
-from starlette.types import Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.http import web
 from x402sim.protocol import routes
@@ -67,23 +67,40 @@ async def own_good(service: Service, built_in: Starlette, request: Request) -> R
     found = service.env.shop.at(resource := request.scope["path"], request.method)
     if found is None:
         return built_in
+    whole = Request(request.scope, _again(await web.read_body(request), request.receive))
     if found.price_base is None:
-        answer = await found.good.answer(request)
+        answer = await found.good.answer(whole)
         if answer.status_code == 404 and isinstance(answer, Passed) and _is_in(built_in, request):
             await answer.drop()  # the API behind comes first, and then our own pages
-            return built_in
+            return _Unread(built_in)
         return answer
     if len(path) > MAX_PATH:
         raise web.Refused(414, "Path too long", f"a path for sale has at most {MAX_PATH} bytes")
-    body = await web.read_body(request)
-
-    async def received() -> Message:
-        return {"type": "http.request", "body": body}
 
     async def made() -> Response:
-        return await found.good.answer(Request(request.scope, received))
+        return await found.good.answer(whole)
 
     return await sell(service, request, resource, made, own=found)
+
+
+class _Unread(Response):
+    """The answer of an application to a GET whose body was read already."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, _again(b"", receive), send)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read already, and then the end of the connection."""
+    unread = [body]
+
+    async def received() -> Message:
+        return {"type": "http.request", "body": unread.pop()} if unread else await receive()
+
+    return received
 
 
 def _is_in(app: Starlette, request: Request) -> bool:

@@ -126,6 +126,11 @@ class Shop:
         prices = (each.price_base for each in self._fitting(path))
         return next((each for each in prices if each is not None), None)
 
+    def sells(self, path: str, as_part_of: str) -> bool:
+        """Tell whether a path is sold as the good, or as one of the goods, at `as_part_of`."""
+        sold = (each.good for each in self._fitting(path) if each.price_base is not None)
+        return next((good.path for good in sold), None) == as_part_of
+
     def description(self, path: str) -> str | None:
         """Return the description of what is sold at a path; None if nothing is."""
         sold = (each.good for each in self._fitting(path) if each.price_base is not None)

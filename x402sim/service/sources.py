@@ -225,8 +225,11 @@ def _resolved(document: Any, part: Any) -> Any:
         if not ref.startswith("#/"):
             raise ValueError(f"{as_given(ref)}: only parts of the same document are read")
         part = document
-        for step in ref[2:].split("/"):
-            part = part[step.replace("~1", "/").replace("~0", "~")]
+        try:
+            for step in ref[2:].split("/"):
+                part = part[step.replace("~1", "/").replace("~0", "~")]
+        except (LookupError, TypeError):
+            raise ValueError(f"{as_given(ref)} leads to nothing in the document") from None
     return part
 
 
