@@ -10,7 +10,6 @@ from typing import Any
 import typer
 
 from x402sim.commands.common import Misuse
-from x402sim.text.toml_file import read_toml
 from x402sim.text.words import as_given, printable, unknown
 
 FILE = Path("x402sim.toml")
@@ -23,10 +22,12 @@ def defaults(command: Any, name: str) -> dict[str, Any] | None:
     `name` is the name of its table, such as "conformance server". None without a file, or without a
     table. Raises `Misuse` for a file that cannot be read, and an unknown key.
     """
+    if not FILE.exists():
+        return None
+    from x402sim.text.toml_file import read_toml  # which most commands need not
+
     try:
         table: Any = read_toml(FILE)
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError) as wrong:
         raise Misuse(f"{FILE}: {getattr(wrong, 'strerror', None) or wrong}") from wrong
     for word in name.split():
