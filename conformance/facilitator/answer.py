@@ -24,7 +24,7 @@ from x402sim.suite.facilitator.payment import STANDARD, Answer, Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money
 from x402sim.suite.facilitator.truth import used_by_another
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 _ONLY_STANDARD = "its answers have another form"
 

@@ -10,7 +10,7 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import NEXT, Demand, Row, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Answer, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 DEEP = 100_000
 Made = Callable[[Draft], bytes]

@@ -15,7 +15,7 @@ from x402sim.suite.facilitator.truth import (
     success_is_this_transfer,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 SLOW = ChainRoomKind(name="blocks of a second", block_s=1.0)
 """A chain with a block a second, in which several transactions of the relayer wait together."""

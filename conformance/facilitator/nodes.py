@@ -31,8 +31,7 @@ from x402sim.suite.facilitator.truth import (
     until_sent,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Violation
 from x402sim.suite.wire import How, Reply, late, says
 
 SEND = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")

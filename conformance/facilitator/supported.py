@@ -9,8 +9,7 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
 from x402sim.suite.facilitator.payment import SHOWN, Answer, Dialect, drafted
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.row import Violation
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Violation
 
 _LIST = "/discovery/resources"
 MOST_KINDS = 30

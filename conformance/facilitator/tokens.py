@@ -25,7 +25,7 @@ from x402sim.suite.facilitator.truth import (
     verified_and_settled,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 ANVIL = ChainRoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""

@@ -24,7 +24,7 @@ from x402sim.suite.facilitator.truth import (
     verified_and_settled,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 DELEGATED = bytes.fromhex("ef0100")
 """The first bytes in the code of an account that uses another account's code (EIP-7702)."""

@@ -6,7 +6,6 @@ from typing import Any
 
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     BEGINS_S,
     Demand,
@@ -21,7 +20,7 @@ from x402sim.suite.server.case import (
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
 from x402sim.suite.server.play import Play
-from x402sim.suite.verdict import NotApplicable, Untold
+from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 
 MANY, HELD_S = 5, 0.6
 """The requests with one payment, and seconds that the facilitator holds the first request."""

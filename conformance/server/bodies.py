@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 
 ONCE = {Dialect.V1: "without a payment there is no version: it is judged with version 2"}
 BODIES = (

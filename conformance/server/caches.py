@@ -7,13 +7,12 @@ from starlette.datastructures import Headers
 
 from x402sim.report.results import Loss
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import VERIFY
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer, behind_cache
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.world.cache import SharedCache, directives, storable_s, varying
 
 THROUGH = "through the cache, "

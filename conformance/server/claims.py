@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     ONE_PATH,
     Demand,
@@ -23,6 +22,7 @@ from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Transfer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted
 
 HELD_S = 0.6

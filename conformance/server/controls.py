@@ -1,10 +1,10 @@
 """Controls: a good purchase. A server that does not sell is not judged."""
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row, Trade, trade
 from x402sim.suite.server.payment import receipt_in
 from x402sim.suite.server.play import Play
+from x402sim.suite.verdict import Found, Violation
 
 
 async def _buys(play: Play) -> Trade:

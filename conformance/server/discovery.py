@@ -7,12 +7,11 @@ from urllib.parse import urlencode, urlsplit
 
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect, offers_in, required_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 CATALOGUES = ("/discovery/resources", "/.well-known/x402", "/.well-known/x402.json")

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     BEGINS_S,
     HUNG_UP,
@@ -23,7 +22,7 @@ from x402sim.suite.server.case import (
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
 from x402sim.suite.server.payment import BEFORE_S, receipt_in
 from x402sim.suite.server.play import Item, Play
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import often
 

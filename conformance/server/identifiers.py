@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import PAUSE_S, REFUSED, Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Transfer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
 

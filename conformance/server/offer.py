@@ -8,12 +8,11 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row, Trade, sent_again
 from x402sim.suite.server.payment import Dialect, offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 
 _DIGITS = re.compile("0|[1-9][0-9]*")
 _ADDRESS = re.compile("0x[0-9a-fA-F]{40}")

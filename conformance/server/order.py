@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     REFUSED,
     Demand,
@@ -29,7 +28,7 @@ from x402sim.suite.server.double import (
 from x402sim.suite.server.payment import Dialect, reason_in, receipt_in, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import How, Reply, as_json, late, says
 from x402sim.text.words import often
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row, times_made, uncounted
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted, often
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")

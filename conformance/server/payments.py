@@ -11,13 +11,13 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import PrivateKey, checksum
 from x402sim.protocol.eip3009 import Domain
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, Row, is_blamed
 from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Transfer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted
 
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}

@@ -7,12 +7,12 @@ from typing import Any
 
 from x402sim.protocol import mcp
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on
 from x402sim.suite.server.payment import Dialect, payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.suite.wire import as_json, says
 
 ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2), "only a tool has results")

@@ -17,9 +17,10 @@ from x402sim.report.results import Demand, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
 from x402sim.suite.case import of_id
+from x402sim.suite.engine import result
 from x402sim.suite.payer.case import Cause
 from x402sim.suite.payer.subject import all_cases as payers
-from x402sim.suite.row import Violation, result
+from x402sim.suite.verdict import Violation
 
 NAMES, *ROWS = matrix.kept()
 IDS = NAMES[len(matrix.FIRST) :]
@@ -100,9 +101,9 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
     cases = {case.id: case for case in payers()}
 
     def cause_at(check_id: str, key: Cause) -> str:
-        wrong = Violation(expected="", actual="it sent a payment to localhost", cause=key)
+        wrong = Violation(expected="", actual="it sent a payment to localhost", demand=key)
         case = cases[check_id]
-        return cause(of_id([case], {case: result(case, wrong, "", "", 0)}, ""))
+        return cause(of_id([case], {case: result(case, wrong)}, ""))
 
     redirected = "it follows a redirect, and pays there or shows its payment"
     assert cause_at("payer/send/proof-redirected", Cause.HOSTS) == redirected

@@ -14,7 +14,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import BASE_SEPOLIA
-from x402sim.suite.payer.play import Function, Played, Task, play
+from x402sim.suite.payer.play import Function, Purchase, Task, play
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     Offer,
@@ -77,7 +77,7 @@ def test_a_body_that_is_no_object_is_answered() -> None:
     assert asked(shop(PaymentFlow.STEPS, Story()), "/api/pay", [1], pays=True).status == 402
 
 
-def signing(*signed: tuple[int, Any]) -> Played:
+def signing(*signed: tuple[int, Any]) -> Purchase:
     """What is counted of a payer that signs so much for each domain, always with one nonce."""
 
     def buy(task: Task) -> None:

@@ -94,7 +94,7 @@ class Cost(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Estimate:
     """The most that a run will do. Amounts are in base units."""
 
     ids: int
@@ -125,7 +125,7 @@ def make_plan(
     *,
     price_base: int,
     round_trip_s: float,
-) -> Plan:
+) -> Estimate:
     """Return the plan of a run in which a protected request costs `price_base`."""
     runnable = [case for case in checks if not why_left(setting, case)]
     spends = setting.options.payer is not None and setting.control is None
@@ -140,7 +140,7 @@ def make_plan(
         f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
         f"is {to_decimal(budget_base, 6)}; give --budget {to_decimal(needs_base, 6)}"
     )
-    return Plan(
+    return Estimate(
         ids=len({case.id for case in checks}),
         runnable_ids=len({case.id for case in taken}),
         requests=round(requests),
@@ -185,7 +185,7 @@ def _seconds(
     return seconds
 
 
-def summary_lines(options: Options, plan: Plan) -> tuple[str, ...]:
+def summary_lines(options: Options, plan: Estimate) -> tuple[str, ...]:
     """Return the plan in lines: the requests of a run, its signatures, and the cases left out."""
     lines = [f"note: {text}" for text in plan.notes]
     lines.append(

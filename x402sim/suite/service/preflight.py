@@ -30,7 +30,7 @@ from x402sim.suite.service.answers import Challenge, TargetAnswer, begins, find,
 from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
 from x402sim.suite.service.engine import try_baseline
 from x402sim.suite.service.options import KEY_VARIABLE, REQUIRABLE
-from x402sim.suite.service.plan import Plan, costs, make_plan
+from x402sim.suite.service.plan import Estimate, costs, make_plan
 from x402sim.suite.service.probe import BAD_BODY, Probe
 from x402sim.suite.service.sending import CLOCKS_AGREE_S, why
 from x402sim.suite.service.setting import Setting
@@ -45,7 +45,7 @@ INIT = f"{SHOWN} target init"
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
-async def examine(setting: Setting, checks: list[Check]) -> Plan:
+async def examine(setting: Setting, checks: list[Check]) -> Estimate:
     """Examine the target before the checks; return the plan, and skip cases outside it.
 
     Raises `NotReady`.
@@ -58,7 +58,7 @@ async def examine(setting: Setting, checks: list[Check]) -> Plan:
         raise NotReady(f"{setting.base_url}: {failed.what}: {failed.actual}") from failed
 
 
-async def _examine(setting: Setting, checks: list[Check]) -> Plan:
+async def _examine(setting: Setting, checks: list[Check]) -> Estimate:
     _require_needs(setting)
     probe = Probe(setting)
     answer = await probe.unpaid()
@@ -302,7 +302,7 @@ def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
         )
 
 
-async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None:
+async def _require_money(probe: Probe, challenge: Challenge, plan: Estimate) -> None:
     """Raise `NotReady` if the payer may not pay, cannot pay, or lacks the money."""
     setting, payer = probe.setting, probe.setting.options.payer
     assert payer is not None

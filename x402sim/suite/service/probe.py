@@ -118,6 +118,16 @@ class Probe:
         """Report the target's behaviour where the specification is silent."""
         self.observed.append(text)
 
+    @property
+    def seen(self) -> str:
+        """What was observed, and where the target departs from the specification by its file."""
+        departs = "; ".join(str(each) for each in dict.fromkeys(self.deviations))
+        by_file = [f"as the target file says: {departs}"] if departs else []
+        return "; ".join([*self.observed, *by_file])
+
+    report = ""
+    """The record of the play: a failure shows its last exchange instead."""
+
     def by_target(self, *keys: str) -> None:
         """Note the keys of the target file ("pay.spelling") by which an answer is judged.
 
