@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType, folder
@@ -22,9 +22,15 @@ from x402sim.suite.verdict import Found
 
 @cache
 def rows_of(subject: str, *sections: str) -> tuple[Any, ...]:
-    """Return the rows in the files of a subject, in the order of the sections."""
+    """Return the rows in the files of a subject, in the order of the sections.
+
+    A row of a file is a play under `@case`, or stands in the file's list `ROWS`.
+    """
     files = sorted(folder(subject).glob("*.py"))
-    found = [row for file in files for row in runpy.run_path(str(file), run_name=file.stem)["ROWS"]]
+    found: list[Row] = []
+    for file in files:
+        names = runpy.run_path(str(file), run_name=file.stem)
+        found += [row for row in names.values() if isinstance(row, Row)] + names.get("ROWS", [])
     return tuple(sorted(found, key=lambda row: sections.index(row.section)))
 
 
@@ -156,6 +162,10 @@ class Row(ABC):
                 yield self.case(dialect, demand, common)
 
 
+AnyAct = Callable[[Any], Awaitable[Any]]
+"""A play: asks the subject, and returns what the demands test."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomRow(Row):
     """A row of a subject in rooms.
@@ -170,13 +180,19 @@ class RoomRow(Row):
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
 
-    play: Callable[[Any], Awaitable[Any]]
+    play: AnyAct
     kind: RoomKind | None = None
 
     @property
     def needs(self) -> tuple[Need, ...]:
         """The needs of the play."""
         return ()
+
+    @classmethod
+    def of(cls, path: str, *demands: Demand, **more: Any) -> Callable[[AnyAct], Self]:
+        """Return a decorator that makes a row of a play; `path` is section/slug."""
+        section, slug = path.split("/")
+        return lambda play: cls(section=section, slug=slug, demands=demands, play=play, **more)
 
     def case(self, dialect: Any, demand: Demand, common: dict[str, Any]) -> RoomCase:
         """Return the case of a demand in a dialect."""

@@ -58,6 +58,9 @@ class Row(row.RoomRow):
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
+case = Row.of
+"""Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
+
 NEXT = Demand(
     title="After this, a good payment settles",
     ground=texts.derived(

@@ -66,6 +66,9 @@ class Row(row.RoomRow):
                 yield replace(case, ground=ground)
 
 
+case = Row.of
+"""Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
+
 _IN_TOOLS = {
     texts.SIGNAL: texts.MCP_SIGNAL,
     texts.REQUIRED: texts.MCP_BOTH,
