@@ -26,8 +26,8 @@ from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     SESSION_ID,
     Offer,
-    Paid,
     PaymentFlow,
+    Settled,
     Shop,
     Story,
     Strike,
@@ -111,7 +111,7 @@ def _spent(shop: Shop, request: Request) -> Reply | None:
     return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
 
 
-def _as_opened(shop: Shop, request: Request) -> Paid | None:
+def _as_opened(shop: Shop, request: Request) -> Settled | None:
     """Return the payment of a request that opens its session; None for any other request."""
     if request.path != CREATE_PATH:
         return None

@@ -13,7 +13,7 @@ from tests.independent.implementation import world
 from tests.independent.matrix import Trial, kept as independent, try_one
 from tests.mutants import matrix
 from x402sim.report.causes import by_cause, cause, causes
-from x402sim.report.results import Demand, Evidence, Outcome, Result
+from x402sim.report.results import DemandKey, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
 from x402sim.suite.case import of_id
@@ -72,14 +72,14 @@ def failed(name: str, level: Level, demand: str = "", about: str = "") -> Result
 
 def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
     names = ("spec/2.1/amount", "spec/4.1/settle-on-chain")
-    unpaid = [failed(name, "MUST", Demand.TRANSFER, "one transfer") for name in names]
+    unpaid = [failed(name, "MUST", DemandKey.TRANSFER, "one transfer") for name in names]
     first, second = causes([*unpaid, failed("spec/8/timeout", "MUST")])
     assert (first.id, first.follows) == (names[1], [names[0]])
     assert second.id == "spec/8/timeout"
 
 
 def test_a_must_comes_before_what_costs_more() -> None:
-    found = causes([failed("a", "SHOULD", Demand.WITHHELD), failed("b", "MUST", Demand.FORM)])
+    found = causes([failed("a", "SHOULD", DemandKey.WITHHELD), failed("b", "MUST", DemandKey.FORM)])
     assert [(each.id, each.loss) for each in found] == [("b", ""), ("a", "goods")]
 
 

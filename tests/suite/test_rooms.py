@@ -10,7 +10,7 @@ import pytest
 
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.causes import cause
-from x402sim.report.results import CaseResult, Demand, Outcome, Result
+from x402sim.report.results import CaseResult, DemandKey, Outcome, Result
 from x402sim.rng import Rng
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite import rooms, subject
@@ -121,7 +121,7 @@ def test_one_that_ends_by_itself_in_some_plays_has_one_failure() -> None:
     assert found["a"].actual == "after this, it ended by itself, exit code 3"
     assert found["b"].reason == "it ended by itself, exit code 3, as after a"
     assert found["a"].evidence is not None
-    assert found["a"].evidence.demand is Demand.GOES_ON_RUNNING
+    assert found["a"].evidence.demand is DemandKey.GOES_ON_RUNNING
     subject = case("a")
     said = of_id([subject], {subject: found["a"]}, "")
     assert cause(said) == "it ends by itself, and serves nobody until it is started again"

@@ -17,7 +17,7 @@ from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.judging import judge
-from x402sim.report.results import Demand, Outcome
+from x402sim.report.results import DemandKey, Outcome
 from x402sim.suite import subject
 from x402sim.suite.case import unfinished
 from x402sim.suite.payer import play
@@ -347,4 +347,4 @@ def test_the_page_of_cases_is_up_to_date() -> None:
 
 def test_each_cause_has_words_and_no_other_has() -> None:
     words = tomllib.loads((ROOT / "conformance/payer/causes.toml").read_text(encoding="utf-8"))
-    assert {*words} - {*Demand} == {*Cause}
+    assert {*words} - {*DemandKey} == {*Cause}

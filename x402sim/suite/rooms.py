@@ -34,7 +34,7 @@ from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.report.conformance import FULL
-from x402sim.report.results import CaseResult, Demand, Outcome
+from x402sim.report.results import CaseResult, DemandKey, Outcome
 from x402sim.rng import Rng
 from x402sim.suite.case import by_play
 from x402sim.suite.engine import (
@@ -211,7 +211,7 @@ ENDS = Violation(
     expected="it goes on running",
     actual="",
     why="nobody is served until somebody starts it again",
-    demand=Demand.GOES_ON_RUNNING,
+    demand=DemandKey.GOES_ON_RUNNING,
 )
 MOST_JAMS = 12
 """The most jamming plays that the judge singles out: further ones show nothing new."""
@@ -537,7 +537,7 @@ def _doubtful(group: Sequence[RoomCase]) -> RoomResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class ControlPlay:
     """A good payment in a dialect, tried before any other play.
 
     `why` says why the payment failed; empty if paid. A dialect without a purchase is not judged; if
@@ -556,7 +556,7 @@ async def in_rooms(
     cases: Sequence[RoomCase],
     wanted: Sequence[Any],
     *,
-    control: Callable[[AnyRoom, Any], Awaitable[Tried]],
+    control: Callable[[AnyRoom, Any], Awaitable[ControlPlay]],
     left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult | None],
     plan: Callable[[Mapping[Any, str]], Plan],
     invalid: Callable[[str], str],

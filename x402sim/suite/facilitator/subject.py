@@ -51,7 +51,7 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import BATCH, PATIENCE_S, RoomResults, Tried, in_rooms
+from x402sim.suite.rooms import BATCH, PATIENCE_S, ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, beginnings, cases_of, rows_of
 from x402sim.suite.started import START_S, WAIT_S, App
 from x402sim.suite.subject import Subject, Tell, once
@@ -288,13 +288,13 @@ async def begin(
 
     payments_s: list[float] = []
 
-    async def control(room: FacilitatorRoom, dialect: Dialect) -> Tried:
+    async def control(room: FacilitatorRoom, dialect: Dialect) -> ControlPlay:
         play = await judge.begun(room, dialect, "supported")
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
-            return Tried(why=f"GET {dialect.supported_path}: {supported.how}")
+            return ControlPlay(why=f"GET {dialect.supported_path}: {supported.how}")
         if judge.is_blind:
-            return Tried()
+            return ControlPlay()
         mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
         played = await judge.played(mine, room)  # the first payment is the slowest
         if (wrong := played.wrong) is not None:
@@ -303,11 +303,11 @@ async def begin(
             says_so = any(answer.succeeded for answer in its.answers)
             is_broken = says_so or bool((await its.money()).moved)
             why = f"a good payment ({dialect}): {wrong.actual}"
-            return Tried(why=why, played=played, is_broken=is_broken)
+            return ControlPlay(why=why, played=played, is_broken=is_broken)
         elapsed = stopwatch()
         why = await judge.try_good_payment(room, [dialect] * MEASURED)
         payments_s.append(elapsed() / MEASURED)
-        return Tried(why=why or played.unclear, played=played)
+        return ControlPlay(why=why or played.unclear, played=played)
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:
         is_asked = options.dialects is not None and case.dialect in options.dialects

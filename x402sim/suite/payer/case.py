@@ -87,7 +87,7 @@ class Row(row.Row):
 # --- demands -----------------------------------------------------------------------------
 
 
-def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OTHER) -> Test:
+def committed_at_most(most_base: int, breaks: results.DemandKey = results.DemandKey.OTHER) -> Test:
     """Return the test that at most `most_base` base units have left the wallet, or still can.
 
     Signed money can still leave the wallet. In a session, a deposit within the cap takes the place
@@ -107,7 +107,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
                 expected=_LIMITS[0],
                 actual=played.sums(),
                 loss=played.loss(played.committed_base, why),
-                demand=results.Demand.WITHIN_TASK,
+                demand=results.DemandKey.WITHIN_TASK,
             )
         if strange := played.unasked:
             to, base, _ = strange[0]
@@ -123,7 +123,9 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
         if over > 0:
             return Violation(
                 expected=_LIMITS[most_base],
-                demand=breaks or _CAUSES[most_base] if is_another else results.Demand.WITHIN_TASK,
+                demand=breaks or _CAUSES[most_base]
+                if is_another
+                else results.DemandKey.WITHIN_TASK,
                 actual=played.sums(),
                 loss=played.loss(over, _why(played, allowed)),
             )
@@ -182,7 +184,7 @@ def one_price(
     so: str,
     *sentences: Sentence,
     suffix: str = "",
-    breaks: results.Demand = results.Demand.OTHER,
+    breaks: results.DemandKey = results.DemandKey.OTHER,
 ) -> Demand:
     """Return the demand that a purchase costs one price; `breaks` as of `committed_at_most`."""
     ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)

@@ -37,8 +37,8 @@ from x402sim.suite.payer.shop import (
     TOOL,
     Lets,
     Offer,
-    Paid,
     PaymentFlow,
+    Settled,
     Shop,
     Signed,
     Story,
@@ -169,7 +169,7 @@ class Payer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PayerCommand:
     """A payer that is a command; exit code 0 reports a purchase."""
 
     words: tuple[str, ...]
@@ -713,7 +713,7 @@ class _Case:
 
     # --- movements of money --------------------------------------------------------------
 
-    async def settle(self, signed: Signed) -> Paid:
+    async def settle(self, signed: Signed) -> Settled:
         """Settle an authorization, if the token agrees."""
         data = abi.transfer_with_authorization(signed.auth, signed.signature)
         call = Call(self.sender, self.chain.token, data)
@@ -721,8 +721,10 @@ class _Case:
             await self.chain.call(call)
         except Reverted as why:
             version = self.flow.version or 1
-            return Paid("", _REASONS.get(reverts.cause(str(why)), x402_reasons.NONCE_USED[version]))
-        return Paid(to_hex(await self.chain.send(call)))
+            return Settled(
+                "", _REASONS.get(reverts.cause(str(why)), x402_reasons.NONCE_USED[version])
+            )
+        return Settled(to_hex(await self.chain.send(call)))
 
     async def count(self) -> None:
         """Count the money that left the wallet, and the money that still can."""

@@ -51,11 +51,11 @@ from x402sim.suite.payer.case import PayerCase, committed_at_most, served
 from x402sim.suite.payer.play import (
     PRICE_BASE,
     Buy,
-    Command,
     Ended,
     Function,
     HttpPayer,
     Payer,
+    PayerCommand,
     Purchase,
     Task,
     play,
@@ -344,7 +344,7 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
         return PayerOptions(payer=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
-        payer=HttpPayer(url) if url else Command(tuple(words), chosen["env"]),
+        payer=HttpPayer(url) if url else PayerCommand(tuple(words), chosen["env"]),
         rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )

@@ -33,7 +33,7 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import PATIENCE_S, RoomResults, Tried, in_rooms
+from x402sim.suite.rooms import PATIENCE_S, ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
@@ -435,7 +435,7 @@ async def _control(
     dialect: Dialect,
     meant: set[Dialect],
     misoffered: set[Dialect],
-) -> Tried:
+) -> ControlPlay:
     """Buy in a version; return why the purchase fails.
 
     Raises `NotReady` if the URL is no paid server. A version offered to the judge's payers is
@@ -447,7 +447,7 @@ async def _control(
     if why := _why_not(answer):
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
     if required_in(dialect, answer) is None:
-        return Tried(why=f"it does not offer version {dialect.version}")
+        return ControlPlay(why=f"it does not offer version {dialect.version}")
     if is_meant(dialect, answer, room.network):
         meant.add(dialect)
         of_offer = [each for each in all_cases() if each.played_as == f"offer/whole-{dialect}"]
@@ -455,24 +455,24 @@ async def _control(
         misoffered |= {dialect for each in found if isinstance(each, Violation)}
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
-        return Tried(
+        return ControlPlay(
             why=f"none of its offers is {room.network.name}, exact, for the token of the judge "
             f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
         )
     mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
     played = await judge.played(mine, room)
     if played.unclear:
-        return Tried(why=f"a good payment fails: {played.unclear}", played=played)
+        return ControlPlay(why=f"a good payment fails: {played.unclear}", played=played)
     if (wrong := played.wrong) is not None:
         its = played.play
         assert isinstance(its, Play)
         is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
         why = f"a good payment fails: {wrong.actual}"
-        return Tried(why=why, played=played, is_broken=is_broken)
+        return ControlPlay(why=why, played=played, is_broken=is_broken)
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
     judge.purchase_s = max(judge.purchase_s, elapsed())
-    return Tried(why=why, played=played)
+    return ControlPlay(why=why, played=played)
 
 
 def _why_not(answer: Answer) -> str:

@@ -51,7 +51,7 @@ Run = Callable[[Probe], Awaitable[None]]
 Waits = Callable[[Setting], float]
 
 
-Baseline = Literal["unpaid", "payment", "session"]
+Control = Literal["unpaid", "payment", "session"]
 """Requests that the target must accept around a check, so that a refusal proves something.
 
 unpaid: a request without payment gets a 402 that can be paid; payment: a payment is settled and
@@ -71,7 +71,7 @@ class Check(Case):
     pays: int
     deposits: str
     run: Run
-    baseline: Baseline | None
+    control: Control | Literal[""] = ""
     waits: Waits | None = None
     late: bool = False
     disturbs: bool = False
@@ -94,7 +94,7 @@ def check(
     needs: str = "",
     pays: int = 0,
     deposits: str = "0",
-    baseline: Baseline | None = None,
+    control: Control | Literal[""] = "",
     level: Level | None = None,
     waits: Waits | None = None,
     late: bool = False,
@@ -110,7 +110,7 @@ def check(
     --patient if longer than `PATIENCE_S`); a `late` case begins to wait after all others. A case
     that injects faults of the facilitator or of the chain, forces reverts or holds blocks back
     `disturbs`: no other case counts on the target's background until the background was seen to
-    run again. A check that demands a refusal names its `baseline`. The `ground` is the source of
+    run again. A check that demands a refusal names its `control`. The `ground` is the source of
     the demand, if not its clause's: `explicit`, `derived`, `ours` or `silent`
     (`x402sim.spec.ground`). The ground gives the document of the id ("spec" for explicit and
     derived, "kit" for ours, "silent" for silent) and the highest `level`: only demands of the
@@ -153,7 +153,7 @@ def check(
             pays=0 if is_minted else pays,
             deposits="0" if is_minted else deposits,
             run=case,
-            baseline=baseline,
+            control=control,
             waits=waits,
             late=late,
             disturbs=disturbs,
@@ -165,11 +165,11 @@ def check(
 
 paid_check = partial(check, needs="funds", pays=1)
 """Make a check with one payment."""
-unpaid_check = partial(check, baseline="unpaid")
+unpaid_check = partial(check, control="unpaid")
 """Make a check of a refusal, which pays nothing."""
-refusal_check = partial(check, baseline="payment", needs="funds", pays=1)
+refusal_check = partial(check, control="payment", needs="funds", pays=1)
 """Make a check that demands the refusal of a payment, or of an invalid proof."""
-session_check = partial(check, baseline="session", needs="funds, sessions")
+session_check = partial(check, control="session", needs="funds, sessions")
 """Make a check of a session, which a deposit opens. Arguments replace the presets of all
 four."""
 

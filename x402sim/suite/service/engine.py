@@ -14,7 +14,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 import msgspec
 
@@ -34,7 +34,7 @@ from x402sim.suite.engine import (
     skipped,
 )
 from x402sim.suite.service.background import recover
-from x402sim.suite.service.check import Baseline, Check
+from x402sim.suite.service.check import Check, Control
 from x402sim.suite.service.expect import expect_served
 from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
@@ -102,29 +102,29 @@ class ServiceJudge:
     ) -> AsyncIterator[tuple[Check, CaseResult]]:
         """Run the cases; yield each with its result as soon as it is certain.
 
-        Results that depend on a baseline come last, after each baseline was tried again: a target
+        Results that depend on a control come last, after each control was tried again: a target
         that has begun to refuse everything would pass every check that expects a refusal.
         """
         setting = self.setting
         waiting: CaseResults[Check] = []
         async for case, found in _run_cases(setting, cases, on_begin):
-            if case.baseline and found.outcome in HOLDS:
+            if case.control and found.outcome in HOLDS:
                 waiting.append((case, found))
             else:
                 yield case, found
         for case, found in waiting:
-            yield case, doubted(case, found, await _why_doubted(setting, case.baseline))
+            yield case, doubted(case, found, await _why_doubted(setting, case.control))
 
 
-async def _why_doubted(setting: Setting, baseline: Baseline | None) -> str | None:
-    """Return why a case with a baseline proves nothing; None if the baseline holds to the end."""
-    if setting.stopped or baseline is None:
+async def _why_doubted(setting: Setting, control: Control | Literal[""]) -> str | None:
+    """Return why a case with a control proves nothing; None if the control holds to the end."""
+    if setting.stopped or not control:
         return setting.stopped or None
-    if baseline not in setting.baselines_at_end:
-        setting.baselines_at_end[baseline] = await try_baseline(Probe(setting), baseline)
-    if problem := setting.baselines_at_end[baseline]:
+    if control not in setting.last_controls:
+        setting.last_controls[control] = await try_control(Probe(setting), control)
+    if problem := setting.last_controls[control]:
         return (
-            f"the baseline ({baseline}) was refused when repeated at the end of the run: "
+            f"the control ({control}) was refused when repeated at the end of the run: "
             f"{_clean(setting, problem)}"
         )
     return None
@@ -278,7 +278,7 @@ def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[
 
 
 async def run_case(setting: Setting, case: Check) -> CaseResult:
-    """Run one case in its turn, after its baseline; the result shows no secret."""
+    """Run one case in its turn, after its control; the result shows no secret."""
     async with setting.scheduler.turn:
         waits = is_beside(setting, case)
         joined = setting.scheduler.overlaps.joined
@@ -298,8 +298,8 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
             raise Lacking(f"it waits for {case.waits(setting):.0f} s: give --patient")
         if stopped := setting.stopped:
             raise Inconclusive(stopped)
-        if case.baseline:
-            await _require_baseline(setting, case.baseline)
+        if case.control:
+            await _require_control(setting, case.control)
         has_begun = True
         try:
             await case.run(probe)
@@ -347,18 +347,18 @@ def _hidden(setting: Setting, text: str) -> str:
     return redact.shortened(text, (*setting.proofs, *setting.signatures))
 
 
-async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
-    known = setting.baselines
-    if baseline not in known:
-        known[baseline] = await try_baseline(Probe(setting), baseline)
-    if problem := known[baseline]:
-        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}", problem)
+async def _require_control(setting: Setting, control: Control) -> None:
+    known = setting.first_controls
+    if control not in known:
+        known[control] = await try_control(Probe(setting), control)
+    if problem := known[control]:
+        raise Inconclusive(f"the control ({control}) was not accepted: {problem}", problem)
 
 
-async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:
-    """Try a baseline, with a given payer; return the reason for a refusal, None if accepted."""
+async def try_control(probe: Probe, control: Control, payer: Wallet | None = None) -> str | None:
+    """Try a control, with a given payer; return the reason for a refusal, None if accepted."""
     try:
-        match baseline:
+        match control:
             case "unpaid":
                 await probe.challenge()
             case "payment":
@@ -368,7 +368,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
                 session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))
             case _:
-                assert_never(baseline)
+                assert_never(control)
     except CheckFailed as failed:
         return f"expected {failed.expected}, got {failed.actual}"
     except (Inconclusive, Skipped) as problem:

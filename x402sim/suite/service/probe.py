@@ -16,7 +16,7 @@ from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.report.results import Demand
+from x402sim.report.results import DemandKey
 from x402sim.serving.control.client import ControlError
 from x402sim.suite import redact
 from x402sim.suite.service.answers import (
@@ -160,7 +160,7 @@ class Probe:
         except (UnicodeEncodeError, httpx.InvalidURL) as error:
             what = "an id of the target that was to be sent"
             raise CheckFailed(
-                what, "text that a header or a path can have", str(error), demand=Demand.FORM
+                what, "text that a header or a path can have", str(error), demand=DemandKey.FORM
             ) from error
         if self.setting.stopped:
             raise Inconclusive(self.setting.stopped)
