@@ -37,7 +37,7 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.diagnosis import Picked, pick
 from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
-from x402sim.payer.purchases import Unfinished
+from x402sim.payer.purchases import Unfinished, body_key
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
 from x402sim.payer.tools import ToolTransport, tool_request
@@ -308,8 +308,8 @@ class Kept:
         new.replace(file)
 
     def _file(self, request: httpx.Request) -> Path:
-        named = b"\0".join((request.method.encode(), str(request.url).encode(), request.content))
-        return self.folder / f"pay-{hashlib.sha256(named).hexdigest()[:32]}.json"
+        named = "\0".join((request.method, str(request.url), body_key(request)))
+        return self.folder / f"pay-{hashlib.sha256(named.encode()).hexdigest()[:32]}.json"
 
 
 # --- the purchase -----------------------------------------------------------------------
