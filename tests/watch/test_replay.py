@@ -25,6 +25,7 @@ def recording(tmp_path_factory):
         paid(2, signed(NOW_S), target="/a%20b?c=d%2F", status=500, answer=b"", answered=receipt),
         paid(3, signed(NOW_S), target="/a%20b?c=d%2F"),
         exchange(4, status=201, **odd),
+        exchange(5, target="/api/pay", method="POST", body={"paymentHeader": signed(NOW_S)}),
     )
     file.write_bytes(run.journal.ndjson())
     return file
@@ -42,6 +43,8 @@ def test_a_mock_answers_as_the_shop_did(recording):
             proof = {"X-Payment-Id": "pay_2"}
             odd = http.post("/w", content=b"\xff", headers=proof)
             assert (odd.status_code, odd.content) == (201, b"\xfe")
+            in_body = http.post("/api/pay", json={"paymentHeader": signed(NOW_S)})
+            assert in_body.status_code == 200
             other = http.post("/w", content=b"other", headers=proof)
             assert other.status_code == 404
             assert "POST /w with this body, with a payment; recorded: GET /a" in other.text

@@ -511,6 +511,7 @@ def _answer_as(recording: Path, context: typer.Context, listen: Listen, *, as_js
             typer.echo(json.dumps({"event": "ready", "service": url}))
         else:
             typer.echo(f"{url} answers {count} recorded requests: {', '.join(shop.asked[:5])}")
+            typer.echo("Ctrl-C stops it.")
 
     running = server.Server(own_programs_only(app, (), is_local=listen.is_local), on_start)
     server.run(running.serve(sockets=[sock]))
