@@ -162,6 +162,9 @@ def test_a_lane_says_what_the_log_says(browser: Browser, tmp_path: Path) -> None
             "return page.$$eval('.badge.served', (all) => all.map((it) => getComputedStyle(it).color))"
         )
         assert odd != good
+        curls = copied(browser, "curl").values()
+        assert len(curls) >= 5  # equal ones are one
+        assert all(" 'https://shop/" in each for each in curls), curls
         for search, count in SEARCHES.items():
             browser.do("type", "#search", search)
             browser.sees("#count", f"{count} of 5")
