@@ -5,7 +5,15 @@ Controls also check the signed payment: amount, nonce, window, and the accepted 
 """
 
 from x402sim.suite import texts
-from x402sim.suite.payer.case import Cause, Demand, Row, Violation, committed_at_most, only, served
+from x402sim.suite.payer.case import (
+    Cause,
+    Demand,
+    Violation,
+    case,
+    committed_at_most,
+    only,
+    served,
+)
 from x402sim.suite.payer.play import PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import Lets, PaymentFlow, Story
 from x402sim.suite.verdict import as_json
@@ -90,47 +98,39 @@ def _accepted(played: Purchase) -> Violation | None:
 
 
 ROWS = [
-    Row(
-        section="control",
-        slug="buys",
-        story=Story(),
+    case(
+        "control/buys",
+        Demand(
+            title="A payer pays the price of an honest shop once, and shows what it bought",
+            ground=texts.derived(
+                texts.INTENT,
+                texts.ONE_TRANSFER,
+                so="the offer is within every bound of the task, so to buy is the intention, "
+                "once, and nothing else",
+            ),
+            test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
+        ),
+        Demand(
+            title="The nonce of an authorization is random",
+            ground=texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
+            test=_random_nonce,
+            suffix="nonce",
+        ),
+        _window(DAY_S, "a window that ends within a day", Cause.WINDOW),
+        _window(
+            300 + SLACK_S,
+            "a window that ends 300 s after signing, and 600 s for clocks",
+            Cause.WINDOW_AS_OFFERED,
+        ),
         is_control=True,
-        demands=[
-            Demand(
-                title="A payer pays the price of an honest shop once, and shows what it bought",
-                ground=texts.derived(
-                    texts.INTENT,
-                    texts.ONE_TRANSFER,
-                    so="the offer is within every bound of the task, so to buy is the intention, "
-                    "once, and nothing else",
-                ),
-                test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
-            ),
-            Demand(
-                title="The nonce of an authorization is random",
-                ground=texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
-                test=_random_nonce,
-                suffix="nonce",
-            ),
-            _window(DAY_S, "a window that ends within a day", Cause.WINDOW),
-            _window(
-                300 + SLACK_S,
-                "a window that ends 300 s after signing, and 600 s for clocks",
-                Cause.WINDOW_AS_OFFERED,
-            ),
-        ],
-    ),
-    Row(
-        section="control",
-        slug="accepted",
-        story=Story(),
+    )(Story()),
+    case(
+        "control/accepted",
+        Demand(
+            title="`accepted` is the offer that the payment is for",
+            ground=texts.explicit(texts.ACCEPTED),
+            test=_accepted,
+        ),
         absent=only([PaymentFlow.V2], "only version 2 over HTTP repeats the offer in a header"),
-        demands=[
-            Demand(
-                title="`accepted` is the offer that the payment is for",
-                ground=texts.explicit(texts.ACCEPTED),
-                test=_accepted,
-            )
-        ],
-    ),
+    )(Story()),
 ]

@@ -10,8 +10,8 @@ from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     Cause,
     Demand,
-    Row,
     Violation,
+    case,
     gets_what_it_paid,
     one_price,
     only,
@@ -119,52 +119,42 @@ def _same_id(played: Purchase) -> Violation | None:
 
 _LOST = Strike(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
 _extension = partial(
-    Row,
-    section="extension",
+    case,
     absent=only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers"),
 )
 ROWS = [
     _extension(
-        slug="sign-in-elsewhere",
-        story=Story(extensions=_foreign),
-        demands=[
-            Demand(
-                title="A payer signs in at no site but the shop's",
-                ground=texts.derived(
-                    texts.BINDING_DOMAIN,
-                    so="a client that signs any domain undoes that: the shop signs in elsewhere",
-                ),
-                test=_signed_for_another,
+        "extension/sign-in-elsewhere",
+        Demand(
+            title="A payer signs in at no site but the shop's",
+            ground=texts.derived(
+                texts.BINDING_DOMAIN,
+                so="a client that signs any domain undoes that: the shop signs in elsewhere",
             ),
-        ],
-    ),
+            test=_signed_for_another,
+        ),
+    )(Story(extensions=_foreign)),
     _extension(
-        slug="sign-in-instead",
-        story=Story(extensions=_own, first=_members_only),
-        demands=[
-            Demand(
-                title="A wallet that has paid before is asked to sign in: does it pay again?",
-                ground=texts.silent(why="the extension is optional for clients"),
-                test=_pays_again,
-            ),
-        ],
-    ),
+        "extension/sign-in-instead",
+        Demand(
+            title="A wallet that has paid before is asked to sign in: does it pay again?",
+            ground=texts.silent(why="the extension is optional for clients"),
+            test=_pays_again,
+        ),
+    )(Story(extensions=_own, first=_members_only)),
     _extension(
-        slug="identifier",
-        story=Story(extensions=_identifier, paying=_strict, strikes=(_LOST,)),
-        demands=[
-            Demand(
-                title="A payment that is sent again keeps its id, and another has another",
-                ground=texts.explicit(texts.REUSES_ID),
-                test=_same_id,
-                suffix="same",
-            ),
-            one_price(
-                "Where payments have ids, a lost answer is still one payment",
-                "the same payload with the same id gets the answer again",
-                texts.RESEND,
-            ),
-            gets_what_it_paid("who pays and gives up has lost the price"),
-        ],
-    ),
+        "extension/identifier",
+        Demand(
+            title="A payment that is sent again keeps its id, and another has another",
+            ground=texts.explicit(texts.REUSES_ID),
+            test=_same_id,
+            suffix="same",
+        ),
+        one_price(
+            "Where payments have ids, a lost answer is still one payment",
+            "the same payload with the same id gets the answer again",
+            texts.RESEND,
+        ),
+        gets_what_it_paid("who pays and gives up has lost the price"),
+    )(Story(extensions=_identifier, paying=_strict, strikes=(_LOST,))),
 ]

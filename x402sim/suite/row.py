@@ -110,6 +110,8 @@ class Row(ABC):
 
     section, slug
         Parts of the id, DOCUMENT/section/slug[-suffix].
+    play
+        The play of the cases, or of a payer the story.
     absent
         A reason for each dialect without the play.
     waits_s
@@ -125,9 +127,16 @@ class Row(ABC):
     section: str
     slug: str
     demands: Sequence[Demand]
+    play: Any
     absent: Mapping[Any, str] = field(default_factory=dict)
     waits_s: float = 0
     is_control: bool = False
+
+    @classmethod
+    def of(cls, path: str, *demands: Demand, **more: Any) -> Callable[[Any], Self]:
+        """Return a decorator that makes a row of a play; `path` is section/slug."""
+        section, slug = path.split("/")
+        return lambda play: cls(section=section, slug=slug, demands=demands, play=play, **more)
 
     @abstractmethod
     def case(self, dialect: Any, demand: Demand, common: dict[str, Any]) -> Any:
@@ -187,12 +196,6 @@ class RoomRow(Row):
     def needs(self) -> tuple[Need, ...]:
         """The needs of the play."""
         return ()
-
-    @classmethod
-    def of(cls, path: str, *demands: Demand, **more: Any) -> Callable[[AnyAct], Self]:
-        """Return a decorator that makes a row of a play; `path` is section/slug."""
-        section, slug = path.split("/")
-        return lambda play: cls(section=section, slug=slug, demands=demands, play=play, **more)
 
     def case(self, dialect: Any, demand: Demand, common: dict[str, Any]) -> RoomCase:
         """Return the case of a demand in a dialect."""

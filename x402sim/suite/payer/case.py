@@ -72,17 +72,20 @@ class Row(row.Row):
     control: ClassVar[str] = "buys"
     dialects: ClassVar[type[PaymentFlow]] = PaymentFlow
 
-    story: Story | Callable[[PaymentFlow], Story]
+    play: Story | Callable[[PaymentFlow], Story]
     starts: int = STARTS
 
     def case(self, dialect: PaymentFlow, demand: Demand, common: dict[str, Any]) -> PayerCase:
         """Return the case of a demand in a payment flow."""
-        story = self.story if isinstance(self.story, Story) else self.story(dialect)
+        story = self.play if isinstance(self.play, Story) else self.play(dialect)
         gate = f"{SEVERAL}-{dialect}" if story.urls > 1 else ""
         return PayerCase(
             dialect=dialect, story=story, test=demand.test, starts=self.starts, gate=gate, **common
         )
 
+
+case = Row.of
+"""Declares cases: `case("section/slug", *demands)(story)`."""
 
 # --- demands -----------------------------------------------------------------------------
 
