@@ -220,7 +220,7 @@ class World:
         File for the growing journal, as NDJSON, such as "run.ndjson"; frames are read from
         there. For long runs: memory grows with the open payments, not with the events.
         An existing file is overwritten. Beside it, "run.ndjson.made.json" has the versions of
-        x402sim and Python. Default: in memory. A server takes none.
+        x402sim and Python, and your scenario's file. Default: in memory. A server takes none.
     file
         SQLite database of the first service, with the chain in FILE.chain; both are continued if
         they exist. Payment ids are then drawn without the seed, as they must never repeat.
