@@ -1,4 +1,4 @@
-"""The page of `watch` before another's shop: its lanes, what is wrong in them, and what is copied."""
+"""The page of `watch` before another's shop: lanes, findings, copied tests."""
 
 import json
 import os
@@ -121,6 +121,12 @@ def _tested(world: Server, folder: Path) -> str:
     return done.stdout
 
 
+SEARCHES = {
+    "status:refused": 2, "status:refused -nonce_already": 1, "path:/odd": 1, "-path:/odd": 4,
+    "amount>0.01": 1, "error:nonce": 1, "payer:0x19e7": 4, "payer:0x19e7 amount<0.01": 0,
+}  # fmt: skip
+
+
 def test_a_lane_says_what_the_log_says(browser: Browser, tmp_path: Path) -> None:
     """Refused by a header alone, refused without a reason, served and sent again, charged."""
     said, header, value = required(), signed(NOW_S), {"value": 5000}
@@ -156,6 +162,20 @@ def test_a_lane_says_what_the_log_says(browser: Browser, tmp_path: Path) -> None
             "return page.$$eval('.badge.served', (all) => all.map((it) => getComputedStyle(it).color))"
         )
         assert odd != good
+        curls = copied(browser, "curl").values()
+        assert len(curls) >= 5  # equal ones are one
+        assert all(" 'https://shop/" in each for each in curls), curls
+        for search, count in SEARCHES.items():
+            browser.do("type", "#search", search)
+            browser.sees("#count", f"{count} of 5")
+            browser.run(
+                "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
+            )
+        browser.do("click", ".lane:has(.badge.served)")
+        browser.do("click", "#detail button[title^=Until]")
+        browser.sees("#count", "4 of 5")
+        browser.press("#moment", "Home", "End")
+        browser.sees("#count", "4 of 5")
         browser.do("select", "#status", "refused")
         browser.sees("#count", "2 of 5")
         browser.view("state")

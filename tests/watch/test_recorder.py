@@ -753,7 +753,7 @@ def test_the_orders_of_a_recording_name_who_signed():
     assert list(run.orders["charged"]) == [True, False, True]
 
 
-def test_a_failed_recording_raises_its_findings_and_plays_nothing_again():
+def test_a_failed_recording_raises_its_findings_and_plays_nothing_again(tmp_path):
     run = recorded(offer(1), paid(2, signed(NOW_S, value=5000), status=500, answer=b""))
     with pytest.raises(RunFailed) as failed:
         run.raise_for_failure()
@@ -762,3 +762,6 @@ def test_a_failed_recording_raises_its_findings_and_plays_nothing_again():
     assert found[0].startswith("  value: 5000; wanted: 10000")
     assert found[1].startswith("  answer: 500, and a receipt; wanted: what was paid for")
     assert run.command == "python -m x402sim watch --upstream https://shop"
+    killed = run.journal.ndjson().rpartition(b"\n{")[0] + b"\n"
+    (tmp_path / "killed.ndjson").write_bytes(killed)
+    assert Run.load(tmp_path / "killed.ndjson").outcome == "failed"

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
+from starlette.routing import Mount
 
 from x402sim.commands import common, selling
 from x402sim.commands.common import Misuse
 from x402sim.facilitator.engine import FacilitatorSettings
+from x402sim.http import web
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_decimal
@@ -26,7 +28,13 @@ from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
 from x402sim.serving import serve as server
 from x402sim.serving.control.messages import Ready
-from x402sim.serving.listen import Listen, certified
+from x402sim.serving.listen import (
+    Listen,
+    base_url,
+    certified,
+    listening_socket,
+    own_programs_only,
+)
 from x402sim.text.console import console as new_console
 from x402sim.text.program import SHOWN
 from x402sim.text.words import unknown
@@ -35,6 +43,15 @@ from x402sim.world.world import World, with_goods
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+Recording = Annotated[
+    Path | None,
+    typer.Option(
+        help="Answer as the shop in this file of `watch --out` did, and start no world.",
+        metavar="FILE",
+    ),
+]
+_OF_RECORDING = ("recording", "host", "port", "as_json")
 
 ReadyFile = Annotated[
     Path | None,
@@ -262,6 +279,7 @@ def serve(
     payment_flow: Flow = None,
     facilitator: FacilitatorSetting = None,
     tls: Tls = None,
+    recording: Recording = None,
     stop_with_stdin: StopWithStdin = False,
     as_json: AsJson = False,
     to_file: ReadyFile = None,
@@ -270,6 +288,9 @@ def serve(
     quiet: common.Quiet = False,
 ) -> None:
     """Start a local mock server: a whole world on one port."""
+    if recording is not None:
+        _answer_as(recording, context, Listen(host=host, port=port), as_json=as_json)
+        return
     with common.as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
     write_ready = context.with_resource(ready_file(to_file))
@@ -466,3 +487,31 @@ def _network(ready: Ready) -> tuple[list[str], list[str], str]:
         f"network = Network({ready.network!r}, {token.chain_id}, asset, *token)",
     ]
     return ["Network"], own, ", network=network"
+
+
+def _answer_as(recording: Path, context: typer.Context, listen: Listen, *, as_json: bool) -> None:
+    """Serve the answers of a recording until a signal."""
+    from x402sim.watch.replay import Replay  # a world starts sooner without it
+
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in _OF_RECORDING and source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise Misuse(f"--recording starts no world: omit {option}")
+    journal = common.load_journal(recording)
+    with common.starting(None):
+        shop = Replay(journal)
+        sock = listening_socket(listen)
+    app = web.Application([Mount("/", app=shop)])
+
+    def on_start() -> None:
+        common.stop_on_signals(running)
+        url, count = base_url(listen, sock), len(shop.asked)
+        if as_json:
+            typer.echo(json.dumps({"event": "ready", "service": url}))
+        else:
+            typer.echo(f"{url} answers {count} recorded requests: {', '.join(shop.asked[:5])}")
+            typer.echo("Ctrl-C stops it.")
+
+    running = server.Server(own_programs_only(app, (), is_local=listen.is_local), on_start)
+    server.run(running.serve(sockets=[sock]))

@@ -162,7 +162,8 @@ class ResourcePayments(msgspec.Struct):
 
     def resume(self, unfinished: "Unfinished") -> None:
         """Take over the unfinished payments of another object."""
-        self.unresolved, *self.interrupted = unfinished.sent or [None]
+        self.unresolved = unfinished.sent[0] if unfinished.sent else None
+        self.interrupted = unfinished.sent[1:]
         self.unserved = list(unfinished.unserved)
         self.given_up_base = unfinished.given_up_base
 

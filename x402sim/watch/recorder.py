@@ -505,6 +505,8 @@ class Recorder:
             entries=(*struck, *range(seq, self._journal.length)),
         )
         data = exchange_of(exchange.number, request)
+        if not found.tool:  # as it was sent, and not escaped again
+            data["target"] = data["path"].removeprefix("/facilitator" * (found.to == "facilitator"))
         for half, is_cut in (("sent", sent.is_cut), ("answered", answered.is_cut)):
             data[half]["cut"] |= is_cut
         if order is not None:

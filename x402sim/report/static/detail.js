@@ -17,6 +17,7 @@ export function showDetail(lane, model, close) {
   if (close) showDetail.close = close;
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
+      el("button", { type: "button", class: "small", title: "Until the page is loaded again", onclick: () => { model.hide(lane); showDetail.close(); } }, "Delete"),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
     ...[refusal, findings, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }

@@ -98,7 +98,7 @@ export class List {
     this.wanted = null;
     this.address();
     byId("payments").classList.toggle("open", !!lane);
-    showDetail(lane, this.model, () => { this.choose(null); this.box.focus(); });
+    showDetail(lane, this.model, () => { this.isDirty = true; this.choose(null); this.box.focus(); });
     this.draw();
     if (lane && isClicked && matchMedia("(max-width: 1000px)").matches) byId("detail").scrollIntoView({ block: "start" });
   }
@@ -106,7 +106,7 @@ export class List {
   filter() {
     const lanes = this.held ?? this.model.lanes, phrase = byId("search").value.trim().toLowerCase(), kind = byId("status").value;
     const wanted = lanes.some((lane) => lane.text.includes(phrase)) ? [phrase] : phrase.split(/\s+/); // "account 2", or words anywhere
-    this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.era - a.era || b.at - a.at || b.n - a.n);
+    this.shown = lanes.filter((lane) => !lane.isGone && !this.model.isHidden(lane) && (kind === "all" || status(lane) === kind) && wanted.every((term) => fits(lane, term))).sort((a, b) => b.era - a.era || b.at - a.at || b.n - a.n);
     const more = this.held ? this.model.lanes.length - this.held.length : 0;
     byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}${this.lacks ? `; ${this.lacks}` : ""}`;
     byId("har").hidden = !this.shown.some((lane) => lane.exchanges.length);
@@ -166,6 +166,18 @@ export class List {
       el("div", { class: "track", "aria-hidden": "true" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
       el("span", { class: "heard" }, heard(lane, this.model)), text ? el("div", { class: "why" }, text) : "");
   }
+}
+
+const FIELDS = { payer: (lane) => `${lane.payer ?? ""} ${lane.payer ? named(lane.payer) : "somebody"}`, path: (lane) => lane.resource, status, error: why };
+
+// Whether a lane fits a term of the search: a field, as in status:refused, an amount, as in amount>0.01, or any text; a
+// "-" before the term excludes what fits.
+function fits(lane, term) {
+  if (lane.text.includes(term)) return true;
+  const [, not, name, compare, value] = /^(-?)(?:(payer|path|status|error|amount)([:<>]))?(.*)$/s.exec(term);
+  if (not) return !value || !fits(lane, term.slice(1));
+  if (name === "amount") { const [is, than] = [Number(money(lane.amount, true, assetOf(lane))), Number(value)]; return compare === ">" ? is > than : compare === "<" ? is < than : is === than; }
+  return !!name && String(FIELDS[name](lane) ?? "").toLowerCase().includes(value);
 }
 
 // Faults that struck it, and the reset or revert that ended its world.

@@ -12,7 +12,11 @@ const NEVER = "It can never be paid any more";
 const bare = (url) => url.replace(/^\w+:\/\/[^/]*/, "").split("?")[0];
 
 export class Model {
-  constructor() { this.version = 0; this.forgotten = null; this.rewind(); }
+  constructor() { this.version = 0; this.forgotten = null; this.hidden = new Set(); this.rewind(); }
+
+  // A payment that the reader has deleted from the page, also after a tape was rewound.
+  hide(lane) { for (const key of lane.keys) this.hidden.add(key); }
+  isHidden(lane) { return this.hidden.size > 0 && [...lane.keys].some((key) => this.hidden.has(key)); }
 
   // Forget everything: a tape starts from its beginning.
   rewind() { this.eras = [{ begun: 0, events: new Map(), kept: new Set() }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = this.isWatched = false; }
