@@ -360,3 +360,17 @@ def test_the_command_line_has_precedence(configured: Callable[[str], None]) -> N
     assert listed
     assert "5/nonce-once" in run("conformance", "--list").stdout
     assert "5/nonce-once" not in run("conformance", "--list", "--only", "4.3").stdout
+
+
+@pytest.mark.thorough
+def test_our_judge_finds_nothing_wrong_in_a_paywall(paywall: Paywall, tmp_path: Path) -> None:
+    page = (Path(x402sim.__file__).parent / "guide" / "selling.md").read_text(encoding="utf-8")
+    target = tmp_path / "target.toml"
+    target.write_text(blocks(page, "toml")[0])
+    server = paywall[0]
+    done = run(
+        *("conformance", server.url, "--world", server.control_url, "--target", target),
+        *("--only", "spec/1,spec/5/resource-binding,spec/5/session-debit,spec/6/reputation"),
+    )
+    assert done.exit_code == 0, done.output
+    assert "No MUST clause failed" in done.output

@@ -54,5 +54,4 @@ class Seal:
         while len(key) < len(text):  # most contents need one turn
             cipher.update(mac)
             key += cipher.digest()
-        stream = int.from_bytes(key[: len(text)])
-        return (int.from_bytes(text) ^ stream).to_bytes(len(text))
+        return (int.from_bytes(text) ^ int.from_bytes(key[: len(text)])).to_bytes(len(text))

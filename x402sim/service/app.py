@@ -37,6 +37,7 @@ from x402sim.service.unsettled import record_refusal
 from x402sim.service.upstream.api import Passed, plain_path
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
+Work = Callable[[], Awaitable[Response]]
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]
 
 
@@ -110,11 +111,7 @@ def _is_in(app: Starlette, request: Request) -> bool:
 
 
 async def sell(
-    service: Service,
-    request: Request,
-    resource: str,
-    prepare: Callable[[], Awaitable[Response]],
-    own: Found | None = None,
+    service: Service, request: Request, resource: str, prepare: Work, own: Found | None = None
 ) -> Response:
     """Answer with what `prepare` makes, if the request pays for it, and with 402 otherwise.
 
@@ -139,7 +136,6 @@ async def sell(
             answer.headers.update(settings.policy.cache.headers())
         return answer
 
-    works = own is not None and own.good.works
     try:
         match proof := await gate.find_pass(service, headers, resource, price):
             case gate.PaymentPass():
@@ -148,17 +144,9 @@ async def sell(
                     service.store.served.mark(proof.payment_id, resource)
                 return answer
             case gate.SessionPass():
-                if works and not await proofs.session_has_budget(
-                    service, proof.session_id, proof.amount_base
-                ):
-                    raise Unpaid
-                return await _sell_from_session(service, request, proof, answer_paid)
+                return await _sell_from_session(service, request, proof, answer_paid, own)
             case one_step.OneStep():
-                if not works:
-                    return await _sell_in_one_step(service, request, proof, answer_paid)
-                async with service.locks.hold(f"work for {proof.settlement.payment_id}"):
-                    one_step.require_unserved(service, proof)
-                    return await _sell_in_one_step(service, request, proof, answer_paid)
+                return await _sell_in_one_step(service, request, proof, answer_paid, own)
             case _:
                 assert_never(proof)
     except one_step.IdempotentReplay as replay:
@@ -171,13 +159,17 @@ async def _sell_from_session(
     service: Service,
     request: Request,
     session: gate.SessionPass,
-    answer_paid: Callable[[], Awaitable[Response]],
+    answer_paid: Work,
+    own: Found | None,
 ) -> Response:
     """Make the answer, then debit the session; raises `Unpaid` if it cannot pay."""
+    can_pay = partial(proofs.session_has_budget, service, session.session_id, session.amount_base)
+    if own and own.good.works and not await can_pay():
+        raise Unpaid
     try:
         answer = await answer_paid()
     except web.Refused:  # only a payer who can pay sees it: decision 4.2/gate-before-body
-        if await proofs.session_has_budget(service, session.session_id, session.amount_base):
+        if await can_pay():
             raise
         raise Unpaid from None
     if answer.status_code < 400:
@@ -189,13 +181,18 @@ async def _sell_in_one_step(
     service: Service,
     request: Request,
     paid: one_step.OneStep,
-    answer_paid: Callable[[], Awaitable[Response]],
+    answer_paid: Work,
+    own: Found | None = None,
 ) -> Response:
     """Prepay if the payment flow says so, make the answer, settle, and answer once.
 
     If the payment is settled and the answer fails then, the error carries the receipt. Raises
-    `Unpaid`.
+    `Unpaid`. Work for one payment is done once at a time.
     """
+    if own and own.good.works:
+        async with service.locks.hold(f"work for {paid.settlement.payment_id}"):
+            one_step.require_unserved(service, paid)
+            return await _sell_in_one_step(service, request, paid, answer_paid)
     receipt = await one_step.prepay(service, paid)
     try:
         answer = await answer_paid()

@@ -155,12 +155,14 @@ class Issuer:
         content = self._seal.open(payment_id[4:]) if payment_id.startswith(PREFIX) else None
         if content is None:
             return None
-        number, amount_base, expires_s, duration = _TERMS.unpack(content[_SALT_BYTES:CONTENT_BYTES])
-        path = _PATHS.get(number)
-        if number == _OWN:
-            own = content[CONTENT_BYTES:].rstrip(b"\0").decode()
-            path = None if self._env.shop.price(own) is None else own
+        number, amount_base, expires_s, duration = _TERMS.unpack_from(content, _SALT_BYTES)
+        path = _PATHS.get(number) or self._own(content[CONTENT_BYTES:])
         return IssuedTerms(path, amount_base, expires_s, duration) if path else None
+
+    def _own(self, padded: bytes) -> str | None:
+        """Return the path of a good of the user; None if it is not sold any more."""
+        path = padded.rstrip(b"\0").decode()
+        return path if self._env.shop.price(path) is not None else None
 
     def derive(self, resource: str, auth: Authorization) -> str:
         """Return the id of a payment in one step: one authorization, for one resource.
@@ -175,5 +177,4 @@ class Issuer:
         ours = RESOURCES.get(terms.resource)
         number, path = (ours.number, b"") if ours else (_OWN, terms.resource.encode())
         packed = _TERMS.pack(number, terms.amount_base, terms.expires_s, terms.duration)
-        padded = path.ljust(-(-len(path) // 3) * 3, b"\0")
-        return PREFIX + self._seal.seal(salt + packed + padded)
+        return PREFIX + self._seal.seal(salt + packed + path + b"\0" * (-len(path) % 3))
