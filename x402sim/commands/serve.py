@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from x402sim.commands import common
+from x402sim.commands import common, selling
 from x402sim.commands.common import Misuse
 from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.protocol.crypto import parse_address
@@ -22,6 +22,7 @@ from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, choose_network
 from x402sim.protocol.routes import ORDER
+from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
 from x402sim.serving import serve as server
 from x402sim.serving.control.messages import Ready
@@ -30,7 +31,7 @@ from x402sim.text.console import console as new_console
 from x402sim.text.program import SHOWN
 from x402sim.text.words import unknown
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
-from x402sim.world.world import World
+from x402sim.world.world import World, with_goods
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -253,6 +254,11 @@ def serve(
     allow_origin: AllowOrigin = None,
     rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
+    sell: selling.Sell = None,
+    body: selling.Body = None,
+    openapi: selling.OpenApi = None,
+    upstream: selling.UpstreamUrl = None,
+    price: selling.Price = None,
     payment_flow: Flow = None,
     facilitator: FacilitatorSetting = None,
     tls: Tls = None,
@@ -291,6 +297,8 @@ def serve(
             service=Settings(phase=0, payment_flow=payment_flow),
             facilitator=facilitator_settings(facilitator),
         )
+        if goods := selling.goods(sell, body, openapi, upstream, price):
+            world = with_goods(world, goods)
         parts, sock = server.open_world(world, listen)
 
     def on_start(running: Any, ready: Ready) -> None:
@@ -301,7 +309,7 @@ def serve(
         if as_json:
             typer.echo(line)
         else:
-            show(ready, db)
+            show(ready, db, [each for each in goods if each.price is not None])
         write_ready(f"{line}\n")  # last: whoever waits for the file may then read stdout
 
     gc.collect()
@@ -334,7 +342,7 @@ OFF = "off: on this host it needs --control-token"
 """Printed in place of the URL if the control API is disabled."""
 
 
-def show(ready: Ready, db: Path | None) -> None:
+def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
     from rich.table import Table  # programs do not need it
 
@@ -347,6 +355,7 @@ def show(ready: Ready, db: Path | None) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in (
         ("service", url),
+        *(("sells", f"{each.name}  {each.price} tokens") for each in goods),
         ("facilitator", f"{ready.facilitator}  (x402 versions 1 and 2)"),
         ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
         ("explorer", ready.explorer),
@@ -369,15 +378,22 @@ def show(ready: Ready, db: Path | None) -> None:
         console.print(f"    [dim]{account.private_key}[/]")
     order = json.dumps(ORDER, separators=(",", ":"))
     console.print("\n[bold]Try[/]")
-    console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
+    wanted, paid = "", f"{url}/api/perp/market"
+    if goods:
+        wanted = f" -X {goods[0].method}" if goods[0].method not in ("", "GET") else ""
+        paid = f"{url}{goods[0].sample}"
+        console.print(f"curl -i{wanted} {paid}", markup=False)
+    else:
+        quote = f"{url}/api/perp/quote"
+        console.print(f"curl -i {quote} -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
         console.print(f"curl {ready.control}")
         known = NETWORKS.get(ready.network)  # `pay` knows the test networks' tokens
         is_known = known is not None and known.is_test and known.asset == parse_address(ready.asset)
         believed = "" if is_known else f" --world {url}"
-        console.print(f"x402sim pay {url}/api/perp/market{believed}")
+        console.print(f"x402sim pay{wanted} {paid}{believed}", markup=False)
     console.print("\nor pay from Python:")
-    for line in quick_start(ready):
+    for line in quick_start(ready, next(iter(goods), None)):
         console.print(line, markup=False)
     console.print("\nCtrl-C stops it.")
 
@@ -416,17 +432,23 @@ def _show_world(console: "Console", ready: Ready) -> None:
     )
 
 
-def quick_start(ready: Ready) -> list[str]:
-    """Return a program that pays for a quote."""
+def quick_start(ready: Ready, good: Good | None = None) -> list[str]:
+    """Return a program that pays for a good of the user, or for a quote."""
     imports, lines, network = _network(ready)
     key = ready.accounts[0].private_key
+    bought = [
+        f"order = {json.dumps(ORDER)}",
+        f'print(httpx.post("{ready.service}/api/perp/quote", json=order, auth=payer).json())',
+    ]
+    if good is not None:
+        request = f'httpx.request("{good.method or "GET"}", "{ready.service}{good.sample}"'
+        bought = [f"print({request}, auth=payer).text)"]
     return [
         "import httpx",
         f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",
         *lines,
         f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05"{network})',
-        f"order = {json.dumps(ORDER)}",
-        f'print(httpx.post("{ready.service}/api/perp/quote", json=order, auth=payer).json())',
+        *bought,
     ]
 
 

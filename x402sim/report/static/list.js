@@ -2,13 +2,13 @@
 
 import { har } from "./copies.js";
 import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
-import { stagesOf, status, step, untimely, why } from "./model.js";
+import { assetOf, stagesOf, status, step, untimely, why } from "./model.js";
 import { linkTo, showDetail, showUnknown } from "./detail.js";
 
 const LINE_PX = 20, MOST_LINES = 10, PADDING_PX = 26;
 const MOST_PRINTED = 2000; // lanes on paper, where nothing can be scrolled
 const MOST_WORDS = 5000; // words whose width is cached: most reasons share them
-const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
+const FILTERS = ["all", "served", "paid", "charged, not served", "pending", "refused", "asked"];
 
 export class List {
   constructor(model) {
@@ -158,9 +158,9 @@ export class List {
   }
 
   drawn(lane, same) {
-    const kind = status(lane), text = reason(lane);
+    const said = status(lane), kind = said.split(",")[0], text = reason(lane);
     return el("div", { class: `lane ${kind}${lane.past ? " over" : ""}`, ...same },
-      el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
+      el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, said),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
         marks(lane) ? el("span", { class: lane.struck.length ? "past struck" : "past" }, marks(lane)) : "", el("span", { class: "amount" }, amounts(lane))),
       el("div", { class: "track", "aria-hidden": "true" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
@@ -178,9 +178,10 @@ function heard(lane, model) {
   return [reached.length ? `as far as ${reached.at(-1)}` : "", ...unknown.map((stage) => `whether it was ${stage} is no longer known`)].filter(Boolean).join(", ");
 }
 
-// Why it stopped, or its newest note.
+// Why it stopped, or its newest note, or what is wrong.
 function reason(lane) {
-  const text = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.notes.at(-1)?.[1] ?? "";
+  const wrong = lane.findings.findLast(({ mark }) => mark === "wrong");
+  const text = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.notes.at(-1)?.[1] ?? (wrong ? `${wrong.about}: ${wrong.seen}` : "");
   return (untimely(lane) ? inShort(lane) : readable(text, true)).replaceAll("`", "");
 }
 
@@ -188,7 +189,8 @@ function reason(lane) {
 function amounts(lane) {
   if (lane.amount === undefined) return "";
   const signed = lane.signed?.value, isOdd = signed !== undefined && String(signed) !== String(lane.amount);
-  return isOdd ? `${money(signed, true)}, asked ${money(lane.amount)}` : money(lane.amount);
+  const asked = money(lane.amount, false, assetOf(lane));
+  return isOdd ? `${money(signed, true, assetOf(lane))}, asked ${asked}` : asked;
 }
 
 // In short: both times, and why it was called valid before.
