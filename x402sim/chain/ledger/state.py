@@ -95,7 +95,7 @@ changed, such as a nonce.
 
 
 class _Write(msgspec.Struct, gc=False):
-    """A write of the undo log: the collector would walk tuples, of which each transaction has many."""
+    """A write of the undo log. Tuples would be walked by the collector: a transaction has many."""
 
     mapping: MutableMapping[Any, Any]
     key: Any
