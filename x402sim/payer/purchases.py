@@ -161,7 +161,8 @@ class ResourcePayments(msgspec.Struct):
 
     def resume(self, unfinished: "Unfinished") -> None:
         """Take over the unfinished payments of another object."""
-        self.unresolved, *self.interrupted = unfinished.sent or [None]
+        self.unresolved = next(iter(unfinished.sent), None)
+        self.interrupted = unfinished.sent[1:]
         self.unserved = list(unfinished.unserved)
         self.given_up_base = unfinished.given_up_base
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
 import msgspec
 
 from x402sim.payer.core import PaymentFailed
