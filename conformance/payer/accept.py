@@ -21,7 +21,7 @@ from x402sim.suite.payer.case import (
     only,
     served,
 )
-from x402sim.suite.payer.play import Played
+from x402sim.suite.payer.play import Purchase
 from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
 
@@ -55,14 +55,14 @@ def _https(shop: Shop, url: str) -> str:
 _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
 
 
-def _echoes(played: Played) -> Violation | None:
+def _echoes(played: Purchase) -> Violation | None:
     for said in played.payments_said:
         got: Any = (said.get("extensions") or {}).get("x-demo")
         info = got.get("info") if isinstance(got, dict) else None
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
             return Violation(
                 expected="extensions of the payment with the info of the 402's",
-                cause=Cause.EXTENSIONS,
+                demand=Cause.EXTENSIONS,
                 actual=f"{got!r}"[:200],
                 why="a server that needs its info back refuses the payment",
             )

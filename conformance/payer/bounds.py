@@ -19,15 +19,15 @@ from x402sim.suite.payer.case import (
     one_price,
     only,
 )
-from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Played
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import (
     CREATE_PATH,
     GOODS_PATH,
     PAYMENT_ID,
     SESSION_ID,
     Offer,
-    Paid,
     PaymentFlow,
+    Settled,
     Shop,
     Story,
     Strike,
@@ -52,11 +52,11 @@ def _next_part(shop: Shop, _: Reply) -> Reply:
     return Reply(status=303, headers={"Location": f"{shop.origin}{GOODS_PATH}/{shop.paying + 1}"})
 
 
-def _ends(played: Played) -> Violation | None:
+def _ends(played: Purchase) -> Violation | None:
     if crashed := [ended.how for ended in played.starts if ended.crashed]:
         return Violation(
             expected="no answer ends its process by a signal",
-            cause=Cause.SIGNAL,
+            demand=Cause.SIGNAL,
             actual=f"{len(crashed)} of {counted(len(played.starts), 'start')}: {crashed[0]}",
             why="whatever else the process did is lost, and what it has signed is not written down",
         )
@@ -64,32 +64,32 @@ def _ends(played: Played) -> Violation | None:
     if late:
         return Violation(
             expected="each start ends by itself",
-            cause=Cause.ENDS,
+            demand=Cause.ENDS,
             actual=f"{len(late)} of {len(played.starts)} did not",
             why="whoever waits for it waits for ever",
         )
     return None
 
 
-def _ends_or_asks_again(played: Played) -> Violation | None:
+def _ends_or_asks_again(played: Purchase) -> Violation | None:
     """Allow 2 to 8 requests a start without an end, as the payer may be waiting; else judge it."""
     has_crashed = any(ended.crashed for ended in played.starts)
     a_start = played.requests / max(len(played.starts), 1)
     return None if 1 < a_start <= FEW_REQUESTS and not has_crashed else _ends(played)
 
 
-def _few_requests(played: Played) -> Violation | None:
+def _few_requests(played: Purchase) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
-            cause=Cause.REQUESTS,
+            demand=Cause.REQUESTS,
             actual=f"{played.requests} requests",
             why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
         )
     return None
 
 
-def ends(because: str, test: Callable[[Played], Violation | None] = _ends) -> Demand:
+def ends(because: str, test: Callable[[Purchase], Violation | None] = _ends) -> Demand:
     """Return the demand that a payer ends by itself."""
     return Demand(title="A payer ends by itself", ground=texts.ours(because=because), test=test)
 
@@ -111,7 +111,7 @@ def _spent(shop: Shop, request: Request) -> Reply | None:
     return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
 
 
-def _as_opened(shop: Shop, request: Request) -> Paid | None:
+def _as_opened(shop: Shop, request: Request) -> Settled | None:
     """Return the payment of a request that opens its session; None for any other request."""
     if request.path != CREATE_PATH:
         return None
@@ -164,7 +164,7 @@ def _one_deposit(slug: str, title: str, story: Story) -> Row:
     )
 
 
-def _counts_all(played: Played) -> str:
+def _counts_all(played: Purchase) -> str:
     if played.is_served:
         return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
     return f"it buys not all of {len(played.shop.all_goods)} that X402SIM_URLS names"
@@ -210,7 +210,7 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
     )
 
 
-def _made_of_it(played: Played) -> str:
+def _made_of_it(played: Purchase) -> str:
     return f"payments signed: {len(played.signed)}; {'' if played.is_served else 'not '}served"
 
 

@@ -14,7 +14,7 @@ from x402sim.suite.payer.case import (
     one_price,
     only,
 )
-from x402sim.suite.payer.play import PRICE_BASE, Played
+from x402sim.suite.payer.play import PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 BECAUSE = (
@@ -60,7 +60,7 @@ def _many(shop: Shop, right: Offer) -> list[Offer]:
     return [replace(other, amount=str(number)) for number in range(1, 20)] + [right]
 
 
-def _price_paid(played: Played) -> str | None:
+def _price_paid(played: Purchase) -> str | None:
     values = {signed.auth.value for signed in played.signed.values()}
     if not values:
         return "it pays neither"
@@ -71,7 +71,7 @@ def _price_paid(played: Played) -> str | None:
     )
 
 
-def _flow(played: Played) -> Violation | None:
+def _flow(played: Purchase) -> Violation | None:
     """Look at which flow was chosen: the offers differ in the time to pay, too."""
     for said in played.payments_said:
         accepted = said.get("accepted")
@@ -80,7 +80,7 @@ def _flow(played: Played) -> Violation | None:
             if flow != "authorization":
                 return Violation(
                     expected="the offer that is settled after serving",
-                    cause=Cause.AFTER_SERVING,
+                    demand=Cause.AFTER_SERVING,
                     actual=f"it took {flow}",
                     why="where the shop fails after it was paid, nothing is refunded",
                 )

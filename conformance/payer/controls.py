@@ -6,7 +6,7 @@ Controls also check the signed payment: amount, nonce, window, and the accepted 
 
 from x402sim.suite import texts
 from x402sim.suite.payer.case import Cause, Demand, Row, Violation, committed_at_most, only, served
-from x402sim.suite.payer.play import PRICE_BASE, Played
+from x402sim.suite.payer.play import PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import Lets, PaymentFlow, Story
 from x402sim.suite.verdict import as_json
 
@@ -15,12 +15,12 @@ SLACK_S = 600
 """How far a payer's window may end after the offer's: what the public clients allow for clocks."""
 
 
-def _random_nonce(played: Played) -> Violation | None:
+def _random_nonce(played: Purchase) -> Violation | None:
     for nonce in {x.auth.nonce for x in played.signed.values() if x.lets is not Lets.PERMIT}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
             return Violation(
                 expected="a nonce of 32 random bytes",
-                cause=Cause.NONCE,
+                demand=Cause.NONCE,
                 actual=f"0x{nonce.hex()}",
                 why="a repeated nonce is refused, and a known nonce can be cancelled",
             )
@@ -28,13 +28,13 @@ def _random_nonce(played: Played) -> Violation | None:
 
 
 def _window(most_s: int, expected: str, cause: Cause) -> Demand:
-    def test(played: Played) -> Violation | None:
+    def test(played: Purchase) -> Violation | None:
         for signed in played.signed.values():
             ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
             if ends_s > most_s:
                 return Violation(
                     expected=expected,
-                    cause=cause,
+                    demand=cause,
                     actual=f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)",
                     why="whoever holds it can take the money until then",
                 )
@@ -62,7 +62,7 @@ def _window(most_s: int, expected: str, cause: Cause) -> Demand:
     )
 
 
-def _accepted(played: Played) -> Violation | None:
+def _accepted(played: Purchase) -> Violation | None:
     right = played.shop.right
     for said in played.payments_said:
         given = said.get("accepted")
@@ -82,7 +82,7 @@ def _accepted(played: Played) -> Violation | None:
         if wrong:
             return Violation(
                 expected="accepted is the offer that is paid",
-                cause=Cause.ACCEPTED,
+                demand=Cause.ACCEPTED,
                 actual=f"{as_json(wrong)}, offered {as_json(wanted)}",
                 why="a server that compares them refuses the payment",
             )

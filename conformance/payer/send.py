@@ -206,7 +206,7 @@ ROWS = [
                 "What the text of a 402 asks for besides its offers is not paid",
                 "the offer is the price; nothing else was meant to be paid",
                 texts.CONTROLS,
-                breaks=results.Demand.WITHIN_TASK,
+                breaks=results.DemandKey.WITHIN_TASK,
             )
         ],
     ),

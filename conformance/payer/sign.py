@@ -19,7 +19,7 @@ from x402sim.suite.payer.case import (
     nothing,
     one_price,
 )
-from x402sim.suite.payer.play import CAP_BASE, Played
+from x402sim.suite.payer.play import CAP_BASE, Purchase
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 TEN_YEARS_S = 10 * 365 * 86_400
@@ -37,20 +37,20 @@ def _extra(right: Offer, **more: object) -> Offer:
     return replace(right, extra={**right.extra, **more})
 
 
-def _ends_within_a_day(played: Played) -> Violation | None:
+def _ends_within_a_day(played: Purchase) -> Violation | None:
     for signed in played.signed.values():
         ends_s = signed.auth.valid_before - played.began_s
         if ends_s > DAY_S:
             return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
-                cause=Cause.WINDOW_OF_YEARS,
+                demand=Cause.WINDOW_OF_YEARS,
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
                 why="a refused payment can be taken years later",
             )
     return None
 
 
-def _signs_for_name(played: Played) -> str:
+def _signs_for_name(played: Purchase) -> str:
     return f"payments signed: {len(played.signed)}"
 
 

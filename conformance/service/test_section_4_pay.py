@@ -21,7 +21,7 @@ from x402sim.suite.service.expect import (
     expect_transfers,
     require,
 )
-from x402sim.suite.service.inputs import examples
+from x402sim.suite.service.inputs import examples, random_json
 from x402sim.suite.service.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.service.probe import Probe
 from x402sim.world.faults import Fault
@@ -54,7 +54,6 @@ UNSETTLED = derived(
 )
 UNDER_WAY_S = 0.5
 RANDOM_INPUTS = 9
-LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
 """The characters of random text."""
 
 
@@ -194,19 +193,10 @@ async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> Non
 async def any_nonsense_is_refused(probe: Probe) -> None:
     challenge = await probe.challenge()
     good = challenge.settlement(probe.wallets.sign(challenge, probe.wallets.stranger()))
-    for nonsense, name in zip(examples(RANDOM_INPUTS, _json), itertools.cycle(good), strict=False):
+    found = examples("settlements", RANDOM_INPUTS, random_json)
+    for nonsense, name in zip(found, itertools.cycle(good), strict=False):
         for body in (nonsense, {**good, name: nonsense}):
             expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
-
-
-def _json(st: Any) -> Any:
-    text = st.text(LETTERS, max_size=12)
-    scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | text
-    return st.recursive(
-        scalars,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
-        max_leaves=5,
-    )
 
 
 def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.rng import Stream
 from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.service.answers import Challenge, OpenSession, Paid, TargetAnswer, read_402
 from x402sim.suite.service.check import check, session_check, unpaid_check
@@ -17,7 +18,7 @@ from x402sim.suite.service.expect import (
     require,
     require_form,
 )
-from x402sim.suite.service.inputs import examples
+from x402sim.suite.service.inputs import examples, random_text
 from x402sim.suite.service.payment_outcome import drain, expect_no_session
 from x402sim.suite.service.probe import CENT_BASE, Probe
 from x402sim.suite.service.target import SHAPE, at
@@ -186,19 +187,18 @@ async def a_malformed_budget_has_no_price(probe: Probe) -> None:
     needs="sessions",
 )
 async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
-    texts = examples(RANDOM_INPUTS, lambda st: st.text("0123456789.,+-_e ", max_size=9))
-    near = examples(RANDOM_INPUTS, _nearly_decimal)
+    texts = examples("texts", RANDOM_INPUTS, lambda rng: random_text(rng, "0123456789.,+-_e ", 9))
+    near = examples("decimals", RANDOM_INPUTS, _nearly_decimal)
     for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
         _no_other_price(probe, text, await probe.ask_session(text))
 
 
-def _nearly_decimal(st: Any) -> Any:
-    """Return the strategy of decimals with stray characters before, between or after the digits."""
-    before, between = st.sampled_from(["", " ", "+", "-", "0"]), st.sampled_from([".", ",", ""])
-    whole, fraction = st.integers(0, 9999), st.text("0123456789", max_size=8)
-    after = st.sampled_from(["", " ", "e", "%", "$"])
-    parts = st.tuples(before, whole.map(str), between, fraction, after)
-    return parts.map("".join)
+def _nearly_decimal(rng: Stream) -> str:
+    """Return a decimal with stray characters before, between or after the digits."""
+    before, between = rng.choice(["", " ", "+", "-", "0"]), rng.choice([".", ",", ""])
+    whole, fraction = rng.randint(0, 10 ** rng.randint(0, 4)), random_text(rng, "0123456789", 8)
+    after = rng.choice(["", " ", "e", "%", "$"])
+    return f"{before}{whole}{between}{fraction}{after}"
 
 
 def _asked(answer: TargetAnswer) -> int:
@@ -247,7 +247,7 @@ async def _opened(probe: Probe, deposit: Challenge, payer: Wallet, max_spend: st
 @check(
     "4.4/deposit-flow",
     title="A deposit is settled like any payment, and then the session can be used.",
-    baseline="payment",
+    control="payment",
     needs="funds, sessions",
     deposits="0.02",
     decisive=True,
@@ -274,7 +274,7 @@ async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
     paid = await probe.pay(challenge)
     try:
         session = await probe.claim(paid, max_spend)
-    except Inconclusive as unclear:  # the baseline has shown where an id is found
+    except Inconclusive as unclear:  # the control has shown where an id is found
         raise CheckFailed("a session asked for early", "its id", str(unclear)) from unclear
     expect_served(await probe.ask(session_id=session.session_id))
 
@@ -319,7 +319,7 @@ async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None
         "2.1: maxAmountRequired",
         so="A deposit that is asked for can be paid, to the base unit, however large it is.",
     ),
-    baseline="payment",
+    control="payment",
     needs="funds, sessions, world",
     decisive=True,
 )

@@ -16,7 +16,7 @@ from x402sim.suite.service.expect import (
     expect_withheld,
     require,
 )
-from x402sim.suite.service.inputs import examples, other_orders
+from x402sim.suite.service.inputs import examples, other_orders, random_text
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive, NotApplicable
@@ -139,7 +139,7 @@ async def access_for_any_order(probe: Probe) -> None:
 )
 async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     letters = string.ascii_letters + string.digits + string.punctuation
-    proofs = examples(16, lambda st: st.text(alphabet=letters, min_size=1, max_size=90))
+    proofs = examples("proofs", 16, lambda rng: random_text(rng, letters, 90, shortest=1))
     for proof in proofs[::2]:
         expect_not_served(await probe.ask(payment_id=proof))
     for proof in proofs[1::2]:
@@ -276,7 +276,7 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     "5/stored-records",
     title=("After a restart, an id whose settlement was refused or failed still grants nothing."),
     ground=UNSETTLED,
-    baseline="payment",
+    control="payment",
     needs="world, restart",
     decisive=True,
     disturbs=True,
@@ -295,7 +295,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
 @check(
     "5/stored-records",
     title="After a restart, with an empty cache, a deposit's record does not open the quote.",
-    baseline="payment",
+    control="payment",
     needs="funds, restart, sessions",
     deposits="0.02",
 )

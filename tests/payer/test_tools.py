@@ -198,6 +198,8 @@ def breaks(_: httpx.Request) -> httpx.Response:
         lambda _: httpx.Response(200, json={"jsonrpc": "2.0"}),
         lambda _: httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=b": \n\n"),
         {"isError": True, "content": [{"type": "text", "text": "the tool failed"}]},
+        {"isError": "true", "content": []},
+        {"resultType": "payment_required", "paymentRequired": {"x402Version": 2, "error": "no"}},
         asks("unexpected_settle_error"),
     ],
 )  # fmt: skip
@@ -208,6 +210,17 @@ def test_whatever_a_paid_call_gets_the_same_payment_is_sent_again(result: Any) -
             assert call(http, city="Oslo").is_error
         assert call(http, city="Bergen").is_success  # another call, which pays for itself
         assert call(http, city="Oslo").is_success
+    first, other, again = shop.nonces
+    assert first == again != other
+
+
+def test_equal_arguments_in_another_order_send_the_same_payment_again() -> None:
+    shop = ToolShop([breaks])
+    with client(shop, payer()) as http:
+        with suppress(PaymentFailed, httpx.HTTPError):
+            call(http, city="Oslo", days=3)
+        assert call(http, days=True, city="Oslo").is_success  # True is not 3
+        assert call(http, days=3.0, city="Oslo").is_success
     first, other, again = shop.nonces
     assert first == again != other
 

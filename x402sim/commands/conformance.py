@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from x402sim.commands.common import as_misuse, completing, number, whole
+from x402sim.commands.configuration import defaults
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing
 from x402sim.suite.case import select
@@ -159,7 +160,9 @@ class Command(TyperCommand):
             )
             own.command(name, help=subject.help)(judging(subject))
             command = typer.main.get_command(own)
+            named["default_map"] = defaults(command, f"conformance {name}")
             return command.make_context(f"{info_name} {name}", args[1:], *more, **named)
+        named["default_map"] = defaults(self, "conformance")
         return super().make_context(info_name, args, *more, **named)
 
 

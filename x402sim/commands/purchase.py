@@ -36,7 +36,7 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.diagnosis import Picked, pick
 from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
-from x402sim.payer.purchases import Unfinished
+from x402sim.payer.purchases import Unfinished, body_key
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
 from x402sim.payer.stored import lock, write_whole
@@ -289,8 +289,8 @@ class Kept:
         write_whole(file, msgspec.json.format(msgspec.json.encode(found)))
 
     def _file(self, request: httpx.Request) -> Path:
-        named = b"\0".join((request.method.encode(), str(request.url).encode(), request.content))
-        return self.folder / f"pay-{hashlib.sha256(named).hexdigest()[:32]}.json"
+        named = "\0".join((request.method, str(request.url), body_key(request)))
+        return self.folder / f"pay-{hashlib.sha256(named.encode()).hexdigest()[:32]}.json"
 
 
 # --- the purchase -----------------------------------------------------------------------
@@ -712,7 +712,7 @@ class Purchase:
         if amount_base <= most or self.session:
             return ""
         price = f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
-        return f"the 402 asks for {price}; --max allows {self.max_amount}. Raise --max to pay it."
+        return f"the 402 asks for {price}; --max allows {self.max_amount}: raise it to pay"
 
     def _unpayable(self, ways: list[Way], picked: Picked) -> PaymentFailed:
         """Return the error for a 402 without a payable offer, with the reasons."""
@@ -728,10 +728,12 @@ class Purchase:
                 f"the 402 asks for a payment on {named}; known are {known}. "
                 "Describe the network and its token in a file: --network-file"
             )
-        whys = [each.why for each in picked.rejected]
-        if len(whys) > 1:
-            whys = [str(each) for each in picked.rejected]
-        return PaymentFailed("; ".join(whys))
+        offers: dict[str, list[str]] = {}
+        for each in picked.rejected:
+            offers.setdefault(each.why, []).append(each.offered)
+        if len(offers) == 1:
+            return PaymentFailed(*offers)
+        return PaymentFailed("; ".join(f"{', '.join(of)}: {why}" for why, of in offers.items()))
 
     # --- printing ---------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 Each resource, and each session of a deposit, has a `ResourcePayments`.
 """
 
+import json
 from typing import Any
 
 import httpx
@@ -161,7 +162,7 @@ class ResourcePayments(msgspec.Struct):
 
     def resume(self, unfinished: "Unfinished") -> None:
         """Take over the unfinished payments of another object."""
-        self.unresolved = next(iter(unfinished.sent), None)
+        self.unresolved = unfinished.sent[0] if unfinished.sent else None
         self.interrupted = unfinished.sent[1:]
         self.unserved = list(unfinished.unserved)
         self.given_up_base = unfinished.given_up_base
@@ -193,12 +194,29 @@ def purchase_key(request: httpx.Request) -> tuple[str, ...]:
 
     A payment pays for every request to the path (section 5). A deposit buys one session: sent with
     other terms, the deposit would buy a session that nobody requested. All MCP tools share one
-    path, so a call's key has the tool's name and arguments.
+    path, so a call's key has the tool's name and arguments. {"a": 1, "b": 3} and {"b": 3.0, "a": 1}
+    are equal arguments.
     """
     resource = origin_of(request.url) + request.url.path
     if (tool := request.headers.get(TOOL)) is not None:
-        return f"{resource} ({tool})", request.content.decode("utf-8", "replace")
+        return f"{resource} ({tool})", body_key(request)
     body = object_in(request.content) if b"maxSpend" in request.content else None
     if body is None or "maxSpend" not in body:
         return (resource,)
     return resource, repr(body["maxSpend"]), repr(body.get("duration"))
+
+
+def body_key(request: httpx.Request) -> str:
+    """Return the body as text; for a call of a tool, equal arguments have equal text."""
+    text = request.content.decode("utf-8", "backslashreplace")
+    if TOOL not in request.headers:
+        return text
+    try:
+        return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _number(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() else number

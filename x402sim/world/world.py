@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
@@ -27,7 +27,9 @@ from x402sim.protocol.phrase import KNOWN
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.report.run import Run
 from x402sim.service.environment import Environment
+from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
+from x402sim.service.sources import selling
 from x402sim.service.state import Service
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, changed, near_url, unknown
@@ -486,6 +488,14 @@ _OF_OUR_OWN = (
     "mnemonic",
 )
 """The options of a world of our own, in the order of refusals at a URL."""
+
+
+def with_goods(world: World, goods: Iterable[Good]) -> World:
+    """Return a world whose only service sells these goods; raises `ValueError`."""
+    if not world.has_service or len(world.services) > 1:
+        raise ValueError("goods: a world with one service is wanted; else give Settings(sells=...)")
+    (settings,) = world.services.values()
+    return replace(world, service=selling(settings, goods))
 
 
 def _interval(option: str, given: float) -> str:

@@ -409,6 +409,10 @@ class PaymentRecords:
                 value = reputation.of(Track(payments, served))
                 self._db.execute("INSERT INTO reputation VALUES (?, ?)", resource, value)
 
+    def reputations(self) -> dict[str, int]:
+        """Return the reputation of every resource at the last update."""
+        return {str(path): int(n) for path, n in self._db.execute("SELECT * FROM reputation")}
+
     def reputation(self, resource: str) -> int | None:
         """Return the reputation of a resource at the last update; None without an update."""
         row = self._db.one("SELECT payments FROM reputation WHERE resource_url = ?", resource)

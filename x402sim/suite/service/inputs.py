@@ -5,19 +5,17 @@ away, and does the service still answer?
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from x402sim.rng import Rng, Stream
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.probe import JSON, Probe
-from x402sim.suite.verdict import Lacking, as_json
-from x402sim.text.program import install
+from x402sim.suite.verdict import as_json
 
 MIB = 1 << 20
 LARGE = 1 << 16
@@ -177,61 +175,48 @@ def quote(text: str | bytes) -> str:
     return f"'{text}'"
 
 
-def made_up(number: int) -> Iterator[bytes]:
-    """Yield random JSON."""
-
-    def anything(st: Any) -> Any:
-        text = st.text(alphabet="aZ0-_.:/%$<>{}[]'\"\\ \0\n\u00e9\u2603\U0001f600", max_size=20)
-        leaves = st.none() | st.booleans() | st.integers() | st.floats() | text
-        names = st.sampled_from(["pair", "leverage", "paymentId", "paymentHeader", "maxSpend"])
-        return st.recursive(leaves, lambda each: st.lists(each) | st.dictionaries(names, each))
-
-    for example in examples(number, anything):
-        yield json.dumps(example).encode()
-
-
 # --- random inputs, and other orders -----------------------------------------------------
 
-_GENERATED: dict[tuple[int, CodeType], list[Any]] = {}
-"""The inputs of this process so far: generating them again would give the same."""
+_SEED = 402
+_TEXT = "pay_0xAZ09{}[]\"\\'<$>%/.:,;- \0\n\u00e9\u20ac\U0001f4b6"
+T = TypeVar("T")
 
 
-def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
-    """Return at most `count` random inputs; raises `Skipped` without Hypothesis.
+def examples(name: str, count: int, draw: Callable[[Stream], T]) -> list[T]:
+    """Return `count` random inputs: the same in every process, whatever else is imported."""
+    stream = Rng(_SEED).stream(name)
+    return [draw(stream) for _ in range(count)]
 
-    `strategy` is called with the module `hypothesis.strategies`, and must not use a closure. No
-    files are left on disk, unless Hypothesis already has a folder there.
-    """
-    key: tuple[int, CodeType] = count, strategy.__code__
-    if key in _GENERATED:
-        return list(_GENERATED[key])
-    try:
-        import hypothesis
-        from hypothesis.configuration import set_hypothesis_home_dir
-    except ImportError as error:
-        raise Lacking(f"it needs Hypothesis: {install('conformance')}") from error
-    found: list[Any] = []
 
-    @hypothesis.settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[hypothesis.Phase.generate],
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    @hypothesis.given(strategy(hypothesis.strategies))
-    def collect(example: Any) -> None:
-        found.append(example)
+def random_text(stream: Stream, letters: str, longest: int, shortest: int = 0) -> str:
+    """Return a text of `letters`, with `shortest` to `longest` characters."""
+    return "".join(stream.choices(letters, k=stream.randint(shortest, longest)))
 
-    with TemporaryDirectory() as scratch:
-        set_hypothesis_home_dir(None if Path(".hypothesis").is_dir() else scratch)
-        try:
-            collect()
-        finally:
-            set_hypothesis_home_dir(None)
-    _GENERATED[key] = found
-    return list(found)
+
+def random_json(stream: Stream, names: Sequence[str] = (), depth: int = 3) -> Any:
+    """Return JSON with at most `depth` levels, and with fields of `names` if there are any."""
+    kind = stream.randrange(8 if depth else 5)
+    match kind:
+        case 0:
+            return stream.choice([None, True, False])
+        case 1:
+            return stream.choice([0, -1, stream.randint(0, 10**7), stream.randint(-(2**70), 2**70)])
+        case 2:
+            return stream.choice([0.5, -0.0, 1e308, math.nan, math.inf, stream.random()])
+        case 3 | 4:
+            return random_text(stream, _TEXT, 20)
+        case 5:
+            return [random_json(stream, names, depth - 1) for _ in range(stream.randrange(4))]
+        case _:
+            chosen = (stream.choice(names or [random_text(stream, _TEXT, 12)]) for _ in range(3))
+            return {name: random_json(stream, names, depth - 1) for name in chosen}
+
+
+def made_up(count: int) -> list[bytes]:
+    """Return random JSON, with fields of a settlement and of a session."""
+    names = ["pair", "leverage", "paymentId", "paymentHeader", "maxSpend"]
+    found = examples("made up", count, lambda stream: random_json(stream, names))
+    return [json.dumps(each).encode() for each in found]
 
 
 OTHER_SIDE = {"long": "short", "short": "long", "buy": "sell", "sell": "buy"}
