@@ -26,6 +26,11 @@ ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test
 
 COMMANDS = {
     "serve": "serve.serve",
+    "fault": "steer.fault",
+    "advance": "steer.advance",
+    "mine": "steer.mine",
+    "accounts": "steer.accounts",
+    "payments": "steer.payments",
     "demo": "demo.demo",
     "pay": "pay.pay",
     "decode": "decode.decode",

@@ -166,6 +166,11 @@ def test_a_run_of_a_renamed_file_has_the_same_journal(tmp_path: Path) -> None:
     assert (tmp_path / "one.ndjson").read_bytes() == (tmp_path / "other.ndjson").read_bytes()
 
 
+def test_a_world_completes_its_options_and_play() -> None:
+    assert {"seed", "service", "play"} <= set(dir(World()))
+    assert not {"backend", "latencies", "first_facilitator"} & set(dir(World()))
+
+
 def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
     run = World(
         seed=2,

@@ -215,6 +215,11 @@ class PaymentAuth(FlowAuth):
         self._stored: dict[tuple[str, ...], Stored] = {}
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        signed, total = map(self.signer.decimal, (self.signed_base, self.signer.max_total_base))
+        where = ", ".join(self._networks)
+        return f"<PaymentAuth of {self.wallet.address} on {where}: signed {signed} of {total}>"
+
     @property
     def signed_base(self) -> int:
         """The amount signed for so far, in base units: used or not."""

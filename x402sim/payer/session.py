@@ -128,6 +128,9 @@ class SessionAuth(FlowAuth):
         self._sellers: dict[str, _Seller] = {}
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"<SessionAuth of deposit {self.deposit}, paid by {self.payment!r}>"
+
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
         shown, sellers = shown_in(request), list(self._sellers.values())

@@ -224,7 +224,7 @@ class Signer:
             raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
         self.signed_base = 0
         """The amount signed for so far, in base units."""
-        self._wallet, self._clock = wallet, clock
+        self._wallet, self._clock, self._decimals = wallet, clock, network.decimals
         self._max_window_s = max_window_s
         self._lock = threading.Lock()
 
@@ -245,6 +245,10 @@ class Signer:
         """Count the amount that another object has signed for the purchase, expired or not."""
         with self._lock:
             self.signed_base += amount_base
+
+    def decimal(self, amount_base: int) -> str:
+        """Return an amount in tokens: "0.01"."""
+        return to_decimal(amount_base, self._decimals)
 
     def _sign_two_steps(self, offer: PaymentRequired, network: Network) -> Payment:
         requirements = offer.payment_requirements

@@ -17,6 +17,8 @@ from x402sim.service.state import Service
 
 VENUES = ("Fulcrum", "Helios", "Meridian", "Parallax")
 PAIRS = ("BTC-USD", "ETH-USD", "SOL-USD")
+_LEVELS = {"BTC-USD": 60_000.0, "ETH-USD": 3_000.0, "SOL-USD": 150.0}
+"""Dollars: invented prices, of a size that a reader expects."""
 _MAINTENANCE_MARGIN = 0.005
 
 
@@ -67,7 +69,7 @@ def _best(pair: str, direction: int) -> tuple[str, float]:
 
 def _price(pair: str, venue: str) -> float:
     """Return a pair's price at one venue: 0.01 to 100,000 dollars, within 0.1 % elsewhere."""
-    level = 10 ** (_draw(pair, "level") * 7 - 2)
+    level = _LEVELS.get(pair) or 10 ** (_draw(pair, "level") * 7 - 2)
     return _round(level * (1 + (_draw(pair, venue) - 0.5) * 1e-3))
 
 

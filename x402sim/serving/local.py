@@ -19,7 +19,7 @@ from x402sim.protocol.networks import Network
 from x402sim.report.page import Shown
 from x402sim.service.sources import Sells, goods_of
 from x402sim.serving.control.client import ControlClient, ControlError
-from x402sim.serving.control.messages import Ready, Transfer
+from x402sim.serving.control.messages import Paid, Ready, Transfer
 from x402sim.serving.listen import Listen
 from x402sim.serving.log import Form
 from x402sim.serving.serve import open_world, run, serve
@@ -178,6 +178,14 @@ class LocalServer:
         Each has `tx_hash`, `block_number`, `sender`, `to` and `amount_base`: text, in base units.
         """
         return self._ask(lambda control: control.transfers(account))
+
+    def payments(self, path: str = "", times: int | None = None) -> list[Paid]:
+        """Return the settled payments, oldest first, for one path if given.
+
+        `server.payments("/api/perp/quote", times=1)` demands exactly one: it raises
+        `AssertionError` for another number, and names each payment.
+        """
+        return self._ask(lambda control: control.payments(path, times))
 
     def balance(self, address: str) -> int:
         """Return what an address has of the token, in base units, as an int."""

@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help(World) shows short names of t
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from importlib import import_module
@@ -319,6 +319,10 @@ class World:
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
             if clause not in clauses:
                 raise ValueError(f"without: {unknown(f'rule of {table!r}', clause, clauses)}")
+
+    def __dir__(self) -> list[str]:
+        """Name the options, and `play`: what else is here is read by the parts of a world."""
+        return [*(each.name for each in fields(self)), "play"]
 
     def __repr__(self) -> str:
         return changed(replace(self, mnemonic=None))  # a phrase is a secret

@@ -193,6 +193,11 @@ class PaymentRecords:
             )
         return list(found.values())
 
+    def settled(self, resource: str = "") -> list[Attempt]:
+        """Return the settled attempts, of one resource if given, oldest first."""
+        where = "AND resource_url = ? " if resource else ""
+        return self._found(f"status = 'settled' {where}ORDER BY attempt", *filter(None, [resource]))
+
     def has_any(self) -> bool:
         """Tell whether the database has any payment."""
         return bool(self._db.one("SELECT EXISTS (SELECT 1 FROM payments)")[0])
