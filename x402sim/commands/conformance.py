@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from x402sim.commands.common import as_misuse, completing, number, whole
+from x402sim.commands.common import as_misuse, completing, made, number, whole
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing
 from x402sim.suite.case import select
@@ -144,6 +144,13 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
     return conformance
 
 
+def judge_of(name: str) -> Any:
+    """Return the command of another judge than the default: `conformance NAME`."""
+    subject, own = subject_of(name), typer.Typer(add_completion=False, rich_markup_mode=None)
+    own.command(name, help=subject.help)(judging(subject))
+    return made(own)
+
+
 class Command(TyperCommand):
     """The command of the default subject, or of the subject that its first word names."""
 
@@ -153,13 +160,7 @@ class Command(TyperCommand):
         if name == DEFAULT:
             args = args[1:]
         elif name in SUBJECTS:
-            subject, own = (
-                subject_of(name),
-                typer.Typer(add_completion=False, rich_markup_mode=None),
-            )
-            own.command(name, help=subject.help)(judging(subject))
-            command = typer.main.get_command(own)
-            return command.make_context(f"{info_name} {name}", args[1:], *more, **named)
+            return judge_of(name).make_context(f"{info_name} {name}", args[1:], *more, **named)
         return super().make_context(info_name, args, *more, **named)
 
 

@@ -64,7 +64,7 @@ from x402sim.suite.row import (
     skipped,
     unclear,
 )
-from x402sim.suite.started import last_line
+from x402sim.suite.started import error_lines
 from x402sim.suite.subject import (
     Plan,
     Subject,
@@ -182,7 +182,7 @@ class Judge:
             wrong = served(each)
             if wrong is not None:
                 last = each.starts[-1] if each.starts else None
-                log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
+                log = f"; it wrote: {error_lines(last.log or last.output)}" if last else ""
                 is_unread = last is not None and last.ok and each.shop.served  # no goods shown
                 too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
@@ -252,7 +252,7 @@ class Judge:
 
 
 def _result(case: PayerCase, found: Found, played: Played) -> CaseResult:
-    log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
+    log = "".join(error_lines(ended.log) for ended in played.starts[-1:] if ended.log)
     return result(case, found, played.report(), log, played.seconds)
 
 
