@@ -14,8 +14,11 @@ from x402sim.suite import printing
 from x402sim.suite.case import select
 from x402sim.suite.command import Asked, load as load_baseline, play, require_places
 from x402sim.suite.options import STRICT, Flag, flags_of
+from x402sim.suite.published import versions
 from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
 
+KNOWN = "known"
+"""The word for --baseline that stands for the failures of published versions."""
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
 completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
@@ -43,8 +46,9 @@ Known = Annotated[
     Path | None,
     typer.Option(
         "--baseline",
-        metavar="FILE",
-        help="JSON report of an earlier run: only new failures count.",
+        metavar="FILE|known",
+        help="JSON report of an earlier run: only new failures count. `known`: failures known of a "
+        "published version do not count.",
     ),
 ]
 AsJson = Annotated[
@@ -132,10 +136,16 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             }
             places = {kind: file for kind, file in files.items() if file is not None}
             require_places(places)
+            takes_known = baseline is not None and str(baseline) == KNOWN
+            if takes_known and not versions(subject.name):
+                raise ValueError(f"--baseline {KNOWN}: no published {subject.name} was judged yet")
             asked = Asked(
                 files=places,
                 strict=given[STRICT.name],
-                baseline=load_baseline(baseline, subject.name) if baseline else None,
+                baseline=load_baseline(baseline, subject.name)
+                if baseline and not takes_known
+                else None,
+                accepts_published=takes_known,
             )
         with as_misuse(OSError, begin="cannot write the report: "):
             code = play(subject, options, cases, asked)
