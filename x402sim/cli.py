@@ -88,13 +88,15 @@ def _keyless() -> Iterator[None]:
 
 def load(name: str) -> Any:
     """Return a command with its options."""
+    from x402sim.commands.common import made
+
     file, _, function = COMMANDS[name].partition(".")
     module = import_module(f"x402sim.commands.{file}")
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
     epilog = getattr(module, "EPILOG", None)
     kind = getattr(module, "Command", None)
     own.command(name, cls=kind, help=HELP[name], epilog=epilog)(getattr(module, function))
-    return typer.main.get_command(getattr(module, "app", own))
+    return made(getattr(module, "app", own))
 
 
 app = typer.Typer(

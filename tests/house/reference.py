@@ -19,6 +19,7 @@ import x402sim
 from x402sim import Decisions, events as declared
 from x402sim.chain.rpc.app import documentation
 from x402sim.cli import COMMANDS, load
+from x402sim.commands.conformance import judge_of
 from x402sim.journal import HEADER, Journal
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.states import PAYMENT, SESSION
@@ -29,6 +30,7 @@ from x402sim.serving.control.messages import Ready
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite.service.engine import all_checks
+from x402sim.suite.subject import DEFAULT, SUBJECTS
 from x402sim.text.templates import markdown_table
 from x402sim.world.scenario import shipped
 
@@ -40,6 +42,7 @@ OF_DOCSTRINGS = "python"
 """The page of the guide that shows the first sentences of docstrings."""
 
 
+JUDGES = [f"conformance {each}" for each in SUBJECTS if each != DEFAULT]
 EXITS = """
 ## Exit codes
 
@@ -65,7 +68,12 @@ def commands() -> str:
         f"# Commands\n\n{about}\n\n{markdown_table(('command', 'what it does'), rows)}{EXITS}"
         + "".join(
             f"\n## x402sim {name}\n\n{_prose(command.help)}\n"
-            + (f"\n{_table(command.params)}" if command.params else "")
+            + (f"\n{_table(shown)}" if (shown := _own(name, command)) else "")
+            + (
+                "\nOptions of every judge: [above](#x402sim-conformance).\n"
+                if name in JUDGES
+                else ""
+            )
             + (f"\n{_prose(command.epilog)}\n" if command.epilog else "")
             for name, command in known
         )
@@ -78,6 +86,15 @@ def _commands(group: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
             yield from _commands(command.commands, f"{before}{name} ")
         else:
             yield before + name, command
+        if name == "conformance":
+            yield from ((judge, judge_of(judge.split()[1])) for judge in JUDGES)
+
+
+def _own(name: str, command: Any) -> list[Any]:
+    """Return the parameters of a command; of a judge, those that not every judge has."""
+    of_all = load("conformance").params if name in JUDGES else []
+    known = {(*each.opts, each.help) for each in of_all}
+    return [each for each in command.params if (*each.opts, each.help) not in known]
 
 
 def _prose(text: str) -> str:

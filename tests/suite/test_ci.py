@@ -393,11 +393,11 @@ def test_nothing_that_a_subject_answers_becomes_a_command_or_a_property() -> Non
     hostile = result("spec/5/window", "failed", title=ATTACK, actual=ATTACK, rerun=ATTACK)
     (found,) = annotations(hostile)
     assert found.name == "error"
-    assert found.properties.keys() == {"file", "line", "title"}
+    assert found.properties.keys() == {"title"}
     assert "50%0A" in found.message, "what looks escaped is shown as it was"
     assert "pwned%3A, file=x" in found.message
     (unclear,) = annotations(result("spec/5/window", "inconclusive", reason=ATTACK))
-    assert unclear.properties.keys() == {"file", "line", "title"}
+    assert unclear.properties.keys() == {"title"}
     line = unready("service", ATTACK)
     assert len(commands(line)) == line.count("\n") == 1
     assert_harmless(line.replace("::error ", ""))
@@ -409,9 +409,10 @@ def test_each_subject_has_a_page_where_its_ids_or_sections_are() -> None:
         page = ROOT / report.demands_page(name)
         lines = page.read_text("utf-8").splitlines()
         for each in {case.section: case for case in cases}.values():
-            (found,) = annotations(result(each.id, "failed"), subject=name)
-            assert found.properties["file"] == str(page.relative_to(ROOT))
-            heading = lines[int(found.properties["line"]) - 1]
+            found = report.as_sarif(URL, [result(each.id, "failed")], "\n".join(lines), name)
+            at = found["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+            assert at["artifactLocation"]["uri"] == str(page.relative_to(ROOT))
+            heading = lines[at["region"]["startLine"] - 1]
             assert heading.startswith((f"### {each.id}", f"## {each.section}:")), each.id
 
 

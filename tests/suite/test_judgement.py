@@ -20,6 +20,7 @@ from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours
 from x402sim.spec.needs import Need
+from x402sim.suite import published
 from x402sim.suite.case import ONLY, of_id, repeating
 from x402sim.suite.command import (
     FOUND_SOMETHING,
@@ -35,7 +36,7 @@ from x402sim.suite.command import (
 )
 from x402sim.suite.engine import Plan
 from x402sim.suite.options import again, flag, flags_of, given, read
-from x402sim.suite.subject import Subject
+from x402sim.suite.subject import SUBJECTS, Subject
 from x402sim.suite.verdict import NotReady
 from x402sim.text.program import program
 
@@ -343,6 +344,40 @@ def test_a_known_failure_is_told_and_green_in_every_report(tmp_path: Path) -> No
     assert "in the baseline report, too" in report.as_junit(URL, STARTED, found).decode()
     assert "known" in html(URL, STARTED, found, sections={})
     assert "in the baseline report, too" in markdown("oven", URL, found)
+
+
+def test_failures_of_a_published_version_are_named_and_can_be_accepted() -> None:
+    version = next(each for each in published.versions("server") if "FastAPI" in each.name)
+    assert version.name == "x402 2.25.0 (FastAPI)"
+
+    def server(check_id: str, dialect: str, outcome: str = "failed") -> Result:
+        case = CaseResult(title="any words", dialect=dialect, outcome=Outcome(outcome))
+        return result(check_id, outcome, cases=(case,))
+
+    failed = [server(*each) for each in sorted(version.failed)]
+    assert published.closest(failed, "server") == version
+    found = published.marked([*failed, server("server/new/one", "v2")], version)
+    assert [each.known_of for each in found] == [version.name] * len(failed) + [""]
+    count = len(failed)
+    assert f"Known of {version.name}: {count} of {count + 1}." in report.verdict(found)[1]
+    assert f"known of: {version.name}" in report.explained(found[0])
+    held = server(*sorted(version.failed)[0], outcome="passed")
+    assert published.mended([held], version) == [held.id]
+    assert published.closest([server("server/new/one", "v2")], "server") is None
+    assert published.closest([held], "server") is None
+    assert {each for each in SUBJECTS if published.versions(each)} == {*SUBJECTS} - {"service"}
+
+
+def test_known_failures_of_a_subject_without_published_versions_are_refused() -> None:
+    assert "no published service" in refused("http://127.0.0.1:9", "--baseline", "known")
+
+
+def test_a_report_counts_what_makes_the_verdict() -> None:
+    found = [result("kit/1/a", "failed"), result("kit/1/b", "failed", level="SHOULD")]
+    assert report.tally(found) == [(Outcome.FAILED, "2 failed (1 count)")]
+    assert report.tally(found, strict=True) == [(Outcome.FAILED, "2 failed")]
+    assert "2 ids: 2 failed (1 count)" in markdown("oven", URL, found).replace("\\", "")
+    assert 'failures="1"' in report.as_junit(URL, STARTED, found).decode()
 
 
 def test_a_file_that_is_no_baseline_is_one_line(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Facilitators that are published, and ours, as the judge of facilitators starts them.
 
 `python -m tests.suite_facilitator.published [NAME…|all]` judges them: each is what its repository's
-example is, on the versions that `tests/interop` pins. What came of it is kept in published.json
+example is, on the versions that `tests/interop` pins. What came of it is kept in conformance/facilitator/published.json
 beside this file. It writes conformance/facilitators.md anew: the table of all cases, the problems of
 the field with what catches them, and the verdicts.
 """
@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from tests.interop import programs
@@ -25,7 +24,7 @@ from x402sim.suite.facilitator.room import PLAIN, facilitator_command
 from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_cases, rows
 from x402sim.version import VERSION
 
-KEPT = Kept(Path(__file__).with_name("published.json"))
+KEPT = Kept(ROOT / "conformance" / "facilitator" / "published.json")
 
 
 @dataclass(frozen=True)

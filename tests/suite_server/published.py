@@ -1,7 +1,7 @@
 """Servers of the standard that others have published, as the judge of servers starts them.
 
 `python -m tests.suite_server.published [NAME…|all]` judges them, and keeps the verdicts with the versions
-in published.json beside this file. It writes conformance/servers.md anew: the table of all cases, the
+in conformance/server/published.json. It writes conformance/servers.md anew: the table of all cases, the
 problems of the field with what catches them, and the verdicts, each with its cause in their source.
 """
 
@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from tests import npm
@@ -25,7 +24,7 @@ from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Spoken, server_command
 from x402sim.suite.server.subject import SECTIONS, ServerJudge, all_cases, item_in, rows
 
-KEPT = Kept(Path(__file__).with_name("published.json"))
+KEPT = Kept(ROOT / "conformance" / "server" / "published.json")
 FAILS = 'POST /report {"title": "fail"}'
 NEXT = "npm_next/node_modules/next/dist/bin/next"
 

@@ -16,7 +16,7 @@ from x402sim.report.results import Outcome
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "x402sim" / "guide" / "judging-servers.md").read_text(encoding="utf-8")
-FASTAPI, FLASK = blocks(PAGE, "python")
+FASTAPI, FASTAPI_SHOP, FLASK = blocks(PAGE, "python")
 EXPRESS, HONO_END, IN_NEXT = blocks(PAGE, "js")
 COMMANDS = dict(re.findall(r'`(x402sim conformance server /weather) --start "([^"]+)"`', PAGE))
 OF_FASTAPI = """
@@ -36,6 +36,16 @@ def make_app(facilitator_url, pay_to):
     app.get("/weather")(lambda: {"weather": "sunny"})
     app.get("/forecast")(lambda: {"weather": "cloudy"})
     return app
+"""
+IN_FASTAPI = """
+server = x402ResourceServer(facilitator)
+server.register(network, ExactEvmServerScheme())
+accepts = {"scheme": "exact", "payTo": pay_to, "price": "$0.01", "network": network}
+app = FastAPI()
+app.add_middleware(
+    PaymentMiddlewareASGI, routes={"GET /weather": {"accepts": accepts}}, server=server
+)
+app.get("/weather")(lambda: {"weather": "sunny"})
 """
 OF_FLASK = """
 import os
@@ -84,12 +94,13 @@ SHOPS = {
 ONLY = "server/control,server/many/two"
 
 
-def judged(shown: str, words: list[str]) -> None:
-    """Run the command of the guide, with these words as what it starts."""
+def judged(shown: str, words: list[str], folder: Path | None = None) -> None:
+    """Run the command of the guide in a folder, with these words as what it starts."""
     command = shlex.split(shown)[1:]
     command[command.index("--start") + 1] = shlex.join(words)
     done = subprocess.run(
         [sys.executable, "-m", "x402sim", *command, "--only", ONLY, "--dialects", "v2"],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=100,
@@ -106,6 +117,18 @@ def test_a_shop_of_a_framework_is_judged_by_a_line(framework: str, tmp_path: Pat
     (line,) = [each for each in shown if ("python shop" if is_python else "node shop") in each]
     make = programs.in_python if is_python else programs.in_node
     judged(line, make(SHOPS[framework], tmp_path))
+
+
+@THOROUGH
+def test_a_shop_in_fastapi_is_judged_by_a_line(tmp_path: Path) -> None:
+    before = OF_FASTAPI.partition("def make_app")[0]
+    shop = f"import os\n{before}{FASTAPI_SHOP.replace(IN_PYTHON, IN_FASTAPI)}"
+    (tmp_path / "shop.py").write_text(shop)
+    (line,) = re.findall(r"`(x402sim conformance server [^`]+uvicorn[^`]+)`", PAGE)
+    command = shlex.split(line)
+    words = [programs.python(), "-m", *shlex.split(command[command.index("--start") + 1])]
+    assert words[-1] == "$PORT"
+    judged(line, words, tmp_path)
 
 
 @THOROUGH

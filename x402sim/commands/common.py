@@ -64,6 +64,20 @@ def number(text: Any, kind: Callable[[Any], float] = float, wanted: str = "a num
         raise typer.BadParameter(f"{wanted} is wanted, not {as_given(text)}") from None
 
 
+def made(own: typer.Typer) -> Any:
+    """Return the command of an application; its help shows arguments without types of Python."""
+
+    def plain(command: Any) -> Any:
+        for each in command.params:
+            if each.param_type_name == "argument":
+                each.display_type_rich = lambda ctx: ""
+        for each in getattr(command, "commands", {}).values():
+            plain(each)
+        return command
+
+    return plain(typer.main.get_command(own))
+
+
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     """Return a shell's completion of an argument: the names that begin like it."""
     return lambda incomplete: [each for each in names() if each.startswith(incomplete)]

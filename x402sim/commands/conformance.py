@@ -8,15 +8,18 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from x402sim.commands.common import as_misuse, completing, number, whole
+from x402sim.commands.common import as_misuse, completing, made, number, whole
 from x402sim.commands.configuration import defaults
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing
 from x402sim.suite.case import select
 from x402sim.suite.command import Asked, load as load_baseline, play, require_places
 from x402sim.suite.options import STRICT, Flag, flags_of
+from x402sim.suite.published import versions
 from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
 
+KNOWN = "known"
+"""The word for --baseline that stands for the failures of published versions."""
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
 completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
@@ -44,8 +47,9 @@ Known = Annotated[
     Path | None,
     typer.Option(
         "--baseline",
-        metavar="FILE",
-        help="JSON report of an earlier run: only new failures count.",
+        metavar="FILE|known",
+        help="JSON report of an earlier run: only new failures count. `known`: failures known of a "
+        "published version do not count.",
     ),
 ]
 AsJson = Annotated[
@@ -133,16 +137,29 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             }
             places = {kind: file for kind, file in files.items() if file is not None}
             require_places(places)
+            takes_known = baseline is not None and str(baseline) == KNOWN
+            if takes_known and not versions(subject.name):
+                raise ValueError(f"--baseline {KNOWN}: no published {subject.name} was judged yet")
             asked = Asked(
                 files=places,
                 strict=given[STRICT.name],
-                baseline=load_baseline(baseline, subject.name) if baseline else None,
+                baseline=load_baseline(baseline, subject.name)
+                if baseline and not takes_known
+                else None,
+                accepts_published=takes_known,
             )
         with as_misuse(OSError, begin="cannot write the report: "):
             code = play(subject, options, cases, asked)
         raise typer.Exit(code)
 
     return conformance
+
+
+def judge_of(name: str) -> Any:
+    """Return the command of another judge than the default: `conformance NAME`."""
+    subject, own = subject_of(name), typer.Typer(add_completion=False, rich_markup_mode=None)
+    own.command(name, help=subject.help)(judging(subject))
+    return made(own)
 
 
 class Command(TyperCommand):
@@ -154,12 +171,7 @@ class Command(TyperCommand):
         if name == DEFAULT:
             args = args[1:]
         elif name in SUBJECTS:
-            subject, own = (
-                subject_of(name),
-                typer.Typer(add_completion=False, rich_markup_mode=None),
-            )
-            own.command(name, help=subject.help)(judging(subject))
-            command = typer.main.get_command(own)
+            command = judge_of(name)
             named["default_map"] = defaults(command, f"conformance {name}")
             return command.make_context(f"{info_name} {name}", args[1:], *more, **named)
         named["default_map"] = defaults(self, "conformance")

@@ -35,7 +35,7 @@ from x402sim.report.results import (
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import TITLES, Ground, folder
 from x402sim.text.templates import render
-from x402sim.text.words import printable, printable_lines
+from x402sim.text.words import counted, printable, printable_lines
 from x402sim.version import VERSION
 
 RAW = "send it again: "
@@ -52,6 +52,25 @@ def summary(results: Results) -> dict[Outcome, int]:
     """Return how many results have each outcome."""
     counts = Counter(result.outcome for result in results)
     return {outcome: counts[outcome] for outcome in Outcome}
+
+
+def tally(results: Results, strict: bool = False) -> list[tuple[Outcome, str]]:
+    """Return the number of ids with each outcome in words: "39 failed (12 count)".
+
+    Those that count make the verdict, and are the failures and errors of JUnit.
+    """
+    every = summary(results)
+    counting = summary([each for each in results if counts_for_exit(each, strict)])
+    return [
+        (each, f"{every[each]} {each}{_of(counting[each], every[each], each)}")
+        for each in Outcome
+        if every[each]
+    ]
+
+
+def _of(counting: int, every: int, outcome: Outcome) -> str:
+    is_bad = outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
+    return f" ({counting} count)" if is_bad and counting < every else ""
 
 
 def readable(results: Results) -> list[Result]:
@@ -81,6 +100,8 @@ def counts_for_exit(result: Result, strict: bool) -> bool:
 
 def why_uncounted(result: Result) -> str:
     """Return why a result does not count for the exit code."""
+    if result.is_known and result.known_of:
+        return f"known of {result.known_of}"
     return "in the baseline report, too" if result.is_known else "does not count without --strict"
 
 
@@ -94,6 +115,10 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     of, every = summary(counting), summary(results)
     known = sum(each.is_known for each in results)
     known_note = f" Known from the baseline: {known}." if known else ""
+    levels = ("MUST", "SHOULD") if strict else ("MUST",)
+    failures_of = [e for e in results if e.outcome is Outcome.FAILED and e.level in levels]
+    for version, count in Counter(e.known_of for e in failures_of if e.known_of).items():
+        known_note += f" Known of {version}: {count} of {len(failures_of)}."
     if left := sum(each.reason == INTERRUPTED for each in results):
         known_note += f" Interrupted before {left} of {len(results)} ids were certain."
     if failed := of[Outcome.FAILED]:
@@ -330,6 +355,7 @@ def explained(result: Result) -> str:
     """Return a whole failure as text: its cases, their exchanges, the command to repeat them."""
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
     parts += [f"to repair: {repair(result)}"] if repair(result) else []
+    parts += [f"known of: {result.known_of}"] if result.known_of else []
     for case, ground in shown(result):
         parts += ["", named(case), *ground]
         parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
@@ -459,7 +485,7 @@ def written(kind: str, about: About, results: Results, *, strict: bool = False) 
                 about.subject, target, results, strict=strict, unspoken=about.unspoken
             )
         case "annotations":
-            return as_annotations(results, _demands(about.subject), about.subject, strict=strict)
+            return as_annotations(results, about.subject, strict=strict)
         case _:
             return as_html(
                 target,
@@ -480,18 +506,17 @@ def _demands(subject: str) -> str:
 # --- annotations ------------------------------------------------------------------------
 
 
-def as_annotations(results: Results, demands: str, subject: str, *, strict: bool = False) -> str:
+def as_annotations(results: Results, subject: str, *, strict: bool = False) -> str:
     """Return the lines, empty if nothing failed; with `strict`, SHOULD counts for the verdict.
 
     An id that counts is an error, and a failed SHOULD a warning; ids in the baseline report
-    are left out. Each annotation is at the line of its demand in the page `demands`, as in SARIF.
+    are left out. No annotation names a file: the page of demands is not in the user's repository.
     A run without a judged id is an error.
     """
-    file, lines = demands_page(subject), headings(demands)
     outcome, why = verdict(results, strict)
     groups = by_cause(readable(results))
     in_order = [group[0] for group in groups] + [each for group in groups for each in group[1:]]
-    shown = [_annotation(each, file, place(lines, each), strict) for each in in_order]
+    shown = [_annotation(each, strict) for each in in_order]
     if outcome is Outcome.INCONCLUSIVE and not any(each.startswith("::error") for each in shown):
         shown.append(unready(subject, why))
     return "".join(shown)
@@ -503,7 +528,7 @@ def unready(subject: str, why: str) -> str:
     return f"::error title={_escaped_property(title)}::{_message(printable(why))}\n"
 
 
-def _annotation(result: Result, file: str, line: int, strict: bool) -> str:
+def _annotation(result: Result, strict: bool) -> str:
     counts = counts_for_exit(result, strict)
     if not counts and (result.is_known or result.outcome is not Outcome.FAILED):
         return ""
@@ -514,10 +539,10 @@ def _annotation(result: Result, file: str, line: int, strict: bool) -> str:
         text.append(f"expected {result.expected}, got {result.actual}")
     text += [f"loss: {result.loss}"] if result.loss else []
     text += [f"to repair: {repair(result)}"] if repair(result) else []
+    text += [f"known of {result.known_of}"] if result.known_of else []
     text += [f"run it again: {result.rerun}"] if result.rerun else []
-    at = f"file={_escaped_property(file)},line={line},title={_escaped_property(title)}"
     said = _message("\n".join(text))
-    return f"::{command} {at}::{said}\n"
+    return f"::{command} title={_escaped_property(title)}::{said}\n"
 
 
 def _message(text: str) -> str:
@@ -549,14 +574,14 @@ def as_markdown(
     """Return the report as Markdown; with `strict`, SHOULD counts for the verdict."""
     results = readable(results)
     outcome, why = verdict(results, strict)
-    counts = summary(results)
     lines = [
         f"## {MARKS[outcome]} x402sim conformance: {subject} {_code(target)}",
         "",
         _plain(why),
         "",
     ]
-    lines += [", ".join(f"{count} {name}" for name, count in counts.items() if count), ""]
+    told = ", ".join(text for _, text in tally(results, strict))
+    lines += [f"{counted(len(results), 'id')}: {told}", ""]
     for dialect, reason in (unspoken or {}).items():
         lines += [f"Not judged: {_plain(dialect)}: {_plain(printable(reason))}", ""]
     if losses := total_loss(results):
@@ -674,7 +699,7 @@ def as_html(
         verdict=verdict(results, strict),
         losses=total_loss(results),
         unspoken={dialect: printable(why) for dialect, why in (unspoken or {}).items()},
-        counts=summary(results),
+        counts=tally(results, strict),
         urgent=[
             (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)
         ],

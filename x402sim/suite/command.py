@@ -22,8 +22,8 @@ from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
 from x402sim.report.causes import cause
 from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result
-from x402sim.suite import printing
+from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, CaseResult, Outcome, Result
+from x402sim.suite import printing, published
 from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.engine import Judging
 from x402sim.suite.subject import Chosen, Subject, Tell
@@ -87,8 +87,12 @@ def _is_known(result: Result, before: _Found | None) -> bool:
     now = [each for each in result.cases if each.outcome is result.outcome]
     if result.outcome is Outcome.INCONCLUSIVE:
         return {each.dialect for each in now} <= {each.dialect for each in known}
-    failed = {(each.title, each.dialect) for each in known}
-    return {(printable(each.title), each.dialect) for each in now} <= failed
+    return {_key(each) for each in now} <= {_key(each) for each in known}
+
+
+def _key(case: CaseResult | _Case) -> tuple[str, str]:
+    """Return the key of a case within an id: the dialect, or the title without a dialect."""
+    return ("" if case.dialect else printable(case.title), case.dialect)
 
 
 def mended(results: Sequence[Result], baseline: Baseline) -> list[str]:
@@ -111,12 +115,13 @@ class Asked:
 
     `files` maps kinds of report to paths: json, junit, html, sarif, markdown, annotations; - for
     stdout. With `strict`, a failed SHOULD counts. Findings of the `baseline`, a JSON report, do not
-    count.
+    count; nor, if `accepts_published`, failures known of the closest published version.
     """
 
     files: Mapping[str, Path] = field(default_factory=dict)
     strict: bool = False
     baseline: Baseline | None = None
+    accepts_published: bool = False
 
 
 async def judged(
@@ -250,6 +255,14 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             )
     if asked.baseline is not None:
         results = known(results, asked.baseline)
+    version = published.closest(results, subject.name)
+    if version is not None:
+        results = published.marked(results, version)
+    if asked.accepts_published:
+        results = [
+            msgspec.structs.replace(each, is_known=each.is_known or bool(each.known_of))
+            for each in results
+        ]
     unspoken = begun[0].plan.unspoken if begun else {}
     about = About(subject.name, options.shown, started, subject.sections, unspoken)
     for kind, file in asked.files.items():
@@ -262,6 +275,11 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
         tell(line)
     if asked.baseline is not None and (held := mended(results, asked.baseline)):
         tell(f"failed in the baseline, and holds now: {', '.join(held)}")
+    if asked.accepts_published:
+        if version is None:
+            tell("--baseline known: no published version has these failures; all of them count")
+        elif held := published.mended(results, version):
+            tell(f"known of {version.name}, and holds here: {', '.join(held)}")
     tell(done)
     if was_interrupted:
         return INTERRUPTED

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -93,6 +94,18 @@ class Kept:
                 os.killpg(self.pid, number)
 
 
+def filled(words: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Return a command's words with the judge's variables in them: "--port $PORT" gets the port.
+
+    Programs with options and no variables, such as uvicorn, need no shell. Other variables stay.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        return environment.get(found[1] or found[2], found[0])
+
+    return [re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, each) for each in words]
+
+
 @asynccontextmanager
 async def kept(
     words: Sequence[str],
@@ -105,9 +118,9 @@ async def kept(
     """Start a command with the variables that pass, and `environment`; kill the command at the end.
 
     Yields the command, and a task that is done once the command has ended and its output is read.
-    `also` names further variables to inherit. A command that `speaks` gets requests and answers by
-    pipes; `in_one`, both outputs are the log. Raises `OSError` if the command does not exist, and
-    `NotReady` where no keeper runs.
+    The words may name the variables (`filled`). `also` names further variables to inherit. A
+    command that `speaks` gets requests and answers by pipes; `in_one`, both outputs are the log.
+    Raises `OSError` if the command does not exist, and `NotReady` where no keeper runs.
     """
     if sys.platform == "win32":
         raise NotReady("a command is judged on Linux and macOS: here, start it and give its URL")
@@ -130,7 +143,11 @@ async def kept(
         stdin = await _writer(stack, to_in)
         stdout = await _reader(stack, from_out, MOST_BYTES if speaks else PIECE)
         stderr = await _reader(stack, from_log, PIECE)
-        task = {"words": words, "environment": {**inherits, **environment}, "folder": os.getcwd()}
+        task = {
+            "words": filled(words, environment),
+            "environment": {**inherits, **environment},
+            "folder": os.getcwd(),
+        }
         to_keeper.write(json.dumps(task).encode() + b"\n")
         written = Written()
         if not (pid := await told.readline()):

@@ -133,9 +133,9 @@ def show_results(
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
         _show_not_begun(console, results)
-        numbers = Counter(each.outcome for each in results)
-        line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
-        console.print(f"\n{counted(numbers.total(), 'id')}: {line}")
+        told = report.tally(results, strict)
+        line = ", ".join(f"[{_COLORS[outcome]}]{text}[/]" for outcome, text in told)
+        console.print(f"\n{counted(len(results), 'id')}: {line}")
         if losses := report.total_loss(results):
             console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
         outcome, why = report.verdict(results, strict)

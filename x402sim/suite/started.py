@@ -1,12 +1,14 @@
 """Starts a listening subject anew for each world: a command, or an ASGI application."""
 
 import asyncio
+import re
 import shlex
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,11 +24,30 @@ from x402sim.suite.subject import LOOK_S, URL_LOOK_S, Tell, in_vain, until_ready
 from x402sim.suite.verdict import NotReady
 from x402sim.text.keys import secret_in
 
+_ERROR = re.compile(r"[\w.:/\[( -]{0,40}?(Error|ERROR|error|[Ee]xception|FATAL|fatal|panic)")
+_NODE = re.compile(r"Node\.js v[\d.]+|[{}]+")
+"""Lines without news at the end of an error of Node."""
+
 
 def last_line(text: str) -> str:
     """Return the last line with something in it, or "nothing"."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1].strip()[:200] if lines else "nothing"
+
+
+def error_lines(text: str) -> str:
+    """Return the last error that a program wrote, in one line; else its last line, or "nothing".
+
+    Of a stack of calls only the error's own lines are of use: "Error: Cannot find module
+    '/shop.js'", not "Node.js v20.20.2" at the end.
+    """
+    lines = [each for each in text.splitlines() if each.strip() and not _NODE.fullmatch(each)]
+    starts = [place for place, line in enumerate(lines) if _ERROR.match(line)]
+    if not starts:
+        return last_line("\n".join(lines))
+    first, *more = lines[starts[-1] :]
+    own = list(takewhile(lambda line: not line[0].isspace(), more))
+    return " ".join([first, *own[:2]]).strip()[:300]
 
 
 START_S, WAIT_S = 60.0, 30.0
@@ -212,7 +233,7 @@ class Command(Generic[AnyGiven]):
             def not_ready(how: str) -> NotReady:
                 return NotReady(
                     f"{self.failure.replace('{url}', url)}, so it is not ready: {how}; it wrote: "
-                    f"{last_line(running.log())}. The guide, `{self.guide}`, says what it gets"
+                    f"{error_lines(running.log())}. The guide, `{self.guide}`, says what it gets"
                 )
 
             async def look() -> str:

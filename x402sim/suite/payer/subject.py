@@ -63,7 +63,7 @@ from x402sim.suite.payer.play import (
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.rooms import why_each
 from x402sim.suite.row import beginnings, cases_of, rows_of
-from x402sim.suite.started import last_line
+from x402sim.suite.started import error_lines
 from x402sim.suite.subject import (
     Subject,
     Tell,
@@ -180,7 +180,7 @@ class PayerJudge:
             wrong = served(each)
             if wrong is not None:
                 last = each.starts[-1] if each.starts else None
-                log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
+                log = f"; it wrote: {error_lines(last.log or last.output)}" if last else ""
                 is_unread = last is not None and last.ok and each.shop.served  # no goods shown
                 too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
@@ -253,7 +253,7 @@ async def _tested(group: Sequence[PayerCase], purchase: Purchase) -> Played[Paye
     async def act() -> Purchase:
         return purchase
 
-    log = "".join(last_line(ended.log) for ended in purchase.starts[-1:] if ended.log)
+    log = "".join(error_lines(ended.log) for ended in purchase.starts[-1:] if ended.log)
     played = await attempt(group, purchase, act, lambda case, observed: case.test(observed))
     return replace(played, seconds=purchase.seconds, log=log)
 
