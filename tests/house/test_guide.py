@@ -45,7 +45,7 @@ TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
     "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],
-    "judging-servers": ["tests/suite_server/test_recipes.py"] * 2,
+    "judging-servers": ["tests/suite_server/test_recipes.py"] * 3,
     "watch": ["tests/watch/test_watch.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
@@ -315,14 +315,18 @@ def options_of(words: list[str]) -> set[str] | None:
 
 
 def commands_in(page: Path) -> list[list[str]]:
-    """Return the words after `x402sim` of each command line in a shell block or in backquotes."""
+    """Return the words after `x402sim` of each command line in a shell block or in backquotes.
+
+    Text in single quotes is another program's command.
+    """
     written = page.read_text(encoding="utf-8")
     shell = "\n".join(blocks(written, "sh")).replace("\\\n", " ")
     lines = shell.splitlines() + re.findall(
         r"`([^`\n]+)`", re.sub(r"```.*?```", "", written, flags=re.DOTALL)
     )
     calls = re.compile(r"(?:^|[ /])x402sim ([a-z][^#&|]*)")
-    return [call.split() for line in lines for call in calls.findall(line)]
+    found = [call for line in lines for call in calls.findall(line)]
+    return [re.sub("'[^']*'", "''", call).split() for call in found]
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
