@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.payer.shop import Shop, opened, payer as payer_in_steps
-from tests.payer.test_standard_servers import OFFER, VERSIONS, StandardShop, Version, payer
+from tests.payer.test_standard_servers import OFFER, PAID, VERSIONS, StandardShop, Version, payer
 from x402sim import PaidNotServed, PaymentFailed, SessionAuth, Wallet
 
 URL = "http://shop/x"
@@ -346,6 +346,22 @@ def test_a_caller_whose_time_ends_after_the_last_byte_has_bought_nothing() -> No
 
     asyncio.run(main())
     assert len(shop.nonces) == 1
+
+
+def test_an_older_answer_that_ends_forgets_nothing_that_a_newer_purchase_has_signed() -> None:
+    now = [1_800_000_000.0]
+    shop = StandardShop(2, answers=lambda count: (200, PAID) if count == 1 else (402, None))
+    auth, request = payer(now), httpx.Request("GET", URL)
+    with httpx.Client(transport=httpx.MockTransport(Streaming(shop, [whole])), auth=auth) as http:
+        with http.stream("GET", URL) as older:
+            for _ in range(3):
+                with pytest.raises(PaymentFailed):
+                    http.get(URL)
+                now[0] += 1000
+            before = auth.unfinished(request).signed_base
+            older.read()
+        assert before == 4 * shop.paid[0].signed.authorization.value  # the older one is open
+    assert auth.unfinished(request).signed_base == before * 3 // 4
 
 
 @BOTH

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+import httpcore
 import httpx
 import pytest
 
 from tests.bounded.hostile_peer import Server, serving
 from tests.payer.shop import CLIENTS, Get, in_sync
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.payer.flow import Guard
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 Peers = tuple[Server, Server]
@@ -166,3 +168,24 @@ def test_another_transport_is_found_out_by_the_url_of_the_answer() -> None:
         pytest.raises(PaymentFailed, match=REFUSED),
     ):
         http.get("http://shop/")
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "headers", "passes"),
+    [
+        ("GET", "http://[::1]:80/x", {}, True),
+        ("GET", "http://[::1]:81/x", {}, False),
+        ("CONNECT", "http://proxy/", {"Host": "shop:443"}, True),  # of a tunnel: without a proof
+        ("CONNECT", "http://other/x", {"PAYMENT-SIGNATURE": "e30="}, False),
+    ],
+)
+def test_a_proof_goes_to_its_origin_only(
+    method: str, url: str, headers: dict[str, str], passes: bool
+) -> None:
+    guard = Guard(None, "http://[::1]", None, is_async=False)
+    request = httpcore.Request(method, url, headers=headers)
+    if passes:
+        guard("http11.send_request_headers.started", {"request": request})
+    else:
+        with pytest.raises(PaymentFailed, match="to another|which must not get it"):
+            guard("http11.send_request_headers.started", {"request": request})

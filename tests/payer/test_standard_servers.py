@@ -13,7 +13,7 @@ import pytest
 from tests.payer.shop import LOST, URL, ask
 from tests.protocol.test_advice import UNKNOWN
 from tests.strategies import requirements
-from x402sim import PaymentAuth, SessionAuth, Wallet
+from x402sim import PaymentAuth, SessionAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import PaidNotServed, PaymentFailed
 from x402sim.payer.signing import StandardOffer, proof
@@ -357,3 +357,16 @@ def test_an_id_that_a_402_names_is_shown_with_the_payment() -> None:
 
     assert shown(paymentId="pay_1") == {"PAYMENT-SIGNATURE": "signed", "X-Payment-Id": "pay_1"}
     assert shown() == shown(paymentId="not a header\n") == {"PAYMENT-SIGNATURE": "signed"}
+
+
+@VERSIONS
+def test_the_number_of_payments_is_limited_whatever_they_cost(version: Version) -> None:
+    """A session's server may ask for less than the deposit: then the sum allows more sessions."""
+    shop, auth = StandardShop(version), payer()
+    auth.signer.max_payments = 1
+    with httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http:
+        assert http.get(URL).is_success
+        with pytest.raises(SpendingCapExceeded, match="max_payments=1"):
+            http.get(URL)
+    assert len(shop.paid) == 1
+    assert SessionAuth(Wallet.create(), max_sessions=3).payment.signer.max_payments == 3

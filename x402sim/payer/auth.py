@@ -308,7 +308,7 @@ class PaymentAuth(FlowAuth):
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = self._sign(required)
             if payments.unresolved is not None:
-                payments.given_up_base += payments.unresolved.auth.value
+                payments.given_up_base += payments.unresolved.signed_base
             answer = yield from self._settle(order, payment)
             if answer is not None:
                 return answer
@@ -456,15 +456,15 @@ def _await_body_end(
     may read two streams at once.
     """
     payments = order.payments
+    payment.given_up_base += payments.given_up_base
+    payments.given_up_base = 0  # the next purchase counts its own
     payments.reading.append(payment)
     if order.stored is not None:
         order.stored.hold()
 
     def ended(is_whole: bool) -> None:
         payments.reading.remove(payment)
-        if is_whole:
-            payments.given_up_base = 0
-        else:
+        if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
             if granted is not None and payments.granted == granted:
                 payments.granted = None

@@ -78,12 +78,13 @@ class Guard:
         return Guard(self._inner, self._origin, None, is_async=self._is_async)
 
     def _check(self, origin: str, request: Any) -> None:
-        if request.method == b"CONNECT":
+        names = {name.decode("ascii", "replace").lower() for name, _ in request.headers}
+        if request.method == b"CONNECT" and not names & {name.lower() for name in PROOFS}:
             return  # to a proxy, without any of the request's headers
         url, target = request.url, request.url.target.decode("ascii", "replace")
-        through_proxy = target.startswith("http://")
-        to = httpx.URL(target) if through_proxy else httpx.URL(bytes(url).decode("ascii"))
-        require_origin(origin, to)
+        host = url.host.decode("ascii")
+        to = httpx.URL(scheme=url.scheme.decode("ascii"), host=host, port=url.port)
+        require_origin(origin, httpx.URL(target) if target.startswith("http://") else to)
         self._sent += 1
         if self._sent > 1 + MAX_REDIRECTS:
             raise PaymentFailed(

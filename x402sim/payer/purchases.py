@@ -56,6 +56,13 @@ class Payment(msgspec.Struct, kw_only=True):
     """The answer by which the server reported the payment as made, without a receipt."""
     was_refused: bool = False
     """Whether its proof was sent, and answered 402."""
+    given_up_base: int = 0
+    """Base units of the payments before it, signed for the same purchase and given up."""
+
+    @property
+    def signed_base(self) -> int:
+        """The amount signed for the purchase with this payment and before it, in base units."""
+        return self.auth.value + self.given_up_base
 
     @property
     def is_repeated(self) -> bool:
@@ -139,7 +146,7 @@ class ResourcePayments(msgspec.Struct):
         if not self.interrupted:
             return False
         if self.unresolved is not None:
-            self.given_up_base += self.unresolved.auth.value
+            self.given_up_base += self.unresolved.signed_base
             self.unresolved = None
         self.requeue_interrupted()
         return True
@@ -157,7 +164,7 @@ class ResourcePayments(msgspec.Struct):
         """Return the base units of unfinished payments that another object has signed."""
         ours = self.unfinished()
         nonces = {each.auth.nonce for each in ours.payments}
-        theirs = sum(each.auth.value for each in left.payments if each.auth.nonce not in nonces)
+        theirs = sum(each.signed_base for each in left.payments if each.auth.nonce not in nonces)
         return theirs + max(0, left.given_up_base - ours.given_up_base)
 
     def resume(self, unfinished: "Unfinished") -> None:
@@ -186,7 +193,7 @@ class Unfinished(msgspec.Struct, kw_only=True):
     @property
     def signed_base(self) -> int:
         """The amount signed for the purchase so far, in base units."""
-        return self.given_up_base + sum(each.auth.value for each in self.payments)
+        return self.given_up_base + sum(each.signed_base for each in self.payments)
 
 
 def purchase_key(request: httpx.Request) -> tuple[str, ...]:

@@ -118,6 +118,7 @@ class SessionAuth(FlowAuth):
             max_answer_bytes=max_answer_bytes,
             deadline_s=deadline_s,
         )
+        self.payment.signer.max_payments = max_sessions  # a server may ask for less than deposit
         self.limits = self.payment.limits
         self.session_id = self._given = session_id
         """The newest session."""

@@ -224,6 +224,9 @@ class Signer:
             raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
         self.signed_base = 0
         """The amount signed for so far, in base units."""
+        self.max_payments: int | None = None
+        """How many payments may be signed; None is any number."""
+        self._payments = 0
         self._wallet, self._clock, self._decimals = wallet, clock, network.decimals
         self._max_window_s = max_window_s
         self._lock = threading.Lock()
@@ -231,6 +234,8 @@ class Signer:
     def sign(self, required: PaymentRequired | x402.AnyRequired, network: Network) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         with self._lock:  # without the lock, two threads could each find room for their amount
+            if self._payments == self.max_payments:
+                raise SpendingCapExceeded(f"max_payments={self.max_payments} are signed already")
             try:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required, network)
@@ -239,6 +244,7 @@ class Signer:
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
+            self._payments += 1
         return payment
 
     def count(self, amount_base: int) -> None:
