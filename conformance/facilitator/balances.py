@@ -144,7 +144,7 @@ ROWS = [
         play=_back,
         demands=[
             Demand(
-                title="What a payment is answered that was refused for its balance, with money",
+                title="A payment refused for lack of money comes again with money",
                 ground=texts.silent(
                     texts.BALANCE,
                     why="whether a refusal is final is not said; the authorization is unused",

@@ -171,7 +171,7 @@ ROWS = [
         asks_only=True,
         demands=[
             Demand(
-                title="What it settles is in its list",
+                title="GET /supported lists every kind that the facilitator settles",
                 ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
                 test=_lists_it,
             ),
@@ -184,7 +184,7 @@ ROWS = [
         absent=only([Dialect.V2], "the list is the same in both versions: each kind is tried"),
         demands=[
             Demand(
-                title="Each kind in its list is one that it takes",
+                title="The facilitator takes every kind of the list",
                 ground=texts.explicit(texts.SUPPORTED),
                 test=_takes_what_it_lists,
             )
@@ -211,7 +211,7 @@ ROWS = [
         absent=only([Dialect.V2], "only version 2 has signers"),
         demands=[
             Demand(
-                title="The account that sends its transactions is among its signers",
+                title="GET /supported names the sender of transactions as a signer",
                 ground=texts.explicit(texts.SIGNERS),
                 test=_names_its_signer,
             )

@@ -160,7 +160,7 @@ def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[De
                 suffix="verify",
             )
         )
-    return [*demands, wastes_no_gas(f"{title}: it costs no gas", PAYS)] if says else demands
+    return [*demands, wastes_no_gas(f"{title}: the relayer pays no gas", PAYS)] if says else demands
 
 
 ROWS = [

@@ -259,7 +259,7 @@ ROWS = [
         absent=V2_ONLY,
         demands=[
             Demand(
-                title="What the 402 says of itself is as its own schema says",
+                title="The 402's description matches the 402's schema",
                 ground=texts.explicit(texts.VALIDATES, texts.INPUT_TYPE),
                 test=_is_as_its_schema,
             ),

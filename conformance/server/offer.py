@@ -450,7 +450,7 @@ ROWS = [
         play=_behind_a_proxy,
         demands=[
             Demand(
-                title="What it calls itself behind a proxy",
+                title="The server's own URL behind a proxy",
                 ground=texts.silent(
                     texts.RESOURCE,
                     why="headers of a proxy are anybody's, and a server that trusts none is right; "
