@@ -45,7 +45,7 @@ TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
     "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],
-    "judging-servers": ["tests/suite_server/test_recipes.py"] * 2,
+    "judging-servers": ["tests/suite_server/test_recipes.py"] * 3,
     "watch": ["tests/watch/test_watch.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
@@ -321,7 +321,8 @@ def commands_in(page: Path) -> list[list[str]]:
         r"`([^`\n]+)`", re.sub(r"```.*?```", "", written, flags=re.DOTALL)
     )
     calls = re.compile(r"(?:^|[ /])x402sim ([a-z][^#&|]*)")
-    return [call.split() for line in lines for call in calls.findall(line)]
+    quoted = re.compile(r"'[^']*'")  # the words of another's command
+    return [quoted.sub("COMMAND", call).split() for line in lines for call in calls.findall(line)]
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
