@@ -17,7 +17,7 @@ import msgspec
 from tests.interop import programs
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result, by_dialect
-from x402sim.suite.row import PlayedCase
+from x402sim.suite.case import Case
 from x402sim.text.templates import markdown_table
 
 ROOT = Path(__file__).parents[1]
@@ -96,7 +96,7 @@ def _failure(each: Result) -> dict[str, Any]:
 def plays(
     sections: Mapping[str, str],
     rows: Iterable[Any],
-    cases: Sequence[PlayedCase],
+    cases: Sequence[Case],
     ways: Iterable[str],
 ) -> Iterator[str]:
     """Yield a table for each section: a line for each row, and what looks at it in each way."""
@@ -122,7 +122,7 @@ def plays(
             yield from (f"({number}) {why}" + "  " for why, number in reasons.items())
 
 
-def problems(about: Mapping[str, Any], cases: Iterable[PlayedCase]) -> Iterator[str]:
+def problems(about: Mapping[str, Any], cases: Iterable[Case]) -> Iterator[str]:
     """Yield what people report, with the ids that catch it, and what no case is about.
 
     Raises `AssertionError` for an id that is no row's.
@@ -171,7 +171,7 @@ def page(
     about: Mapping[str, Any],
     sections: Mapping[str, str],
     rows: Iterable[Any],
-    cases: Sequence[PlayedCase],
+    cases: Sequence[Case],
     ways: Iterable[str],
     published: Iterable[str],
 ) -> str:

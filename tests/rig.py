@@ -108,7 +108,12 @@ class Buyer:
 class ServiceRig(Buyer):
     """The service, the parts it calls and an HTTP client, in one process."""
 
-    def __init__(self, file: Path | None = None, decisions: Decisions | None = None) -> None:
+    def __init__(
+        self,
+        file: Path | None = None,
+        decisions: Decisions | None = None,
+        settings: Settings | None = None,
+    ) -> None:
         self.now = [float(START)]
         self.clock = Clock(lambda: self.now[0])
         self.wires: dict[str, Wire] = {}
@@ -117,7 +122,7 @@ class ServiceRig(Buyer):
             self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
             return OverTransport(self.wires[name])
 
-        settings = Settings(phase=0, decisions=decisions or Decisions())
+        settings = settings or Settings(phase=0, decisions=decisions or Decisions())
         world = World(seed=1, file=file, service=settings)
         self.parts: RunningWorld = build(world, self.clock, link)
         self.service = self.parts.service

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from x402sim.commands.common import log_to_stderr
+from x402sim.commands.configuration import SERVERS, defaults
 from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
 from x402sim.text.keys import keyless
@@ -25,6 +26,11 @@ ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test
 
 COMMANDS = {
     "serve": "serve.serve",
+    "fault": "steer.fault",
+    "advance": "steer.advance",
+    "mine": "steer.mine",
+    "accounts": "steer.accounts",
+    "payments": "steer.payments",
     "demo": "demo.demo",
     "pay": "pay.pay",
     "decode": "decode.decode",
@@ -48,7 +54,10 @@ class _Unloaded(TyperCommand):
     """A command whose file is imported when the command is used, so that others start at once."""
 
     def make_context(self, *given: Any, **named: Any) -> Any:
-        context = load(str(self.name)).make_context(*given, **named)
+        command = load(str(self.name))
+        if self.name in SERVERS:  # `conformance` reads the table of its subject
+            named["default_map"] = defaults(command, str(self.name))
+        context = command.make_context(*given, **named)
         if not gc.isenabled():  # by `main`: all is imported, and never collected from now on
             gc.freeze()
             gc.enable()

@@ -80,10 +80,9 @@ class _Story(BaseEvent, frozen=True, kw_only=True):
 class Begin(_Story, frozen=True, kw_only=True):
     meaning: ClassVar[str] = """Written first in every run: what is played, and the addresses of the
     parts. `chain` is null on the ledger; `options` are the given options of the world, as Python
-    code; addresses are null for a deployment without a control API. `source` is what `run` needs to
-    play a scenario of the user's own again, "FILE.py:function"; it is empty if the scenario is in
-    no file, and null for one that is shipped. `services` and `facilitators` are the names that the
-    world gives them. `upstream` is the URL that `watch` stood before: nothing was played."""
+    code; addresses are null for a deployment without a control API. `services` and `facilitators`
+    are the names that the world gives them. `upstream` is the URL that `watch` stood before:
+    nothing was played. The file of a scenario stands beside the journal, never in it."""
 
     scenario: str
     title: str
@@ -96,7 +95,6 @@ class Begin(_Story, frozen=True, kw_only=True):
     options: dict[str, str] = field(default_factory=dict)
     merchant: str | None = None
     token_owner: str | None = None
-    source: str | None = None
     services: tuple[str, ...] | UnsetType = UNSET
     facilitators: tuple[str, ...] | UnsetType = UNSET
     upstream: str | UnsetType = UNSET

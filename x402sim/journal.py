@@ -26,7 +26,7 @@ from msgspec.structs import FieldInfo, astuple
 from x402sim.events import KINDS, BaseEvent, Event, ExchangeEvent, name_of
 from x402sim.version import VERSION as X402SIM_VERSION
 
-VERSION = 5
+VERSION = 6
 """The version of the format; a change of an event, a field or the order changes the version."""
 MAX_BRACKETS = 1000
 """The most arrays and objects of a line, more than an event has: the decoder calls itself for each
@@ -135,11 +135,16 @@ def require_version(header: bytes) -> None:
             raise ValueError(f"this is no journal: its first line is not {HEADER.decode().strip()}")
 
 
-class Maker(msgspec.Struct, frozen=True):
-    """The versions of x402sim and of Python behind a journal."""
+class Maker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What made a journal: the versions of x402sim and of Python, and the scenario's file.
+
+    `source` is what `x402sim run` takes to play a scenario of the user again, "FILE.py:function".
+    It is empty for a scenario without a file, and None for a shipped or an unknown one.
+    """
 
     x402sim: str
     python: str
+    source: str | None = None
 
     def __str__(self) -> str:
         """Return "x402sim 0.1.0, Python 3.11.7"."""
@@ -152,28 +157,29 @@ OURS = Maker(X402SIM_VERSION, platform.python_version())
 
 
 def _maker_file(journal: Path) -> Path:
-    """Return the file with a journal's versions: `run.ndjson.made.json`."""
+    """Return the file that says what made a journal: `run.ndjson.made.json`."""
     return journal.with_name(f"{journal.name}.made.json")
 
 
 class _Bundle(msgspec.Struct, tag_field="bundle", tag="run"):
-    """The part of a saved run's `bundle.json` with the versions."""
+    """The part of a saved run's `bundle.json` that says what made the journal."""
 
     versions: dict[str, str]
+    source: str | None = None
 
 
 def read_maker(journal: Path) -> Maker | None:
-    """Return the versions of a journal's file, from the file beside it or the bundle, or None."""
+    """Return what made a journal's file, from the file beside it or the bundle, or None."""
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(_maker_file(journal).read_bytes(), type=Maker)
     with suppress(OSError, msgspec.MsgspecError, KeyError):
         bundle = msgspec.json.decode(journal.with_name(BUNDLE).read_bytes(), type=_Bundle)
-        return Maker(bundle.versions["x402sim"], bundle.versions["Python"])
+        return Maker(bundle.versions["x402sim"], bundle.versions["Python"], bundle.source)
     return None
 
 
 def write_maker(journal: Path, maker: Maker | None) -> None:
-    """Write a journal's versions beside the journal; None removes an older file with versions.
+    """Write beside a journal what made it; None removes an older file that says so.
 
     Nothing is written beside /dev/null, a pipe, or anything but a regular file.
     """
@@ -619,8 +625,8 @@ class Journal:
     """Entries in order; with `limit`, only the newest are kept.
 
     With `file`, entries are written to the file as they come, and read from there: a run may have
-    any number of events. An existing file is overwritten, as is the file of versions beside the
-    journal. Raises `OSError`.
+    any number of events. An existing file is overwritten, as is the file beside the journal that
+    says what made it. Raises `OSError`.
     """
 
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
@@ -628,7 +634,7 @@ class Journal:
         self._next = 0
         self._has_ended = False
         self.maker: Maker | None = OURS
-        """The versions behind the entries; None if unknown."""
+        """What made the entries; None if unknown. `played` says more."""
         self.is_torn = False
         """Whether the file ended in the middle of a line; the line is left out."""
         self.limit = limit
@@ -649,7 +655,7 @@ class Journal:
 
     @classmethod
     def load(cls, ndjson: bytes, maker: Maker | None = None) -> "Journal":
-        """Return the journal written by `ndjson()`; `maker` has the versions.
+        """Return the journal written by `ndjson()`; `maker` says what made it.
 
         After a kill the last line may be cut off: then the line is left out (`is_torn`). Raises
         `ValueError` naming another version, or a line without an entry.
@@ -708,6 +714,12 @@ class Journal:
         self._next += 1
         for listener in self.listeners:
             listener(entry)
+
+    def played(self, source: str | None) -> None:
+        """Say, and write beside the file, what is played; the entries and the hash stay."""
+        self.maker = msgspec.structs.replace(OURS, source=source)
+        if self.file is not None:
+            write_maker(self.file, self.maker)
 
     def end(self) -> None:
         """Ignore further events, such as of requests cancelled by a closing world."""
@@ -794,7 +806,7 @@ class Journal:
         return digest.hexdigest()
 
     def save(self, file: Path) -> None:
-        """Write `ndjson()` to a file, and the versions beside the file; raises `OSError`."""
+        """Write `ndjson()` to a file, and beside it what made it; raises `OSError`."""
         if file.resolve() == self.file:
             return
         with file.open("wb") as writer:

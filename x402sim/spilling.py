@@ -98,10 +98,11 @@ class Spilling(MutableMapping[K, V]):
                 self._file.execute(f"PRAGMA {pragma}")
             self._file.execute("CREATE TABLE items(key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
             self._file.execute("BEGIN")  # never committed: nothing of it outlives the process
-        older = list(islice(self._newest.items(), KEPT))
-        rows = sorted((_encode_key(key), _encode(value)) for key, value in older)
+        older = list(islice(self._newest, KEPT))
+        values = map(_encode, map(self._newest.__getitem__, older))
+        rows = sorted(zip(map(_encode_key, older), values, strict=True))
         self._file.executemany("INSERT OR REPLACE INTO items VALUES (?, ?)", rows)
-        for key, _ in older:
+        for key in older:
             del self._newest[key]
             at = hash(key) % _MARKS
             self._marks[at >> 3] |= 1 << (at & 7)

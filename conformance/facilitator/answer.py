@@ -12,8 +12,8 @@ from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Row,
     Tried,
+    case,
     is_paid,
     is_settled,
     only,
@@ -24,7 +24,7 @@ from x402sim.suite.facilitator.payment import STANDARD, Answer, Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money
 from x402sim.suite.facilitator.truth import used_by_another
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 _ONLY_STANDARD = "its answers have another form"
 
@@ -82,33 +82,6 @@ WORDS: dict[str, Sequence[str]] = {
 words are true of every fault.
 """
 GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_settle_error")
-
-
-async def _wrong(play: Play) -> list[Tried]:
-    """Verify and settle several wrong payments."""
-    payer, other = await play.room.payer(), await play.room.payer()
-    poor = await play.room.payer(balance_base=0)
-    good, used = await play.draft(payer), await play.draft(payer)
-    named = {"name": "Another Coin", "version": good.network.domain.version}
-    domain = msgspec.structs.replace(good.network.domain, name=named["name"])
-    absent = contract.wallet_address(payer.address_bytes)
-    await play.room.chain.fund(absent, good.auth.value)
-    await used_by_another(play, used)
-    wrong = {
-        "another signer": good.signed(by=other),
-        "too little": good.signed(value=1),
-        "another payee": good.signed(to=play.payee()),
-        "expired": good.signed(valid_before=play.wall_s - 100),
-        "early": good.signed(valid_after=play.wall_s + 100),
-        "another scheme": good.demanding("scheme", "upto"),
-        "no signature": good.without("signature"),
-        "another network": good.demanding("network", "eip155:1"),
-        "another name of the token": good.signed(domain=domain).demanding("extra", named),
-        "a used nonce": used,
-        "a wallet that is not deployed": good.signed(from_=absent),
-        "no money": await play.draft(poor),
-    }
-    return [await tried(play, draft, about) for about, draft in wrong.items()]
 
 
 def _invalid_form(_: Play, observed: Sequence[Tried]) -> Violation | None:
@@ -180,13 +153,6 @@ class Verified:
     settled: Tried
 
 
-async def _verified(play: Play) -> Verified:
-    draft = await play.draft()
-    answers = [await play.verify(draft) for _ in range(3)]
-    money = await play.money()
-    return Verified(answers, money, await tried(play, draft))
-
-
 def _without_effect(_: Play, observed: Verified) -> Violation | None:
     if observed.money.moved or observed.money.sent:
         return Violation(
@@ -201,6 +167,102 @@ def _without_effect(_: Play, observed: Verified) -> Violation | None:
     return is_settled(observed.settled.money, observed.settled.draft, observed.settled.settled)
 
 
+@case(
+    "answer/refused",
+    Demand(
+        title="A refusal of verify says isValid false",
+        ground=texts.explicit(texts.IS_VALID),
+        test=_invalid_form,
+    ),
+    Demand(
+        title="A refusal of settle has success, transaction and network",
+        ground=texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION, texts.SETTLED_NETWORK),
+        test=_failed_form,
+        suffix="settle",
+    ),
+    Demand(
+        title="A refusal has a reason",
+        ground=texts.ours(
+            texts.INVALID_REASON,
+            texts.ERROR_REASON,
+            because="without one, a payer signs again, and pays twice (F#3325)",
+        ),
+        test=_has_reasons,
+        suffix="reason",
+    ),
+    Demand(
+        title="Reasons are words of section 9, each for what it says",
+        ground=texts.ours(
+            texts.CODES,
+            because="they help clients understand why a payment failed, if they know them",
+        ),
+        test=_words,
+        suffix="words",
+    ),
+    Demand(
+        title="What is the status of a refusal?",
+        ground=texts.silent(
+            why="no text says it; the public Python client takes any but 200 for a failure "
+            "of the facilitator, and loses the reason"
+        ),
+        test=_status,
+        suffix="status",
+    ),
+    absent=only(STANDARD, _ONLY_STANDARD),
+)
+async def _wrong(play: Play) -> list[Tried]:
+    """Verify and settle several wrong payments."""
+    payer, other = await play.room.payer(), await play.room.payer()
+    poor = await play.room.payer(balance_base=0)
+    good, used = await play.draft(payer), await play.draft(payer)
+    named = {"name": "Another Coin", "version": good.network.domain.version}
+    domain = msgspec.structs.replace(good.network.domain, name=named["name"])
+    absent = contract.wallet_address(payer.address_bytes)
+    await play.room.chain.fund(absent, good.auth.value)
+    await used_by_another(play, used)
+    wrong = {
+        "another signer": good.signed(by=other),
+        "too little": good.signed(value=1),
+        "another payee": good.signed(to=play.payee()),
+        "expired": good.signed(valid_before=play.wall_s - 100),
+        "early": good.signed(valid_after=play.wall_s + 100),
+        "another scheme": good.demanding("scheme", "upto"),
+        "no signature": good.without("signature"),
+        "another network": good.demanding("network", "eip155:1"),
+        "another name of the token": good.signed(domain=domain).demanding("extra", named),
+        "a used nonce": used,
+        "a wallet that is not deployed": good.signed(from_=absent),
+        "no money": await play.draft(poor),
+    }
+    return [await tried(play, draft, about) for about, draft in wrong.items()]
+
+
+@case(
+    "answer/verify-only",
+    Demand(
+        title="Verifying has no effect, however often, and the payment settles afterwards",
+        ground=texts.explicit(texts.VERIFIES_ONLY),
+        test=_without_effect,
+    ),
+)
+async def _verified(play: Play) -> Verified:
+    draft = await play.draft()
+    answers = [await play.verify(draft) for _ in range(3)]
+    money = await play.money()
+    return Verified(answers, money, await tried(play, draft))
+
+
+@case(
+    "answer/json",
+    Demand(
+        title="JSON in another order, with spaces and escapes, is the same payment",
+        ground=texts.derived(
+            texts.EXECUTES,
+            so="it is the same JSON (RFC 8259), and every field of it is right",
+        ),
+        test=is_paid,
+    ),
+)
 async def _written_otherwise(play: Play) -> Tried:
     """Settle a payment whose JSON has another order of keys, spaces and escapes."""
     draft = await play.draft()
@@ -220,101 +282,21 @@ async def _written_otherwise(play: Play) -> Tried:
 
 
 ROWS = [
-    Row(
-        section="answer",
-        slug="settled",
-        play=tries(),
+    case(
+        "answer/settled",
+        Demand(
+            title="A settlement names its network, in the version's words, and its transaction",
+            ground=texts.explicit(
+                texts.SETTLED_NETWORK, texts.SETTLED_NETWORK_V1, texts.TRANSACTION
+            ),
+            test=_settled_form,
+        ),
+        Demand(
+            title="The payer that is named is the payer; version 1 names it when it settles",
+            ground=texts.explicit(texts.PAYER_V1),
+            test=_names_payer,
+            suffix="payer",
+        ),
         absent=only(STANDARD, _ONLY_STANDARD),
-        demands=[
-            Demand(
-                title="A settlement names its network, in the version's words, and its transaction",
-                ground=texts.explicit(
-                    texts.SETTLED_NETWORK, texts.SETTLED_NETWORK_V1, texts.TRANSACTION
-                ),
-                test=_settled_form,
-            ),
-            Demand(
-                title="The payer that is named is the payer; version 1 names it when it settles",
-                ground=texts.explicit(texts.PAYER_V1),
-                test=_names_payer,
-                suffix="payer",
-            ),
-        ],
-    ),
-    Row(
-        section="answer",
-        slug="refused",
-        play=_wrong,
-        absent=only(STANDARD, _ONLY_STANDARD),
-        demands=[
-            Demand(
-                title="A refusal of verify says isValid false",
-                ground=texts.explicit(texts.IS_VALID),
-                test=_invalid_form,
-            ),
-            Demand(
-                title="A refusal of settle has success, transaction and network",
-                ground=texts.explicit(
-                    texts.SUCCESS_FIELD, texts.TRANSACTION, texts.SETTLED_NETWORK
-                ),
-                test=_failed_form,
-                suffix="settle",
-            ),
-            Demand(
-                title="A refusal has a reason",
-                ground=texts.ours(
-                    texts.INVALID_REASON,
-                    texts.ERROR_REASON,
-                    because="without one, a payer signs again, and pays twice (F#3325)",
-                ),
-                test=_has_reasons,
-                suffix="reason",
-            ),
-            Demand(
-                title="Reasons are words of section 9, each for what it says",
-                ground=texts.ours(
-                    texts.CODES,
-                    because="they help clients understand why a payment failed, if they know them",
-                ),
-                test=_words,
-                suffix="words",
-            ),
-            Demand(
-                title="What is the status of a refusal?",
-                ground=texts.silent(
-                    why="no text says it; the public Python client takes any but 200 for a failure "
-                    "of the facilitator, and loses the reason"
-                ),
-                test=_status,
-                suffix="status",
-            ),
-        ],
-    ),
-    Row(
-        section="answer",
-        slug="verify-only",
-        play=_verified,
-        demands=[
-            Demand(
-                title="Verifying has no effect, however often, and the payment settles afterwards",
-                ground=texts.explicit(texts.VERIFIES_ONLY),
-                test=_without_effect,
-            )
-        ],
-    ),
-    Row(
-        section="answer",
-        slug="json",
-        play=_written_otherwise,
-        demands=[
-            Demand(
-                title="JSON in another order, with spaces and escapes, is the same payment",
-                ground=texts.derived(
-                    texts.EXECUTES,
-                    so="it is the same JSON (RFC 8259), and every field of it is right",
-                ),
-                test=is_paid,
-            )
-        ],
-    ),
+    )(tries()),
 ]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row
+from x402sim.suite.facilitator.case import Demand, case
 from x402sim.suite.facilitator.payment import PRICE_BASE
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -28,38 +28,6 @@ async def _with(play: Play, balance_base: int) -> Observed:
     verified = await play.verify(draft)
     answer = await play.settle(draft)
     return replace(await observe(play, (draft, answer)), verified=verified)
-
-
-async def _none(play: Play) -> Observed:
-    return await _with(play, 0)
-
-
-async def _too_little(play: Play) -> Observed:
-    return await _with(play, PRICE_BASE - 1)
-
-
-async def _gone(play: Play) -> Observed:
-    draft = await play.draft()
-    await valid_first(play, draft)
-    await drained(play, draft, play.payee())
-    return await observe(play, (draft, await play.settle(draft)))
-
-
-async def _gone_in_the_pool(play: Play) -> Observed:
-    draft = await play.draft()
-    async with unmined(play):
-        await drained(play, draft, play.payee())
-        answer = await settled_when_mined(play, draft)
-    return await observe(play, (draft, answer))
-
-
-async def _back(play: Play) -> str:
-    draft = await play.draft(await play.room.payer(0))
-    first = await play.settle(draft)
-    await play.room.chain.fund(draft.auth.from_, PRICE_BASE)
-    second = await play.settle(draft)
-    says = "settles" if second.succeeded else f"is refused still: {second.how}"
-    return f"first {'settled' if first.succeeded else 'refused'}; with money it {says}"
 
 
 _UNPAYABLE = (
@@ -93,63 +61,69 @@ def _refused(title: str) -> list[Demand]:
     ]
 
 
-ROWS = [
-    Row(
-        section="balance",
-        slug="none",
-        play=_none,
-        demands=_refused("A payment of a payer who has nothing"),
+@case("balance/none", *_refused("A payment of a payer who has nothing"))
+async def _none(play: Play) -> Observed:
+    return await _with(play, 0)
+
+
+@case("balance/too-little", *_refused("A payment of a payer who lacks one base unit"))
+async def _too_little(play: Play) -> Observed:
+    return await _with(play, PRICE_BASE - 1)
+
+
+@case(
+    "balance/gone-between",
+    Demand(
+        title="A payment whose money is gone between verify and settle is not settled",
+        ground=texts.derived(
+            texts.SUCCESS_FIELD,
+            texts.TRANSFER_IS_CORRECT,
+            so="nothing moved, so nothing was settled",
+        ),
+        test=must_not_settle,
     ),
-    Row(
-        section="balance",
-        slug="too-little",
-        play=_too_little,
-        demands=_refused("A payment of a payer who lacks one base unit"),
+    wastes_no_gas(
+        "A payment whose money is gone between verify and settle costs no gas",
+        "what was valid once may not be any more: a look just before sending is free (SR7)",
     ),
-    Row(
-        section="balance",
-        slug="gone-between",
-        play=_gone,
-        demands=[
-            Demand(
-                title="A payment whose money is gone between verify and settle is not settled",
-                ground=texts.derived(
-                    texts.SUCCESS_FIELD,
-                    texts.TRANSFER_IS_CORRECT,
-                    so="nothing moved, so nothing was settled",
-                ),
-                test=must_not_settle,
-            ),
-            wastes_no_gas(
-                "A payment whose money is gone between verify and settle costs no gas",
-                "what was valid once may not be any more: a look just before sending is free (SR7)",
-            ),
-        ],
+)
+async def _gone(play: Play) -> Observed:
+    draft = await play.draft()
+    await valid_first(play, draft)
+    await drained(play, draft, play.payee())
+    return await observe(play, (draft, await play.settle(draft)))
+
+
+@case(
+    "balance/gone-in-the-pool",
+    success_is_this_transfer(
+        "A payment whose money leaves first, in the same block, is no success of the "
+        "relayer's that reverts"
     ),
-    Row(
-        section="balance",
-        slug="gone-in-the-pool",
-        play=_gone_in_the_pool,
-        kind=ROUGH,
-        demands=[
-            success_is_this_transfer(
-                "A payment whose money leaves first, in the same block, is no success of the "
-                "relayer's that reverts"
-            ),
-        ],
+    kind=ROUGH,
+)
+async def _gone_in_the_pool(play: Play) -> Observed:
+    draft = await play.draft()
+    async with unmined(play):
+        await drained(play, draft, play.payee())
+        answer = await settled_when_mined(play, draft)
+    return await observe(play, (draft, answer))
+
+
+@case(
+    "balance/back",
+    Demand(
+        title="A payment refused for lack of money comes again with money",
+        ground=texts.silent(
+            texts.BALANCE,
+            why="whether a refusal is final is not said; the authorization is unused",
+        ),
     ),
-    Row(
-        section="balance",
-        slug="back",
-        play=_back,
-        demands=[
-            Demand(
-                title="A payment refused for lack of money comes again with money",
-                ground=texts.silent(
-                    texts.BALANCE,
-                    why="whether a refusal is final is not said; the authorization is unused",
-                ),
-            )
-        ],
-    ),
-]
+)
+async def _back(play: Play) -> str:
+    draft = await play.draft(await play.room.payer(0))
+    first = await play.settle(draft)
+    await play.room.chain.fund(draft.auth.from_, PRICE_BASE)
+    second = await play.settle(draft)
+    says = "settles" if second.succeeded else f"is refused still: {second.how}"
+    return f"first {'settled' if first.succeeded else 'refused'}; with money it {says}"

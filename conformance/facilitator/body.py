@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import NEXT, Demand, Row, no_server_error, only
+from x402sim.suite.facilitator.case import NEXT, Demand, case, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Answer, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 DEEP = 100_000
 Made = Callable[[Draft], bytes]
@@ -144,40 +144,6 @@ def _posts(bodies: Mapping[str, Made]) -> Callable[[Play], Any]:
     return play
 
 
-async def _deep(play: Play) -> list[Sent]:
-    found = []
-    bodies = {
-        "lists": b"[" * DEEP + b"]" * DEEP,
-        "objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
-        "brackets that are not closed": b"[" * DEEP,
-        "in the requirements": (await play.draft()).content.replace(
-            b'"paymentRequirements": {',
-            b'"paymentRequirements": {"a": ' + b"[" * DEEP + b"]" * DEEP + b",",
-            1,
-        ),
-    }
-    for about, body in bodies.items():
-        play.say(f"{about}:")
-        found.append(await _sent(play, about, body))
-        if play.room.has_ended:
-            break
-    return found
-
-
-async def _large(play: Play) -> list[Sent]:
-    body = (await play.draft()).with_value("requirements.description", "x" * (4 << 20)).content
-    return [await _sent(play, "a body of 4 MB", body)]
-
-
-async def _types(play: Play) -> list[Sent]:
-    found = []
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
-        body = b"a=b&c=%zz" if "form" in kind else b"payment"
-        headers = {"Content-Type": kind} if kind else {}
-        found.append(await _sent(play, f"Content-Type {kind or 'missing'}", body, headers))
-    return found
-
-
 def _no_error(_: Play, observed: Sequence[Sent]) -> Violation | None:
     for each in observed:
         for name, answer in zip(("verify", "settle"), each.answers, strict=True):
@@ -247,70 +213,68 @@ def _demands(what: str) -> list[Demand]:
     ]
 
 
-ROWS = [
-    Row(
-        section="body",
-        slug="no-json",
-        play=_posts(_NO_JSON),
-        asks_only=True,
-        demands=_demands("A body that is no JSON"),
-    ),
-    Row(
-        section="body",
-        slug="no-object",
-        play=_posts(_NO_OBJECT),
-        asks_only=True,
-        demands=_demands("A body that is no request"),
-    ),
-    Row(
-        section="body",
-        slug="parts",
-        play=_posts(_PARTS),
-        asks_only=True,
-        demands=_demands("A request whose parts are none"),
-    ),
-    Row(
-        section="body",
-        slug="inner",
-        play=_posts(_INNER),
-        asks_only=True,
-        absent=only(STANDARD, "the dialect of Cronos has them in its header"),
-        demands=_demands("A payment whose parts are none"),
-    ),
-    Row(
-        section="body",
-        slug="odd",
-        play=_posts(_ODD),
-        asks_only=True,
-        demands=_breaks_parsers("Texts and numbers that break parsers"),
-    ),
-    Row(
-        section="body",
-        slug="deep",
-        play=_deep,
-        asks_only=True,
-        demands=_breaks_parsers("JSON of 100,000 levels"),
-        after=replace(
-            NEXT,
-            ground=texts.ours(
-                texts.EXECUTES,
-                because="anybody can end a process whose parser recurses; but that is its "
-                "language's parser, and no text speaks of such bodies",
-            ),
+@case(
+    "body/deep",
+    *_breaks_parsers("JSON of 100,000 levels"),
+    asks_only=True,
+    after=replace(
+        NEXT,
+        ground=texts.ours(
+            texts.EXECUTES,
+            because="anybody can end a process whose parser recurses; but that is its "
+            "language's parser, and no text speaks of such bodies",
         ),
     ),
-    Row(
-        section="body",
-        slug="large",
-        play=_large,
-        asks_only=True,
-        demands=_breaks_parsers("A body of 4 MB", _answers_or_closes),
+)
+async def _deep(play: Play) -> list[Sent]:
+    found = []
+    bodies = {
+        "lists": b"[" * DEEP + b"]" * DEEP,
+        "objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        "brackets that are not closed": b"[" * DEEP,
+        "in the requirements": (await play.draft()).content.replace(
+            b'"paymentRequirements": {',
+            b'"paymentRequirements": {"a": ' + b"[" * DEEP + b"]" * DEEP + b",",
+            1,
+        ),
+    }
+    for about, body in bodies.items():
+        play.say(f"{about}:")
+        found.append(await _sent(play, about, body))
+        if play.room.has_ended:
+            break
+    return found
+
+
+@case("body/large", *_breaks_parsers("A body of 4 MB", _answers_or_closes), asks_only=True)
+async def _large(play: Play) -> list[Sent]:
+    body = (await play.draft()).with_value("requirements.description", "x" * (4 << 20)).content
+    return [await _sent(play, "a body of 4 MB", body)]
+
+
+@case("body/type", *_breaks_parsers("A body of another type"), asks_only=True)
+async def _types(play: Play) -> list[Sent]:
+    found = []
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        body = b"a=b&c=%zz" if "form" in kind else b"payment"
+        headers = {"Content-Type": kind} if kind else {}
+        found.append(await _sent(play, f"Content-Type {kind or 'missing'}", body, headers))
+    return found
+
+
+ROWS = [
+    case("body/no-json", *_demands("A body that is no JSON"), asks_only=True)(_posts(_NO_JSON)),
+    case("body/no-object", *_demands("A body that is no request"), asks_only=True)(
+        _posts(_NO_OBJECT)
     ),
-    Row(
-        section="body",
-        slug="type",
-        play=_types,
+    case("body/parts", *_demands("A request whose parts are none"), asks_only=True)(_posts(_PARTS)),
+    case(
+        "body/inner",
+        *_demands("A payment whose parts are none"),
         asks_only=True,
-        demands=_breaks_parsers("A body of another type"),
+        absent=only(STANDARD, "the dialect of Cronos has them in its header"),
+    )(_posts(_INNER)),
+    case("body/odd", *_breaks_parsers("Texts and numbers that break parsers"), asks_only=True)(
+        _posts(_ODD)
     ),
 ]

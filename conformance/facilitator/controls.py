@@ -1,21 +1,16 @@
 """Controls: a good payment. A facilitator that does not settle a good payment is not judged."""
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, is_paid, tries
+from x402sim.suite.facilitator.case import Demand, case, is_paid, tries
 
 ROWS = [
-    Row(
-        section="control",
-        slug="settles",
-        play=tries(),
+    case(
+        "control/settles",
+        Demand(
+            title="A good payment is valid, and settles: one transfer, by the hash that is named",
+            ground=texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
+            test=is_paid,
+        ),
         is_control=True,
-        demands=[
-            Demand(
-                title="A good payment is valid, and settles: one transfer, by the hash that is "
-                "named",
-                ground=texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
-                test=is_paid,
-            )
-        ],
-    ),
+    )(tries()),
 ]

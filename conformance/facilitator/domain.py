@@ -11,9 +11,9 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
-    Row,
     agrees,
     as_observed,
+    case,
     must_refuse,
     only,
     tries_each,
@@ -53,42 +53,37 @@ _OTHERS: dict[str, dict[str, Change]] = {
 }
 ROWS = [
     *(
-        Row(
-            section="domain",
-            slug=slug,
-            play=tries_each(changes),
-            demands=must_refuse(
+        case(
+            f"domain/{slug}",
+            *must_refuse(
                 f"A payment is refused that was signed for another {slug}",
                 texts.SIGNATURE,
                 texts.TOKEN_AND_NETWORK,
                 so=_IS_WHOSE,
             ),
-        )
+        )(tries_each(changes))
         for slug, changes in _OTHERS.items()
     ),
-    Row(
-        section="domain",
-        slug="message",
-        play=tries_each(
-            {
-                "ReceiveWithAuthorization": lambda draft: draft.signed(typehash=RECEIVE_TYPEHASH),
-                "Permit": lambda draft: draft.signed(typehash=PERMIT_TYPEHASH),
-                "no type": lambda draft: draft.signed(typehash=bytes(32)),
-            }
-        ),
-        demands=must_refuse(
+    case(
+        "domain/message",
+        *must_refuse(
             "A payment is refused that was signed as another message",
             texts.SIGNATURE,
             texts.CALLS,
             so="the token takes a signature of TransferWithAuthorization there, and no other",
         ),
+    )(
+        tries_each(
+            {
+                "ReceiveWithAuthorization": lambda draft: draft.signed(typehash=RECEIVE_TYPEHASH),
+                "Permit": lambda draft: draft.signed(typehash=PERMIT_TYPEHASH),
+                "no type": lambda draft: draft.signed(typehash=bytes(32)),
+            }
+        )
     ),
-    Row(
-        section="domain",
-        slug="named-wrongly",
-        play=tries_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")}),
-        absent={Dialect.CRONOS: _NO_EXTRA},
-        demands=must_refuse(
+    case(
+        "domain/named-wrongly",
+        *must_refuse(
             "A payment for a wrong name of the token is refused, though the requirements name it",
             texts.SIMULATE,
             texts.SIGNATURE,
@@ -96,33 +91,32 @@ ROWS = [
             "must fail (x402-foundation/x402#3102)",
             only_simulated=True,
         ),
-    ),
-    Row(
-        section="domain",
-        slug="named-otherwise",
-        play=tries_each(
+        absent={Dialect.CRONOS: _NO_EXTRA},
+    )(tries_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")})),
+    case(
+        "domain/named-otherwise",
+        Demand(
+            title="Signed for the token's own name, and the requirements name it otherwise, or "
+            "not: what is made of it?",
+            ground=texts.silent(
+                texts.DOMAIN_NAME, why="the payment is good, and its requirements are wrong"
+            ),
+            test=as_observed,
+        ),
+        Demand(
+            title="Whatever name the requirements say, what is called valid settles",
+            ground=texts.valid_settles(texts.SIMULATE),
+            test=agrees,
+            suffix="agrees",
+        ),
+        absent=only(STANDARD, _NO_EXTRA),
+    )(
+        tries_each(
             {
                 "another name": _extra(name="USD Coin"),
                 "another version": _extra(version="7"),
                 "no name": lambda draft: draft.demanding("extra", {}),
             }
-        ),
-        absent=only(STANDARD, _NO_EXTRA),
-        demands=[
-            Demand(
-                title="Signed for the token's own name, and the requirements name it otherwise, or "
-                "not: what is made of it?",
-                ground=texts.silent(
-                    texts.DOMAIN_NAME, why="the payment is good, and its requirements are wrong"
-                ),
-                test=as_observed,
-            ),
-            Demand(
-                title="Whatever name the requirements say, what is called valid settles",
-                ground=texts.valid_settles(texts.SIMULATE),
-                test=agrees,
-                suffix="agrees",
-            ),
-        ],
+        )
     ),
 ]

@@ -11,9 +11,9 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
-    Row,
     agrees,
     as_observed,
+    case,
     is_paid,
     must_refuse,
     only,
@@ -93,155 +93,132 @@ _REQUIRED = (
 )
 _SIGNED_FIELD = "without this field there is no authorization that anybody has signed"
 ROWS = [
-    Row(
-        section="fields",
-        slug="amount-less",
-        play=tries(lambda draft: draft.signed(value=draft.auth.value - 1)),
-        demands=must_refuse(
+    case(
+        "fields/amount-less",
+        *must_refuse(
             "A payment of one base unit less than required is refused",
             texts.AMOUNT,
             texts.AMOUNT_V1,
         ),
-    ),
-    Row(
-        section="fields",
-        slug="amount-more",
-        play=tries(lambda draft: draft.signed(value=draft.auth.value + 1)),
+    )(tries(lambda draft: draft.signed(value=draft.auth.value - 1))),
+    case(
+        "fields/amount-more",
+        *must_refuse("A payment of one base unit more than required is refused", texts.AMOUNT),
         absent=only([Dialect.V2], "version 1 says `meets or exceeds`: amount-exceeds"),
-        demands=must_refuse(
-            "A payment of one base unit more than required is refused", texts.AMOUNT
+    )(tries(lambda draft: draft.signed(value=draft.auth.value + 1))),
+    case(
+        "fields/amount-exceeds",
+        Demand(
+            title="A payment of one base unit more than required: is it taken?",
+            ground=texts.silent(texts.AMOUNT_V1, why="it may be, and no text says that it must"),
+            test=as_observed,
         ),
-    ),
-    Row(
-        section="fields",
-        slug="amount-exceeds",
-        play=tries(lambda draft: draft.signed(value=draft.auth.value + 1)),
+        Demand(
+            title="An excess payment called valid settles the signed amount",
+            ground=texts.valid_settles(texts.AMOUNT_V1, texts.CALLS),
+            test=agrees,
+            suffix="agrees",
+        ),
         absent=_ONE,
-        demands=[
-            Demand(
-                title="A payment of one base unit more than required: is it taken?",
-                ground=texts.silent(
-                    texts.AMOUNT_V1, why="it may be, and no text says that it must"
-                ),
-                test=as_observed,
+    )(tries(lambda draft: draft.signed(value=draft.auth.value + 1))),
+    case(
+        "fields/amount-zero",
+        Demand(
+            title="A payment of nothing is refused, though nothing is required",
+            ground=texts.ours(
+                texts.SAFETY,
+                because="it is worth nothing, anybody can sign it without a token, and the "
+                "relayer pays for each (SR5); but it is what was asked for",
             ),
-            Demand(
-                title="An excess payment called valid settles the signed amount",
-                ground=texts.valid_settles(texts.AMOUNT_V1, texts.CALLS),
-                test=agrees,
-                suffix="agrees",
-            ),
-        ],
-    ),
-    Row(
-        section="fields",
-        slug="amount-zero",
-        play=tries(lambda draft: draft.demanding("amount", "0").signed(value=0)),
+            test=refused,
+        ),
         absent=only(STANDARD, "what the public facilitator of Cronos does is not documented"),
-        demands=[
-            Demand(
-                title="A payment of nothing is refused, though nothing is required",
-                ground=texts.ours(
-                    texts.SAFETY,
-                    because="it is worth nothing, anybody can sign it without a token, and the "
-                    "relayer pays for each (SR5); but it is what was asked for",
-                ),
-                test=refused,
-            )
-        ],
-    ),
-    Row(
-        section="fields",
-        slug="payee",
-        play=tries(lambda draft: draft.signed(to=THIEF)),
-        demands=must_refuse(
+    )(tries(lambda draft: draft.demanding("amount", "0").signed(value=0))),
+    case(
+        "fields/payee",
+        *must_refuse(
             "A payment to another account than payTo is refused", texts.PARAMETER_MATCHING
         ),
-    ),
-    Row(
-        section="fields",
-        slug="payee-demanded",
-        play=tries(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex())),
-        demands=must_refuse(
+    )(tries(lambda draft: draft.signed(to=THIEF))),
+    case(
+        "fields/payee-demanded",
+        *must_refuse(
             "A payment to the shop is refused where another payee is required",
             texts.PARAMETER_MATCHING,
         ),
-    ),
-    Row(
-        section="fields",
-        slug="asset-demanded",
-        play=tries(lambda draft: draft.demanding("asset", OTHER_TOKEN)),
-        demands=must_refuse(
+    )(tries(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex()))),
+    case(
+        "fields/asset-demanded",
+        *must_refuse(
             "A payment in the token is refused where another one is required",
             texts.TOKEN_AND_NETWORK,
         ),
-    ),
-    Row(
-        section="fields",
-        slug="network",
-        play=tries_each(
-            {"signed for its chain": _other_network, "signed for this chain": _named_network}
-        ),
-        demands=must_refuse(
+    )(tries(lambda draft: draft.demanding("asset", OTHER_TOKEN))),
+    case(
+        "fields/network",
+        *must_refuse(
             "A payment on a network that it does not serve is refused",
             texts.TOKEN_AND_NETWORK,
             texts.INVALID_NETWORK,
         ),
+    )(
+        tries_each(
+            {"signed for its chain": _other_network, "signed for this chain": _named_network}
+        )
     ),
-    Row(
-        section="fields",
-        slug="network-unknown",
-        play=tries_each(
+    case(
+        "fields/network-unknown",
+        *must_refuse("A payment is refused whose network nobody has", texts.INVALID_NETWORK),
+    )(
+        tries_each(
             {
                 name: _unknown_network(name)
                 for name in ("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", "eip155:0", "nowhere")
             }
-        ),
-        demands=must_refuse("A payment is refused whose network nobody has", texts.INVALID_NETWORK),
+        )
     ),
-    Row(
-        section="fields",
-        slug="network-of-payment",
-        play=tries(lambda draft: draft.with_value("accepted.network", _another(draft)[0])),
-        demands=must_refuse(
+    case(
+        "fields/network-of-payment",
+        *must_refuse(
             "A payment that names another network than the requirements is refused",
             texts.TOKEN_AND_NETWORK,
         ),
-    ),
-    Row(
-        section="fields",
-        slug="scheme",
-        play=tries_each({name: _scheme(name) for name in ("upto", "deferred", "exactly")}),
-        demands=must_refuse(
+    )(tries(lambda draft: draft.with_value("accepted.network", _another(draft)[0]))),
+    case(
+        "fields/scheme",
+        *must_refuse(
             "A payment in a scheme that it does not list is refused",
             texts.PAIRS,
             texts.INVALID_SCHEME,
             so="it supports `exact` explicitly, and another scheme means another thing",
         ),
-    ),
-    Row(
-        section="fields",
-        slug="scheme-of-payment",
-        play=tries_each(
-            {f"`upto` in {where}": _only_in(where) for where in ("the payment", "the requirements")}
-        ),
-        demands=must_refuse(
+    )(tries_each({name: _scheme(name) for name in ("upto", "deferred", "exactly")})),
+    case(
+        "fields/scheme-of-payment",
+        *must_refuse(
             "A payment in another scheme than the requirements' is refused",
             texts.PAIRS,
             texts.PARAMETER_MATCHING,
             so="one of the two has chosen `upto`, and the other has not",
         ),
+    )(
+        tries_each(
+            {f"`upto` in {where}": _only_in(where) for where in ("the payment", "the requirements")}
+        )
     ),
-    Row(
-        section="fields",
-        slug="version",
-        play=tries_each({f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)}),
-        demands=must_refuse("A version that does not exist is refused", texts.INVALID_VERSION),
-    ),
-    Row(
-        section="fields",
-        slug="version-form",
-        play=tries_each(
+    case(
+        "fields/version",
+        *must_refuse("A version that does not exist is refused", texts.INVALID_VERSION),
+    )(tries_each({f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)})),
+    case(
+        "fields/version-form",
+        Demand(
+            title="Versions that are missing, or given twice and differ: what is made of them?",
+            ground=texts.silent(texts.INVALID_VERSION, why="no text says which of the two counts"),
+            test=as_observed,
+        ),
+    )(
+        tries_each(
             {
                 "as a text": lambda draft: _version(str(draft.dialect.version))(draft),
                 "not in the request": lambda draft: draft.without("body.x402Version"),
@@ -250,42 +227,29 @@ ROWS = [
                     "body.x402Version", 3 - draft.dialect.version
                 ),
             }
-        ),
-        demands=[
-            Demand(
-                title="Versions that are missing, or given twice and differ: what is made of them?",
-                ground=texts.silent(
-                    texts.INVALID_VERSION, why="no text says which of the two counts"
-                ),
-                test=as_observed,
-            )
-        ],
+        )
     ),
     *(
-        Row(
-            section="fields",
-            slug=f"lacks-{name.replace('.', '-').lower()}",
-            play=tries_each(_lacks(name)),
-            demands=must_refuse(
+        case(
+            f"fields/lacks-{name.replace('.', '-').lower()}",
+            *must_refuse(
                 f"A payment without `{name}` is refused",
                 texts.INVALID_PAYLOAD,
                 texts.CALLS,
                 so=_SIGNED_FIELD,
             ),
-        )
+        )(tries_each(_lacks(name)))
         for name in ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
     ),
     *(
-        Row(
-            section="fields",
-            slug=f"lacks-{name.replace('.', '-').lower()}",
-            play=tries_each(_lacks(name)),
-            demands=must_refuse(
+        case(
+            f"fields/lacks-{name.replace('.', '-').lower()}",
+            *must_refuse(
                 f"Requirements without {name.partition('.')[2]} are refused",
                 texts.INVALID_REQUIREMENTS,
                 so=_REQUIRED,
             ),
-        )
+        )(tries_each(_lacks(name)))
         for name in (
             "requirements.scheme",
             "requirements.network",
@@ -294,31 +258,43 @@ ROWS = [
             "requirements.payTo",
         )
     ),
-    Row(
-        section="fields",
-        slug="timeout",
-        play=tries_each(
+    case(
+        "fields/timeout",
+        Demand(
+            title="Requirements with an odd maxTimeoutSeconds: what is made of them?",
+            ground=texts.silent(
+                why="the field is required; nothing that is compared depends on it"
+            ),
+            test=as_observed,
+        ),
+    )(
+        tries_each(
             {
                 "missing": lambda draft: draft.without("requirements.maxTimeoutSeconds"),
                 "0": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", 0),
                 "-1": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", -1),
                 "a text": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", "300"),
             }
-        ),
-        demands=[
-            Demand(
-                title="Requirements with an odd maxTimeoutSeconds: what is made of them?",
-                ground=texts.silent(
-                    why="the field is required; nothing that is compared depends on it"
-                ),
-                test=as_observed,
-            )
-        ],
+        )
     ),
-    Row(
-        section="fields",
-        slug="copies-differ",
-        play=tries_each(
+    case(
+        "fields/copies-differ",
+        Demand(
+            title="The payer's copy of the requirements differs: what is made of it?",
+            ground=texts.silent(
+                texts.PARAMETER_MATCHING, why="the text speaks of the authorization only"
+            ),
+            test=as_observed,
+        ),
+        Demand(
+            title="Whatever counts of two copies, what is called valid settles as it was signed",
+            ground=texts.valid_settles(texts.CALLS),
+            test=agrees,
+            suffix="agrees",
+        ),
+        absent=only([Dialect.V2], "only version 2 repeats the requirements in the payment"),
+    )(
+        tries_each(
             {
                 "accepted.payTo": lambda draft: draft.with_value(
                     "accepted.payTo", "0x" + THIEF.hex()
@@ -330,84 +306,59 @@ ROWS = [
                     "accepted.maxTimeoutSeconds", 1
                 ),
             }
-        ),
-        absent=only([Dialect.V2], "only version 2 repeats the requirements in the payment"),
-        demands=[
-            Demand(
-                title="The payer's copy of the requirements differs: what is made of it?",
-                ground=texts.silent(
-                    texts.PARAMETER_MATCHING, why="the text speaks of the authorization only"
-                ),
-                test=as_observed,
-            ),
-            Demand(
-                title="Whatever counts of two copies, what is called valid settles as it was "
-                "signed",
-                ground=texts.valid_settles(texts.CALLS),
-                test=agrees,
-                suffix="agrees",
-            ),
-        ],
+        )
     ),
-    Row(
-        section="fields",
-        slug="unknown",
-        play=tries_each(
+    case(
+        "fields/unknown",
+        Demand(
+            title="Fields that nobody knows do not stop a payment",
+            ground=texts.ours(
+                because="a later version of a client adds one, and every payment of it would "
+                "be refused"
+            ),
+            test=is_paid,
+        ),
+    )(
+        tries_each(
             {
                 "in the request": lambda draft: draft.with_value("body.trace", "a1"),
                 "in the payment": lambda draft: draft.with_value("payment.trace", "a1"),
                 "in the requirements": lambda draft: draft.with_value("requirements.trace", "a1"),
             }
-        ),
-        demands=[
-            Demand(
-                title="Fields that nobody knows do not stop a payment",
-                ground=texts.ours(
-                    because="a later version of a client adds one, and every payment of it would "
-                    "be refused"
-                ),
-                test=is_paid,
-            )
-        ],
+        )
     ),
-    Row(
-        section="fields",
-        slug="extension",
-        play=tries_each(
+    case(
+        "fields/extension",
+        Demand(
+            title="An extension that nobody knows does not stop a payment",
+            ground=texts.ours(
+                because="payers echo whatever a shop offers, as the text demands of them"
+            ),
+            test=is_paid,
+        ),
+        absent=only([Dialect.V2], "extensions are of version 2"),
+    )(
+        tries_each(
             {
                 "with an extension": lambda draft: draft.with_value(
                     "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
                 )
             }
+        )
+    ),
+    case(
+        "fields/method",
+        Demand(
+            title="A method of transfer is named that the payment has not: what is made of it?",
+            ground=texts.silent(texts.METHOD, why="it binds who writes the requirements"),
+            test=as_observed,
         ),
-        absent=only([Dialect.V2], "extensions are of version 2"),
-        demands=[
-            Demand(
-                title="An extension that nobody knows does not stop a payment",
-                ground=texts.ours(
-                    because="payers echo whatever a shop offers, as the text demands of them"
-                ),
-                test=is_paid,
-            )
-        ],
-    ),
-    Row(
-        section="fields",
-        slug="method",
-        play=tries_each({name: _method(name) for name in ("permit2", "erc7710", "nothing")}),
+        Demand(
+            title="Whatever method is named, what is called valid settles as it was signed",
+            ground=texts.valid_settles(texts.CALLS),
+            test=agrees,
+            suffix="agrees",
+        ),
         absent=only(STANDARD, "the dialect of Cronos has no `extra`"),
-        demands=[
-            Demand(
-                title="A method of transfer is named that the payment has not: what is made of it?",
-                ground=texts.silent(texts.METHOD, why="it binds who writes the requirements"),
-                test=as_observed,
-            ),
-            Demand(
-                title="Whatever method is named, what is called valid settles as it was signed",
-                ground=texts.valid_settles(texts.CALLS),
-                test=agrees,
-                suffix="agrees",
-            ),
-        ],
-    ),
+    )(tries_each({name: _method(name) for name in ("permit2", "erc7710", "nothing")})),
 ]

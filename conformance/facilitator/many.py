@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, only
+from x402sim.suite.facilitator.case import Demand, case, only
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
@@ -15,7 +15,7 @@ from x402sim.suite.facilitator.truth import (
     success_is_this_transfer,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 SLOW = ChainRoomKind(name="blocks of a second", block_s=1.0)
 """A chain with a block a second, in which several transactions of the relayer wait together."""
@@ -38,10 +38,52 @@ async def _eight(play: Play) -> Observed:
     return await _at_once(play, 8)
 
 
+def _late_ones(play: Play, observed: Observed) -> Violation | None:
+    last = Observed(pairs=observed.pairs[-AFTER:], money=observed.money)
+    return _settles_in_turn(play, last)
+
+
+def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
+    fault = everything_settles(play, observed)
+    if fault is None:
+        return None
+    return replace(fault, expected="", demand="settles-afterwards")
+
+
+@case(
+    "many/sixty",
+    success_is_this_transfer("Sixty settlements at once: what is said is what happened"),
+    Demand(
+        title="Sixty good payments at once are settled",
+        ground=texts.ours(texts.EXECUTES, because=COLLIDES),
+        test=everything_settles,
+        suffix="all",
+    ),
+    kind=ROUGH,
+    absent=only(
+        [Dialect.V2],
+        "the relayer is the same in every dialect: eight are asked at once in each",
+    ),
+)
 async def _sixty(play: Play) -> Observed:
     return await _at_once(play, 60)
 
 
+@case(
+    "many/one-reverts",
+    success_is_this_transfer("One of several transactions reverts: what is said is what happened"),
+    Demand(
+        title="Good payments settle after one that reverted",
+        ground=texts.derived(
+            texts.EXECUTES,
+            so="they are valid, and nothing is wrong any more: a transaction that reverted "
+            "is mined, and stands in nobody's way",
+        ),
+        test=_late_ones,
+        suffix="all",
+    ),
+    kind=ROUGH,
+)
 async def _one_reverts(play: Play) -> Observed:
     """One of the relayer's transactions reverts when mined; good payments follow."""
     await play.room.controls.force_revert(1)
@@ -57,6 +99,19 @@ async def _one_reverts(play: Play) -> Observed:
     return observed
 
 
+@case(
+    "many/after-refusals",
+    Demand(
+        title="Good payments settle after six that were refused",
+        ground=texts.derived(
+            texts.EXECUTES,
+            so="they are valid; what was refused before is not theirs. A nonce that was "
+            "reserved for a refusal and not given back stops every later one",
+        ),
+        test=_settles_in_turn,
+    ),
+    kind=ROUGH,
+)
 async def _after_refusals(play: Play) -> Observed:
     """Payments refused in many ways, before a transaction is sent; good payments follow."""
     for number in range(6):
@@ -75,111 +130,34 @@ async def _after_refusals(play: Play) -> Observed:
     return await observe(play, *[(each, await play.settle(each)) for each in drafts])
 
 
-def _late_ones(play: Play, observed: Observed) -> Violation | None:
-    last = Observed(pairs=observed.pairs[-AFTER:], money=observed.money)
-    return _settles_in_turn(play, last)
-
-
-def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
-    fault = everything_settles(play, observed)
-    if fault is None:
-        return None
-    return replace(fault, expected="", demand="settles-afterwards")
-
-
 ROWS = [
-    Row(
-        section="many",
-        slug="eight",
-        play=_eight,
-        kind=ROUGH,
-        demands=[
-            success_is_this_transfer("Eight settlements at once: what is said is what happened"),
-            Demand(
-                title="Eight good payments at once are settled",
-                ground=texts.derived(
-                    texts.EXECUTES,
-                    texts.SUCCESS_FIELD,
-                    so="each is valid, and none may fail for another's sake; one that is too busy "
-                    "can say so (429, 503)",
-                ),
-                test=everything_settles,
-                suffix="all",
+    case(
+        "many/eight",
+        success_is_this_transfer("Eight settlements at once: what is said is what happened"),
+        Demand(
+            title="Eight good payments at once are settled",
+            ground=texts.derived(
+                texts.EXECUTES,
+                texts.SUCCESS_FIELD,
+                so="each is valid, and none may fail for another's sake; one that is too busy "
+                "can say so (429, 503)",
             ),
-            wastes_no_gas("Eight settlements at once are eight transactions", COLLIDES),
-        ],
-    ),
-    Row(
-        section="many",
-        slug="eight-in-a-block",
-        play=_eight,
+            test=everything_settles,
+            suffix="all",
+        ),
+        wastes_no_gas("Eight settlements at once are eight transactions", COLLIDES),
+        kind=ROUGH,
+    )(_eight),
+    case(
+        "many/eight-in-a-block",
+        success_is_this_transfer("Eight settlements in a block: what is said is what happened"),
+        Demand(
+            title="Eight good payments that wait for one block are settled",
+            ground=texts.ours(texts.EXECUTES, because=COLLIDES),
+            test=everything_settles,
+            suffix="all",
+        ),
         kind=SLOW,
         waits_s=2,
-        demands=[
-            success_is_this_transfer("Eight settlements in a block: what is said is what happened"),
-            Demand(
-                title="Eight good payments that wait for one block are settled",
-                ground=texts.ours(texts.EXECUTES, because=COLLIDES),
-                test=everything_settles,
-                suffix="all",
-            ),
-        ],
-    ),
-    Row(
-        section="many",
-        slug="sixty",
-        play=_sixty,
-        kind=ROUGH,
-        absent=only(
-            [Dialect.V2],
-            "the relayer is the same in every dialect: eight are asked at once in each",
-        ),
-        demands=[
-            success_is_this_transfer("Sixty settlements at once: what is said is what happened"),
-            Demand(
-                title="Sixty good payments at once are settled",
-                ground=texts.ours(texts.EXECUTES, because=COLLIDES),
-                test=everything_settles,
-                suffix="all",
-            ),
-        ],
-    ),
-    Row(
-        section="many",
-        slug="one-reverts",
-        play=_one_reverts,
-        kind=ROUGH,
-        demands=[
-            success_is_this_transfer(
-                "One of several transactions reverts: what is said is what happened"
-            ),
-            Demand(
-                title="Good payments settle after one that reverted",
-                ground=texts.derived(
-                    texts.EXECUTES,
-                    so="they are valid, and nothing is wrong any more: a transaction that reverted "
-                    "is mined, and stands in nobody's way",
-                ),
-                test=_late_ones,
-                suffix="all",
-            ),
-        ],
-    ),
-    Row(
-        section="many",
-        slug="after-refusals",
-        play=_after_refusals,
-        kind=ROUGH,
-        demands=[
-            Demand(
-                title="Good payments settle after six that were refused",
-                ground=texts.derived(
-                    texts.EXECUTES,
-                    so="they are valid; what was refused before is not theirs. A nonce that was "
-                    "reserved for a refusal and not given back stops every later one",
-                ),
-                test=_settles_in_turn,
-            ),
-        ],
-    ),
+    )(_eight),
 ]

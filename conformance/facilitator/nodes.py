@@ -12,7 +12,7 @@ from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, only
+from x402sim.suite.facilitator.case import Demand, Row, case, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
 from x402sim.suite.facilitator.play import Play
@@ -31,8 +31,7 @@ from x402sim.suite.facilitator.truth import (
     until_sent,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Violation
 from x402sim.suite.wire import How, Reply, late, says
 
 SEND = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
@@ -43,7 +42,6 @@ BOUND_S = 60.0
 """The most seconds until an answer while no node answers."""
 
 Plays = Callable[[Play], Awaitable[Observed]]
-
 
 # --- verify ----------------------------------------------------------------------------------
 
@@ -159,55 +157,7 @@ async def _late_receipt(play: Play) -> Observed:
     return await _settled(_receipt_comes(3))(play)
 
 
-async def _receipt_lies(play: Play) -> Observed:
-    """Nothing is mined, and the node lies: a receipt without the transfer's event."""
-    head = await play.room.chain.block(await play.room.chain.height())
-    assert head is not None
-
-    async def twist(call: Call, _: Go) -> dict[str, object] | None:
-        if call.method not in RECEIPT or not call.params:
-            return None
-        return call.result(
-            {
-                "transactionHash": call.params[0],
-                "transactionIndex": "0x0",
-                "blockHash": to_hex(head.hash),
-                "blockNumber": hex(head.number),
-                "from": play.room.relayer.address,
-                "to": checksum(play.room.network.asset),
-                "contractAddress": None,
-                "cumulativeGasUsed": "0xc350",
-                "gasUsed": "0xc350",
-                "effectiveGasPrice": "0x3b9aca00",
-                "logs": [],
-                "logsBloom": "0x" + "00" * 256,
-                "status": "0x1",
-                "type": "0x0",
-            }
-        )
-
-    draft = await play.draft()
-    async with unmined(play):
-        with play.room.node.twisted(twist):
-            answer = await play.settle(draft, patience_s=LONG_S)
-            early = await play.money()
-    return await observe(play, (draft, answer), early=early)
-
-
 # --- transactions that are not mined ---------------------------------------------------------
-
-
-async def _not_mined(play: Play) -> Observed:
-    """Nothing is mined until the answer; then the block comes, and the same payment again."""
-    draft = await play.draft()
-    async with unmined(play):
-        answer = await play.settle(draft, patience_s=LONG_S)
-        early = await play.money()
-    if not play.room.node.sent[play.sent_before :]:
-        raise Inconclusive(f"it sent nothing for a good payment: {answer.how}")
-    again = await play.settle(draft)
-    observed = await observe(play, (draft, answer), (draft, again))
-    return replace(observed, early=early)
 
 
 def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
@@ -251,40 +201,6 @@ async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
     return task
 
 
-async def _dropped(play: Play) -> Observed:
-    """The node loses the transaction, and then works again; the same payment comes again."""
-    draft = await play.draft()
-    async with unmined(play):
-        task = await _sent(play, draft)
-        await play.room.controls.drop()
-        answer = await task
-        early = await play.money()
-    again = await play.settle(draft, patience_s=LONG_S)
-    return replace(await observe(play, (draft, answer), (draft, again)), early=early)
-
-
-async def _replaced(play: Play) -> Observed:
-    """Another transaction of the relayer's key replaces the sent transaction."""
-    room, draft = play.room, await play.draft()
-    async with unmined(play):
-        task = await _sent(play, draft)
-        await room.controls.drop()
-        await room.transact(room.relayer.address_bytes, play.payee(), b"")
-        await room.controls.mine()
-        answer = await task
-        early = await play.money()
-    return await observe(play, (draft, answer), early=early)
-
-
-async def _reverted(play: Play) -> Observed:
-    """The token accepts the simulation, and refuses the mined transaction."""
-    draft = await play.draft()
-    await play.room.controls.force_revert(1)
-    answer = await play.settle(draft, patience_s=LONG_S)
-    await play.room.controls.force_revert(0)
-    return await observe(play, (draft, answer))
-
-
 def _reverted_is_no_success(play: Play, observed: Observed) -> Violation | None:
     if not observed.money.reverted:
         raise Inconclusive("no transaction of the relayer reverted")
@@ -299,35 +215,11 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 # --- reorganisations -------------------------------------------------------------------------
 
 
-async def _undone(play: Play) -> Observed:
-    """Another block, without the payment, replaces the settled one's; the payment comes again."""
-    room, draft = play.room, await play.draft()
-    first = await settled_once(play, draft)
-    receipt = await _receipt(play, first)
-    depth = await room.chain.height() - receipt.block_number + 1
-    await room.controls.reorg(depth, [receipt.tx_hash])
-    play.say("the block was replaced by one without this payment")
-    early = await play.money()
-    again = await play.settle(draft, patience_s=LONG_S)
-    observed = await observe(play, (draft, again))
-    return replace(observed, note=first.transaction, more={"before": len(early.moved)})
-
-
 def _undone_observed(_: Play, observed: Observed) -> str:
     (draft, answer) = observed.pairs[0]
     moved = "it is on the chain again" if observed.moved(draft) else "it is not on the chain"
     says = "settled" if answer.succeeded else "pending" if answer.is_pending else "refused"
     return f"asked again after its block was undone: {says}; {moved}"
-
-
-async def _elsewhere_in_the_chain(play: Play) -> Observed:
-    """Another block with the same payment replaces the block of a settled payment."""
-    room, draft = play.room, await play.draft()
-    first = await settled_once(play, draft)
-    receipt = await _receipt(play, first)
-    await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
-    again = await play.settle(draft, patience_s=LONG_S)
-    return await observe(play, (draft, first), (draft, again))
 
 
 async def _receipt(play: Play, answer: Answer) -> TxReceipt:
@@ -341,6 +233,81 @@ async def _receipt(play: Play, answer: Answer) -> TxReceipt:
 # --- gas -------------------------------------------------------------------------------------
 
 
+_LOST = Reply(how=How.LOST)
+_502 = Reply(status=502)
+
+
+def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) -> Row:
+    return case(
+        f"node/{slug}",
+        success_is_this_transfer(f"{title}: what is said of the settlement is true"),
+        hash_is_named(f"{title}: the hash of what it has sent is said"),
+        *more,
+        kind=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=waits_s,
+    )(play)
+
+
+@case(
+    "node/receipt-lies",
+    Demand(
+        title="What is said of a receipt of success that shows no transfer?",
+        ground=texts.silent(
+            texts.TRANSFER_IS_CORRECT,
+            why="a look at the event is wise (SR4), but nobody sees through a node of his "
+            "own that lies",
+        ),
+        test=_said,
+    ),
+    kind=ROUGH,
+    absent=only(STANDARD, SAME),
+    waits_s=10,
+)
+async def _receipt_lies(play: Play) -> Observed:
+    """Nothing is mined, and the node lies: a receipt without the transfer's event."""
+    head = await play.room.chain.block(await play.room.chain.height())
+    assert head is not None
+
+    async def twist(call: Call, _: Go) -> dict[str, object] | None:
+        if call.method not in RECEIPT or not call.params:
+            return None
+        return call.result(
+            {
+                "transactionHash": call.params[0],
+                "transactionIndex": "0x0",
+                "blockHash": to_hex(head.hash),
+                "blockNumber": hex(head.number),
+                "from": play.room.relayer.address,
+                "to": checksum(play.room.network.asset),
+                "contractAddress": None,
+                "cumulativeGasUsed": "0xc350",
+                "gasUsed": "0xc350",
+                "effectiveGasPrice": "0x3b9aca00",
+                "logs": [],
+                "logsBloom": "0x" + "00" * 256,
+                "status": "0x1",
+                "type": "0x0",
+            }
+        )
+
+    draft = await play.draft()
+    async with unmined(play):
+        with play.room.node.twisted(twist):
+            answer = await play.settle(draft, patience_s=LONG_S)
+            early = await play.money()
+    return await observe(play, (draft, answer), early=early)
+
+
+@case(
+    "node/dear",
+    Demand(
+        title="What is offered for gas when the node says that it costs a million times as much",
+        ground=texts.silent(why="no text bounds the price of gas; a node that lies does"),
+    ),
+    kind=ROUGH,
+    absent=only(STANDARD, SAME),
+)
 async def _dear(play: Play) -> str:
     """The node reports a gas price of a million times the usual price."""
     price = 10**15
@@ -366,41 +333,173 @@ async def _dear(play: Play) -> str:
     return f"{said}; it offered up to {most / 10**18:g} coins for the gas of one settlement"
 
 
-_LOST = Reply(how=How.LOST)
-_502 = Reply(status=502)
+@case(
+    "chain/not-mined",
+    success_is_this_transfer(
+        "What was sent and is not mined is no success, and no failure without a hash"
+    ),
+    _says_pending("What was sent and is not mined is said as pending, with its hash"),
+    wastes_no_gas(
+        "What was sent and is asked again is not sent twice",
+        "a server asks once more for what is pending: another transaction can only revert",
+    ),
+    kind=ROUGH,
+    absent=only(STANDARD, SAME),
+    waits_s=10,
+)
+async def _not_mined(play: Play) -> Observed:
+    """Nothing is mined until the answer; then the block comes, and the same payment again."""
+    draft = await play.draft()
+    async with unmined(play):
+        answer = await play.settle(draft, patience_s=LONG_S)
+        early = await play.money()
+    if not play.room.node.sent[play.sent_before :]:
+        raise Inconclusive(f"it sent nothing for a good payment: {answer.how}")
+    again = await play.settle(draft)
+    observed = await observe(play, (draft, answer), (draft, again))
+    return replace(observed, early=early)
 
 
-def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) -> Row:
-    return Row(
-        section="node",
-        slug=slug,
-        play=play,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        waits_s=waits_s,
-        demands=[
-            success_is_this_transfer(f"{title}: what is said of the settlement is true"),
-            hash_is_named(f"{title}: the hash of what it has sent is said"),
-            *more,
-        ],
-    )
+@case(
+    "chain/dropped",
+    success_is_this_transfer(
+        "A transaction that the node has dropped: what is said of the settlement is true"
+    ),
+    hash_is_named("A transaction that the node has dropped: its hash is said"),
+    kind=ROUGH,
+    absent=only(STANDARD, SAME),
+    waits_s=10,
+)
+async def _dropped(play: Play) -> Observed:
+    """The node loses the transaction, and then works again; the same payment comes again."""
+    draft = await play.draft()
+    async with unmined(play):
+        task = await _sent(play, draft)
+        await play.room.controls.drop()
+        answer = await task
+        early = await play.money()
+    again = await play.settle(draft, patience_s=LONG_S)
+    return replace(await observe(play, (draft, answer), (draft, again)), early=early)
+
+
+@case(
+    "chain/replaced",
+    success_is_this_transfer(
+        "A transaction whose place another has taken: what is said of the settlement is true"
+    ),
+    kind=ROUGH,
+    absent=only(STANDARD, SAME),
+    waits_s=10,
+)
+async def _replaced(play: Play) -> Observed:
+    """Another transaction of the relayer's key replaces the sent transaction."""
+    room, draft = play.room, await play.draft()
+    async with unmined(play):
+        task = await _sent(play, draft)
+        await room.controls.drop()
+        await room.transact(room.relayer.address_bytes, play.payee(), b"")
+        await room.controls.mine()
+        answer = await task
+        early = await play.money()
+    return await observe(play, (draft, answer), early=early)
+
+
+@case(
+    "chain/reverted",
+    Demand(
+        title="A transaction that reverted is no success",
+        ground=texts.derived(
+            texts.SUCCESS_FIELD,
+            texts.TRANSFER_IS_CORRECT,
+            so="it is mined, and nothing has moved",
+        ),
+        test=_reverted_is_no_success,
+    ),
+    Demand(
+        title="Which hash is told of a transaction that reverted",
+        ground=texts.silent(
+            texts.TRANSACTION,
+            why="the hash of a failure is empty, says the text; the public libraries tell "
+            "it, which helps",
+        ),
+        test=_hash_of_reverted,
+    ),
+    kind=ROUGH,
+)
+async def _reverted(play: Play) -> Observed:
+    """The token accepts the simulation, and refuses the mined transaction."""
+    draft = await play.draft()
+    await play.room.controls.force_revert(1)
+    answer = await play.settle(draft, patience_s=LONG_S)
+    await play.room.controls.force_revert(0)
+    return await observe(play, (draft, answer))
+
+
+@case(
+    "chain/undone",
+    Demand(
+        title="A settlement whose block was undone is a success no more, unless it is on "
+        "the chain again",
+        ground=texts.ours(
+            texts.SUCCESS_FIELD,
+            texts.TRANSFER_IS_CORRECT,
+            because="an answer that is remembered says what is not so any more (SR4); the "
+            "same payment may be answered as before, and no text names a depth",
+        ),
+        test=truthful,
+    ),
+    Demand(
+        title="What becomes of a settlement whose block was undone",
+        ground=texts.silent(why="no text names a depth after which it is final"),
+        test=_undone_observed,
+    ),
+    kind=ROUGH,
+    absent=only(STANDARD, SAME),
+)
+async def _undone(play: Play) -> Observed:
+    """Another block, without the payment, replaces the settled one's; the payment comes again."""
+    room, draft = play.room, await play.draft()
+    first = await settled_once(play, draft)
+    receipt = await _receipt(play, first)
+    depth = await room.chain.height() - receipt.block_number + 1
+    await room.controls.reorg(depth, [receipt.tx_hash])
+    play.say("the block was replaced by one without this payment")
+    early = await play.money()
+    again = await play.settle(draft, patience_s=LONG_S)
+    observed = await observe(play, (draft, again))
+    return replace(observed, note=first.transaction, more={"before": len(early.moved)})
+
+
+@case(
+    "chain/moved-to-another-block",
+    success_is_this_transfer(
+        "A settlement whose block was replaced by another with it: one transfer, and no "
+        "success by another hash"
+    ),
+    kind=ROUGH,
+    absent=only(STANDARD, SAME),
+)
+async def _elsewhere_in_the_chain(play: Play) -> Observed:
+    """Another block with the same payment replaces the block of a settled payment."""
+    room, draft = play.room, await play.draft()
+    first = await settled_once(play, draft)
+    receipt = await _receipt(play, first)
+    await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
+    again = await play.settle(draft, patience_s=LONG_S)
+    return await observe(play, (draft, first), (draft, again))
 
 
 ROWS = [
-    Row(
-        section="node",
-        slug="verify-call-fails",
-        play=_verified(on(*READS, do=fails("internal error"))),
+    case(
+        "node/verify-call-fails",
+        *_closed("The node's calls fail: nothing is called valid"),
         absent=only(STANDARD, SAME),
-        demands=_closed("The node's calls fail: nothing is called valid"),
-    ),
-    Row(
-        section="node",
-        slug="verify-down",
-        play=_verified(says(_502)),
+    )(_verified(on(*READS, do=fails("internal error")))),
+    case(
+        "node/verify-down",
+        *_closed("The node is down: nothing is called valid"),
         absent=only(STANDARD, SAME),
-        demands=_closed("The node is down: nothing is called valid"),
-    ),
+    )(_verified(says(_502))),
     _row("reads-fail", _settled(on(*READS, do=fails("internal error"))), "The node's calls fail"),
     _row(
         "send-refused",
@@ -444,156 +543,7 @@ ROWS = [
             suffix="found",
         ),
     ),
-    Row(
-        section="node",
-        slug="receipt-lies",
-        play=_receipt_lies,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        waits_s=10,
-        demands=[
-            Demand(
-                title="What is said of a receipt of success that shows no transfer?",
-                ground=texts.silent(
-                    texts.TRANSFER_IS_CORRECT,
-                    why="a look at the event is wise (SR4), but nobody sees through a node of his "
-                    "own that lies",
-                ),
-                test=_said,
-            )
-        ],
-    ),
-    Row(
-        section="node",
-        slug="hangs",
-        play=_settled(hangs()),
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        waits_s=10,
-        demands=[_BOUND],
-    ),
-    Row(
-        section="node",
-        slug="dear",
-        play=_dear,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        demands=[
-            Demand(
-                title="What is offered for gas when the node says that it costs a million times "
-                "as much",
-                ground=texts.silent(why="no text bounds the price of gas; a node that lies does"),
-            )
-        ],
-    ),
-    Row(
-        section="chain",
-        slug="not-mined",
-        play=_not_mined,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        waits_s=10,
-        demands=[
-            success_is_this_transfer(
-                "What was sent and is not mined is no success, and no failure without a hash"
-            ),
-            _says_pending("What was sent and is not mined is said as pending, with its hash"),
-            wastes_no_gas(
-                "What was sent and is asked again is not sent twice",
-                "a server asks once more for what is pending: another transaction can only revert",
-            ),
-        ],
-    ),
-    Row(
-        section="chain",
-        slug="dropped",
-        play=_dropped,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        waits_s=10,
-        demands=[
-            success_is_this_transfer(
-                "A transaction that the node has dropped: what is said of the settlement is true"
-            ),
-            hash_is_named("A transaction that the node has dropped: its hash is said"),
-        ],
-    ),
-    Row(
-        section="chain",
-        slug="replaced",
-        play=_replaced,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        waits_s=10,
-        demands=[
-            success_is_this_transfer(
-                "A transaction whose place another has taken: what is said of the settlement is "
-                "true"
-            ),
-        ],
-    ),
-    Row(
-        section="chain",
-        slug="reverted",
-        play=_reverted,
-        kind=ROUGH,
-        demands=[
-            Demand(
-                title="A transaction that reverted is no success",
-                ground=texts.derived(
-                    texts.SUCCESS_FIELD,
-                    texts.TRANSFER_IS_CORRECT,
-                    so="it is mined, and nothing has moved",
-                ),
-                test=_reverted_is_no_success,
-            ),
-            Demand(
-                title="Which hash is told of a transaction that reverted",
-                ground=texts.silent(
-                    texts.TRANSACTION,
-                    why="the hash of a failure is empty, says the text; the public libraries tell "
-                    "it, which helps",
-                ),
-                test=_hash_of_reverted,
-            ),
-        ],
-    ),
-    Row(
-        section="chain",
-        slug="undone",
-        play=_undone,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        demands=[
-            Demand(
-                title="A settlement whose block was undone is a success no more, unless it is on "
-                "the chain again",
-                ground=texts.ours(
-                    texts.SUCCESS_FIELD,
-                    texts.TRANSFER_IS_CORRECT,
-                    because="an answer that is remembered says what is not so any more (SR4); the "
-                    "same payment may be answered as before, and no text names a depth",
-                ),
-                test=truthful,
-            ),
-            Demand(
-                title="What becomes of a settlement whose block was undone",
-                ground=texts.silent(why="no text names a depth after which it is final"),
-                test=_undone_observed,
-            ),
-        ],
-    ),
-    Row(
-        section="chain",
-        slug="moved-to-another-block",
-        play=_elsewhere_in_the_chain,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
-        demands=[
-            success_is_this_transfer(
-                "A settlement whose block was replaced by another with it: one transfer, and no "
-                "success by another hash"
-            ),
-        ],
+    case("node/hangs", _BOUND, kind=ROUGH, absent=only(STANDARD, SAME), waits_s=10)(
+        _settled(hangs())
     ),
 ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row
+from x402sim.suite.facilitator.case import Demand, case
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -51,48 +51,6 @@ async def _after(play: Play, draft: Draft) -> Observed:
     return replace(await observe(play, (draft, answer)), verified=verified)
 
 
-async def _used_elsewhere(play: Play) -> Observed:
-    draft = await play.draft()
-    await used_by_another(play, draft)
-    return await _after(play, draft)
-
-
-async def _used_for_another(play: Play) -> Observed:
-    first = await play.draft()
-    await used_by_another(play, first)
-    other = await play.draft(first.wallet)
-    return await _after(play, other.signed(nonce=first.auth.nonce))
-
-
-async def _cancelled(play: Play) -> Observed:
-    draft = await play.draft()
-    await cancelled(play, draft)
-    return await _after(play, draft)
-
-
-async def _used_between(play: Play) -> Observed:
-    draft = await play.draft()
-    await valid_first(play, draft)
-    await used_by_another(play, draft)
-    return await observe(play, (draft, await play.settle(draft)))
-
-
-async def _cancelled_between(play: Play) -> Observed:
-    draft = await play.draft()
-    await valid_first(play, draft)
-    await cancelled(play, draft)
-    return await observe(play, (draft, await play.settle(draft)))
-
-
-async def _used_in_the_pool(play: Play) -> Observed:
-    """A stranger's transaction comes before the relayer's in the same block."""
-    draft = await play.draft()
-    async with unmined(play):
-        await used_by_another(play, draft)
-        answer = await settled_when_mined(play, draft)
-    return await observe(play, (draft, answer))
-
-
 def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
     found = [
         Demand(
@@ -130,21 +88,6 @@ def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
 # --- the same payment again ------------------------------------------------------------------
 
 
-async def _again(play: Play) -> Observed:
-    draft = await play.draft()
-    first = await settled_once(play, draft)
-    verified = await play.verify(draft)
-    second, third = await play.settle(draft), await play.settle(draft)
-    observed = await observe(play, (draft, first), (draft, second), (draft, third))
-    return replace(observed, verified=verified)
-
-
-async def _at_once(play: Play) -> Observed:
-    draft = await play.draft()
-    answers = await asyncio.gather(*(play.settle(draft) for _ in range(5)))
-    return await observe(play, *((draft, answer) for answer in answers))
-
-
 def _spelled(draft: Draft) -> list[Draft]:
     """Return the same payment in other spellings, with the same signature and nonce."""
 
@@ -152,26 +95,6 @@ def _spelled(draft: Draft) -> list[Draft]:
         return draft.with_value(name, "0x" + str(draft.get(name))[2:].upper())
 
     return [draft, large("nonce"), large("signature"), draft.with_value("body.note", "again")]
-
-
-async def _at_once_reworded(play: Play) -> Observed:
-    drafts = _spelled(await play.draft())
-    answers = await asyncio.gather(*(play.settle(each) for each in drafts))
-    return await observe(play, *zip(drafts, answers, strict=True))
-
-
-async def _under_way(play: Play) -> Observed:
-    """Send a payment again while its transaction is sent and not mined."""
-    draft = await play.draft()
-    async with unmined(play):
-        first = asyncio.create_task(play.settle(draft))
-        if not await until_sent(play, first):
-            raise Inconclusive(f"it sent nothing for a good payment: {(await first).how}")
-        second = asyncio.create_task(play.settle(draft))
-        await until_sent(play, second, count=2)
-        await play.room.controls.mine()
-        answers = await asyncio.gather(first, second)
-    return await observe(play, *((draft, answer) for answer in answers))
 
 
 def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Awaitable[Observed]]:
@@ -182,14 +105,6 @@ def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Await
         return replace(await observe(play, (draft, other)), note=first.transaction)
 
     return play_it
-
-
-async def _same_nonce(play: Play) -> Observed:
-    """Two payers have the same nonce: the token keeps the nonces of each payer apart."""
-    first = await play.draft()
-    await settled_once(play, first)
-    other = (await play.draft()).signed(nonce=first.auth.nonce)
-    return await observe(play, (other, await play.settle(other)))
 
 
 def _observed(_: Play, observed: Observed) -> str:
@@ -215,129 +130,164 @@ _OTHER = texts.derived(
     "for these",
 )
 
+
+@case("nonce/used-elsewhere", *_is_refused("A payment that a stranger has submitted already"))
+async def _used_elsewhere(play: Play) -> Observed:
+    draft = await play.draft()
+    await used_by_another(play, draft)
+    return await _after(play, draft)
+
+
+@case("nonce/used-for-another", *_is_refused("A payment with the nonce of another that was made"))
+async def _used_for_another(play: Play) -> Observed:
+    first = await play.draft()
+    await used_by_another(play, first)
+    other = await play.draft(first.wallet)
+    return await _after(play, other.signed(nonce=first.auth.nonce))
+
+
+@case("nonce/cancelled", *_is_refused("A payment that its payer has cancelled"))
+async def _cancelled(play: Play) -> Observed:
+    draft = await play.draft()
+    await cancelled(play, draft)
+    return await _after(play, draft)
+
+
+@case(
+    "nonce/used-between",
+    *_is_refused("A payment that is used between verify and settle", says=False),
+)
+async def _used_between(play: Play) -> Observed:
+    draft = await play.draft()
+    await valid_first(play, draft)
+    await used_by_another(play, draft)
+    return await observe(play, (draft, await play.settle(draft)))
+
+
+@case(
+    "nonce/cancelled-between",
+    *_is_refused("A payment that is cancelled between verify and settle", says=False),
+)
+async def _cancelled_between(play: Play) -> Observed:
+    draft = await play.draft()
+    await valid_first(play, draft)
+    await cancelled(play, draft)
+    return await observe(play, (draft, await play.settle(draft)))
+
+
+@case(
+    "nonce/used-in-the-pool",
+    success_is_this_transfer(
+        "A payment that a stranger's transaction takes first, in the same block, is no "
+        "success of the relayer's that reverts"
+    ),
+    kind=ROUGH,
+)
+async def _used_in_the_pool(play: Play) -> Observed:
+    """A stranger's transaction comes before the relayer's in the same block."""
+    draft = await play.draft()
+    async with unmined(play):
+        await used_by_another(play, draft)
+        answer = await settled_when_mined(play, draft)
+    return await observe(play, (draft, answer))
+
+
+@case(
+    "again/settled",
+    *_once("The same payment after it has settled", is_settled=True),
+    Demand(
+        title="A payment that has settled is not valid again",
+        ground=texts.derived(
+            texts.SIMULATE,
+            so="the transfer would not succeed, as the token says when asked",
+        ),
+        test=is_not_valid,
+        suffix="verify",
+    ),
+    Demand(
+        title="What the same payment again is answered",
+        ground=texts.silent(
+            texts.CONSUMED,
+            why="to answer as before helps who has lost the answer; to refuse tells a "
+            "repetition from the use of a stranger. Both are legal",
+        ),
+        test=_observed,
+    ),
+)
+async def _again(play: Play) -> Observed:
+    draft = await play.draft()
+    first = await settled_once(play, draft)
+    verified = await play.verify(draft)
+    second, third = await play.settle(draft), await play.settle(draft)
+    observed = await observe(play, (draft, first), (draft, second), (draft, third))
+    return replace(observed, verified=verified)
+
+
+@case("again/at-once", *_once("The same payment five times at once"), kind=ROUGH)
+async def _at_once(play: Play) -> Observed:
+    draft = await play.draft()
+    answers = await asyncio.gather(*(play.settle(draft) for _ in range(5)))
+    return await observe(play, *((draft, answer) for answer in answers))
+
+
+@case(
+    "again/at-once-reworded",
+    *_once("The same payment four times at once, each in other letters"),
+    kind=ROUGH,
+)
+async def _at_once_reworded(play: Play) -> Observed:
+    drafts = _spelled(await play.draft())
+    answers = await asyncio.gather(*(play.settle(each) for each in drafts))
+    return await observe(play, *zip(drafts, answers, strict=True))
+
+
+@case(
+    "again/under-way",
+    *_once("The same payment while the first is under way"),
+    hash_is_named("The same payment while the first is under way: its hash is said"),
+    kind=ROUGH,
+)
+async def _under_way(play: Play) -> Observed:
+    """Send a payment again while its transaction is sent and not mined."""
+    draft = await play.draft()
+    async with unmined(play):
+        first = asyncio.create_task(play.settle(draft))
+        if not await until_sent(play, first):
+            raise Inconclusive(f"it sent nothing for a good payment: {(await first).how}")
+        second = asyncio.create_task(play.settle(draft))
+        await until_sent(play, second, count=2)
+        await play.room.controls.mine()
+        answers = await asyncio.gather(first, second)
+    return await observe(play, *((draft, answer) for answer in answers))
+
+
+@case(
+    "again/same-nonce",
+    success_is_this_transfer("The nonce of another payer's payment: success is a transfer"),
+)
+async def _same_nonce(play: Play) -> Observed:
+    """Two payers have the same nonce: the token keeps the nonces of each payer apart."""
+    first = await play.draft()
+    await settled_once(play, first)
+    other = (await play.draft()).signed(nonce=first.auth.nonce)
+    return await observe(play, (other, await play.settle(other)))
+
+
 ROWS = [
-    Row(
-        section="nonce",
-        slug="used-elsewhere",
-        play=_used_elsewhere,
-        demands=_is_refused("A payment that a stranger has submitted already"),
-    ),
-    Row(
-        section="nonce",
-        slug="used-for-another",
-        play=_used_for_another,
-        demands=_is_refused("A payment with the nonce of another that was made"),
-    ),
-    Row(
-        section="nonce",
-        slug="cancelled",
-        play=_cancelled,
-        demands=_is_refused("A payment that its payer has cancelled"),
-    ),
-    Row(
-        section="nonce",
-        slug="used-between",
-        play=_used_between,
-        demands=_is_refused("A payment that is used between verify and settle", says=False),
-    ),
-    Row(
-        section="nonce",
-        slug="cancelled-between",
-        play=_cancelled_between,
-        demands=_is_refused("A payment that is cancelled between verify and settle", says=False),
-    ),
-    Row(
-        section="nonce",
-        slug="used-in-the-pool",
-        play=_used_in_the_pool,
-        kind=ROUGH,
-        demands=[
-            success_is_this_transfer(
-                "A payment that a stranger's transaction takes first, in the same block, is no "
-                "success of the relayer's that reverts"
-            ),
-        ],
-    ),
-    Row(
-        section="again",
-        slug="settled",
-        play=_again,
-        demands=[
-            *_once("The same payment after it has settled", is_settled=True),
-            Demand(
-                title="A payment that has settled is not valid again",
-                ground=texts.derived(
-                    texts.SIMULATE,
-                    so="the transfer would not succeed, as the token says when asked",
-                ),
-                test=is_not_valid,
-                suffix="verify",
-            ),
-            Demand(
-                title="What the same payment again is answered",
-                ground=texts.silent(
-                    texts.CONSUMED,
-                    why="to answer as before helps who has lost the answer; to refuse tells a "
-                    "repetition from the use of a stranger. Both are legal",
-                ),
-                test=_observed,
-            ),
-        ],
-    ),
-    Row(
-        section="again",
-        slug="at-once",
-        play=_at_once,
-        kind=ROUGH,
-        demands=_once("The same payment five times at once"),
-    ),
-    Row(
-        section="again",
-        slug="at-once-reworded",
-        play=_at_once_reworded,
-        kind=ROUGH,
-        demands=_once("The same payment four times at once, each in other letters"),
-    ),
-    Row(
-        section="again",
-        slug="under-way",
-        play=_under_way,
-        kind=ROUGH,
-        demands=[
-            *_once("The same payment while the first is under way"),
-            hash_is_named("The same payment while the first is under way: its hash is said"),
-        ],
-    ),
-    Row(
-        section="again",
-        slug="for-another-payee",
-        play=_elsewhere(lambda play, draft: draft.demanding("payTo", to_hex(play.payee()))),
-        demands=[
-            Demand(
-                title="A payment that has settled for one shop is no success for another",
-                ground=_OTHER,
-                test=must_not_settle,
-            )
-        ],
-    ),
-    Row(
-        section="again",
-        slug="same-nonce",
-        play=_same_nonce,
-        demands=[
-            success_is_this_transfer("The nonce of another payer's payment: success is a transfer")
-        ],
-    ),
-    Row(
-        section="again",
-        slug="for-more",
-        play=_elsewhere(lambda _, draft: draft.demanding("amount", str(10 * draft.auth.value))),
-        demands=[
-            Demand(
-                title="A payment that has settled is no success for ten times as much",
-                ground=_OTHER,
-                test=must_not_settle,
-            )
-        ],
-    ),
+    case(
+        "again/for-another-payee",
+        Demand(
+            title="A payment that has settled for one shop is no success for another",
+            ground=_OTHER,
+            test=must_not_settle,
+        ),
+    )(_elsewhere(lambda play, draft: draft.demanding("payTo", to_hex(play.payee())))),
+    case(
+        "again/for-more",
+        Demand(
+            title="A payment that has settled is no success for ten times as much",
+            ground=_OTHER,
+            test=must_not_settle,
+        ),
+    )(_elsewhere(lambda _, draft: draft.demanding("amount", str(10 * draft.auth.value)))),
 ]

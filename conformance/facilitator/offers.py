@@ -1,7 +1,7 @@
 """Additions of a shop to an offer, beside the terms: no reason to refuse a payment."""
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, is_paid, tries
+from x402sim.suite.facilitator.case import Demand, case, is_paid, tries
 from x402sim.suite.facilitator.payment import RESOURCE, Dialect, Draft
 
 LONG = "A report about the weather of tomorrow, hour by hour. " * 40
@@ -14,20 +14,16 @@ def _described(draft: Draft) -> Draft:
 
 
 ROWS = [
-    Row(
-        section="fields",
-        slug="description-long",
-        play=tries(_described),
-        demands=[
-            Demand(
-                title="A good payment for what is described in two thousand characters settles",
-                ground=texts.ours(
-                    texts.DESCRIBED,
-                    because="a hosted facilitator refuses more than 500, and its shops lose sales "
-                    "for a word too many (x402-foundation/x402#2832)",
-                ),
-                test=is_paid,
-            )
-        ],
-    )
+    case(
+        "fields/description-long",
+        Demand(
+            title="A good payment for what is described in two thousand characters settles",
+            ground=texts.ours(
+                texts.DESCRIBED,
+                because="a hosted facilitator refuses more than 500, and its shops lose sales "
+                "for a word too many (x402-foundation/x402#2832)",
+            ),
+            test=is_paid,
+        ),
+    )(tries(_described)),
 ]

@@ -7,10 +7,10 @@ from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Row,
     Tried,
     agrees,
     as_observed,
+    case,
     must_refuse,
     tried,
     tries_each,
@@ -43,6 +43,10 @@ def _compact(draft: Draft) -> Draft:
     return draft.sealed(raw[:32] + s.to_bytes(32))
 
 
+@case(
+    "signature/of-others",
+    *must_refuse("A signature that is not the payer's is refused", texts.SIGNATURE, texts.RECOVERS),
+)
 async def _of_others(play: Play) -> list[Tried]:
     thief, payer = await play.room.payer(), await play.room.payer()
     own = await play.draft(payer)
@@ -62,18 +66,15 @@ async def _of_others(play: Play) -> list[Tried]:
 
 
 ROWS = [
-    Row(
-        section="signature",
-        slug="of-others",
-        play=_of_others,
-        demands=must_refuse(
-            "A signature that is not the payer's is refused", texts.SIGNATURE, texts.RECOVERS
+    case(
+        "signature/broken",
+        *must_refuse(
+            "A signature that recovers to nobody, or to somebody else, is refused",
+            texts.SIGNATURE,
+            texts.RECOVERS,
         ),
-    ),
-    Row(
-        section="signature",
-        slug="broken",
-        play=tries_each(
+    )(
+        tries_each(
             {
                 "one bit differs": _flipped,
                 "r is 0": lambda draft: draft.sealed(bytes(32) + draft.signature[32:]),
@@ -86,17 +87,18 @@ ROWS = [
                 "v is 29": lambda draft: _v(draft, 29),
                 "the other v": lambda draft: _v(draft, 55 - draft.signature[64]),
             }
-        ),
-        demands=must_refuse(
-            "A signature that recovers to nobody, or to somebody else, is refused",
-            texts.SIGNATURE,
-            texts.RECOVERS,
-        ),
+        )
     ),
-    Row(
-        section="signature",
-        slug="length",
-        play=tries_each(
+    case(
+        "signature/length",
+        *must_refuse(
+            "What is no signature is refused",
+            texts.BYTES_65,
+            texts.INVALID_PAYLOAD,
+            so="it has 65 bytes, of which these are none",
+        ),
+    )(
+        tries_each(
             {
                 "empty": lambda draft: draft.with_value("signature", "0x"),
                 "1 byte": lambda draft: draft.sealed(b"\x1b"),
@@ -106,18 +108,29 @@ ROWS = [
                 "1000 zeros": lambda draft: draft.sealed(bytes(1000)),
                 "100 kB": lambda draft: draft.sealed(b"\x5a" * 100_000),
             }
-        ),
-        demands=must_refuse(
-            "What is no signature is refused",
-            texts.BYTES_65,
-            texts.INVALID_PAYLOAD,
-            so="it has 65 bytes, of which these are none",
-        ),
+        )
     ),
-    Row(
-        section="signature",
-        slug="form",
-        play=tries_each(
+    case(
+        "signature/form",
+        Demand(
+            title="A signature in another form than the token takes is refused, or put into "
+            "its form: what is called valid settles",
+            ground=texts.derived(
+                texts.SIMULATE,
+                texts.BYTES_65,
+                so="Circle's token refuses a high s, a v other than 27 and 28, and any other "
+                "length than 65: who only recovers the signer calls valid what must fail",
+            ),
+            test=agrees,
+        ),
+        Demand(
+            title="A signature in another form than the token takes: what is made of it?",
+            ground=texts.silent(texts.BYTES_65, why="it may be put into the token's form"),
+            test=as_observed,
+            suffix="taken",
+        ),
+    )(
+        tries_each(
             {
                 "high s": _high,
                 "v of 0 or 1": lambda draft: _v(draft, draft.signature[64] - 27),
@@ -130,25 +143,6 @@ ROWS = [
                     "signature", draft.get("signature")[2:]
                 ),
             }
-        ),
-        demands=[
-            Demand(
-                title="A signature in another form than the token takes is refused, or put into "
-                "its form: what is called valid settles",
-                ground=texts.derived(
-                    texts.SIMULATE,
-                    texts.BYTES_65,
-                    so="Circle's token refuses a high s, a v other than 27 and 28, and any other "
-                    "length than 65: who only recovers the signer calls valid what must fail",
-                ),
-                test=agrees,
-            ),
-            Demand(
-                title="A signature in another form than the token takes: what is made of it?",
-                ground=texts.silent(texts.BYTES_65, why="it may be put into the token's form"),
-                test=as_observed,
-                suffix="taken",
-            ),
-        ],
+        )
     ),
 ]

@@ -15,6 +15,7 @@ from x402sim.suite.facilitator.case import (
     Row,
     agrees,
     as_observed,
+    case,
     is_paid,
     must_refuse,
     only,
@@ -68,23 +69,19 @@ def _both(spelt: Callable[[int], Any]) -> Change:
 
 
 def _lenient(name: str, spelt_in: Callable[[Callable[[int], Any]], Change], what: str) -> Row:
-    return Row(
-        section="spelling",
-        slug=name,
-        play=tries_each({each: spelt_in(how) for each, how in LENIENT.items()}),
-        demands=[
-            Demand(
-                title=f"{what} in a spelling that only some parsers know is refused",
-                ground=texts.ours(
-                    texts.VALUE,
-                    texts.REQUIRED_AMOUNT,
-                    because="who reads it otherwise has another amount: shops, indexes and caches "
-                    "compare these texts (measured: official facilitators take some of them)",
-                ),
-                test=refused,
-            )
-        ],
-    )
+    return case(
+        f"spelling/{name}",
+        Demand(
+            title=f"{what} in a spelling that only some parsers know is refused",
+            ground=texts.ours(
+                texts.VALUE,
+                texts.REQUIRED_AMOUNT,
+                because="who reads it otherwise has another amount: shops, indexes and caches "
+                "compare these texts (measured: official facilitators take some of them)",
+            ),
+            test=refused,
+        ),
+    )(tries_each({each: spelt_in(how) for each, how in LENIENT.items()}))
 
 
 def _lower(draft: Draft) -> Draft:
@@ -150,81 +147,78 @@ def _time(name: str, text: Any) -> Change:
 
 _MALFORMED = "a text that is no value of its field is malformed, whatever was signed"
 ROWS = [
-    Row(
-        section="spelling",
-        slug="no-amount",
-        play=tries_each({each: _both(spelt) for each, spelt in NO_AMOUNT.items()}),
-        demands=must_refuse(
+    case(
+        "spelling/no-amount",
+        *must_refuse(
             "An amount that is none is refused",
             texts.VALUE,
             texts.INVALID_PAYLOAD,
             so=_MALFORMED,
         ),
-    ),
-    Row(
-        section="spelling",
-        slug="no-amount-required",
-        play=tries_each({each: _required(spelt) for each, spelt in NO_AMOUNT.items()}),
-        demands=must_refuse(
+    )(tries_each({each: _both(spelt) for each, spelt in NO_AMOUNT.items()})),
+    case(
+        "spelling/no-amount-required",
+        *must_refuse(
             "Requirements of an amount that is none are refused",
             texts.REQUIRED_AMOUNT,
             texts.INVALID_REQUIREMENTS,
             so=_MALFORMED,
         ),
-    ),
+    )(tries_each({each: _required(spelt) for each, spelt in NO_AMOUNT.items()})),
     _lenient("value", _signed_value, "An amount that is signed"),
     _lenient("amount", _required, "An amount that is required"),
-    Row(
-        section="spelling",
-        slug="amount-open",
-        play=tries_each({each: _both(spelt) for each, spelt in OPEN.items()}),
-        demands=[
-            Demand(
-                title="An amount as a number, or with zeros in front: what is made of it?",
-                ground=texts.silent(texts.VALUE, why="a text is asked for; its form is left open"),
-                test=as_observed,
-            ),
-            Demand(
-                title="However an amount is written, what is called valid settles as it was signed",
-                ground=texts.valid_settles(texts.CALLS),
-                test=agrees,
-                suffix="agrees",
-            ),
-        ],
-    ),
+    case(
+        "spelling/amount-open",
+        Demand(
+            title="An amount as a number, or with zeros in front: what is made of it?",
+            ground=texts.silent(texts.VALUE, why="a text is asked for; its form is left open"),
+            test=as_observed,
+        ),
+        Demand(
+            title="However an amount is written, what is called valid settles as it was signed",
+            ground=texts.valid_settles(texts.CALLS),
+            test=agrees,
+            suffix="agrees",
+        ),
+    )(tries_each({each: _both(spelt) for each, spelt in OPEN.items()})),
     *(
-        Row(
-            section="spelling",
-            slug=f"no-address-{name.rpartition('.')[2].lower()}",
-            play=tries_each(_wrong_address(name)),
-            demands=must_refuse(
+        case(
+            f"spelling/no-address-{name.rpartition('.')[2].lower()}",
+            *must_refuse(
                 f"`{name.rpartition('.')[2]}` that is no address is refused",
                 texts.INVALID_PAYLOAD,
                 texts.INVALID_REQUIREMENTS,
                 so=_MALFORMED,
             ),
-        )
+        )(tries_each(_wrong_address(name)))
         for name in ("from", "to", "requirements.payTo", "requirements.asset")
     ),
-    Row(
-        section="spelling",
-        slug="small-letters",
-        play=tries_each({"small letters": _lower}),
-        demands=[
-            Demand(
-                title="Addresses in small letters are the same accounts",
-                ground=texts.ours(
-                    because="half of all programs write them so; refused, a good payment is lost "
-                    "(measured: an official facilitator jams on it)"
-                ),
-                test=is_paid,
-            )
-        ],
-    ),
-    Row(
-        section="spelling",
-        slug="capital-letters",
-        play=tries_each(
+    case(
+        "spelling/small-letters",
+        Demand(
+            title="Addresses in small letters are the same accounts",
+            ground=texts.ours(
+                because="half of all programs write them so; refused, a good payment is lost "
+                "(measured: an official facilitator jams on it)"
+            ),
+            test=is_paid,
+        ),
+    )(tries_each({"small letters": _lower})),
+    case(
+        "spelling/capital-letters",
+        Demand(
+            title="Hex digits in capitals, and wrong checksums: what is made of them?",
+            ground=texts.silent(why="no text says how hex is written"),
+            test=as_observed,
+        ),
+        Demand(
+            title="However hex is written, what is called valid settles as it was signed",
+            ground=texts.valid_settles(texts.CALLS),
+            test=agrees,
+            suffix="agrees",
+        ),
+    )(
+        tries_each(
             {
                 "payTo in capitals": lambda draft: draft.demanding(
                     "payTo", _upper(draft.get("requirements.payTo"))
@@ -245,44 +239,39 @@ ROWS = [
                     "nonce", draft.get("nonce")[2:]
                 ),
             }
-        ),
-        demands=[
-            Demand(
-                title="Hex digits in capitals, and wrong checksums: what is made of them?",
-                ground=texts.silent(why="no text says how hex is written"),
-                test=as_observed,
-            ),
-            Demand(
-                title="However hex is written, what is called valid settles as it was signed",
-                ground=texts.valid_settles(texts.CALLS),
-                test=agrees,
-                suffix="agrees",
-            ),
-        ],
+        )
     ),
-    Row(
-        section="spelling",
-        slug="no-nonce",
-        play=tries_each({each: _nonce(spelt) for each, spelt in _NONCES.items()}),
-        demands=must_refuse(
+    case(
+        "spelling/no-nonce",
+        *must_refuse(
             "A nonce that is not 32 bytes is refused",
             texts.NONCE,
             texts.INVALID_PAYLOAD,
             so="of 31 or 33 bytes there are two ways to make 32, and one of them may be used",
         ),
-    ),
-    Row(
-        section="spelling",
-        slug="no-time",
-        play=tries_each({each: _time(*how) for each, how in _TIMES.items()}),
-        demands=must_refuse(
+    )(tries_each({each: _nonce(spelt) for each, spelt in _NONCES.items()})),
+    case(
+        "spelling/no-time",
+        *must_refuse(
             "A time that is none is refused", texts.WINDOW, texts.INVALID_PAYLOAD, so=_MALFORMED
         ),
-    ),
-    Row(
-        section="spelling",
-        slug="time-open",
-        play=tries_each(
+    )(tries_each({each: _time(*how) for each, how in _TIMES.items()})),
+    case(
+        "spelling/time-open",
+        Demand(
+            title="Times as numbers, in hex, with a point: what is made of them?",
+            ground=texts.silent(texts.WINDOW, why="a text is asked for; its form is left open"),
+            test=as_observed,
+        ),
+        Demand(
+            title="However a time is written, what is called valid settles as it was signed",
+            ground=texts.valid_settles(texts.CALLS),
+            test=agrees,
+            suffix="agrees",
+        ),
+        absent=only(STANDARD, "the dialect of Cronos has numbers for times"),
+    )(
+        tries_each(
             {
                 "numbers": lambda draft: draft.with_value(
                     "validAfter", draft.auth.valid_after
@@ -295,20 +284,6 @@ ROWS = [
                     "validBefore", f"{draft.auth.valid_before}.0"
                 ),
             }
-        ),
-        absent=only(STANDARD, "the dialect of Cronos has numbers for times"),
-        demands=[
-            Demand(
-                title="Times as numbers, in hex, with a point: what is made of them?",
-                ground=texts.silent(texts.WINDOW, why="a text is asked for; its form is left open"),
-                test=as_observed,
-            ),
-            Demand(
-                title="However a time is written, what is called valid settles as it was signed",
-                ground=texts.valid_settles(texts.CALLS),
-                test=agrees,
-                suffix="agrees",
-            ),
-        ],
+        )
     ),
 ]

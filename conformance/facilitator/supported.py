@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
+from x402sim.suite.facilitator.case import Demand, case, no_server_error, only
 from x402sim.suite.facilitator.payment import SHOWN, Answer, Dialect, drafted
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.row import Violation
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Violation
 
 _LIST = "/discovery/resources"
 MOST_KINDS = 30
@@ -55,17 +54,6 @@ def _has_fields(_: Play, observed: Answer) -> Violation | None:
     )
 
 
-async def _signers(play: Play) -> tuple[Answer, Address]:
-    """Read the list of signers, and settle a payment."""
-    listed = await _supported(play)
-    settled = await play.settle(await play.draft())
-    for each in (await play.money()).sent:
-        sent = await play.room.chain.transaction(Hash(from_hex(each.tx_hash, 32)))
-        if sent is not None:
-            return listed, sent.call.sender
-    raise Inconclusive(f"a good payment sent nothing: {settled.how}")
-
-
 def _names_its_signer(play: Play, observed: tuple[Answer, Address]) -> Violation | None:
     listed, sender = observed
     signers = listed.fields.get("signers")
@@ -94,25 +82,6 @@ _NOT_SUPPORTED = re.compile(
 """Refusals of an unsupported kind: words of section 9, and of libraries."""
 
 
-async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
-    """Verify a payment of each listed kind: kind, whether the payment is good, answer."""
-    found, ours = [], play.room.network
-    for kind in _kinds(await _supported(play))[:MOST_KINDS]:
-        named, scheme = str(kind.get("network")), str(kind.get("scheme"))
-        version = kind.get("x402Version")
-        dialect = Dialect.V1 if version == 1 else Dialect.V2
-        payer, times = await play.room.payer(), (play.now_s, play.wall_s)
-        draft = drafted(dialect, ours, payer, play.payee(), times, play.draw())
-        draft = draft.demanding("network", named).demanding("scheme", scheme)
-        for part in ("body", "payment"):
-            draft = draft.with_value(f"{part}.x402Version", version)
-        is_good = (scheme, named) == (x402.SCHEME, x402.network_name(dialect.version, ours))
-        about = f"{scheme} on {named}, version {version}"
-        play.say(f"{about}:")
-        found.append((about, is_good, await play.verify(draft)))
-    return found
-
-
 def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) -> Violation | None:
     for about, is_good, answer in observed:
         denied = _NOT_SUPPORTED.search(answer.reason or answer.text[:SHOWN])
@@ -123,20 +92,6 @@ def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) 
                 why="a shop offers it, and refuses each payer who has chosen it",
             )
     return None
-
-
-async def _listed(play: Play) -> list[tuple[str, Answer]]:
-    asked = ("", "?limit=1", "?limit=100&offset=0", "?type=http")
-    odd = (
-        "?offset=1000000",
-        "?limit=0",
-        "?limit=-1",
-        "?limit=101",
-        "?limit=abc",
-        "?offset=-1",
-        "?limit=1e999",
-    )
-    return [(query, await play.get(_LIST + query)) for query in (*asked, *odd)]
 
 
 def _is_listed(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violation | str | None:
@@ -163,80 +118,104 @@ def _odd_is_no_error(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violati
     return None
 
 
+@case(
+    "supported/kinds",
+    Demand(
+        title="The facilitator takes every kind of the list",
+        ground=texts.explicit(texts.SUPPORTED),
+        test=_takes_what_it_lists,
+    ),
+    absent=only([Dialect.V2], "the list is the same in both versions: each kind is tried"),
+)
+async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
+    """Verify a payment of each listed kind: kind, whether the payment is good, answer."""
+    found, ours = [], play.room.network
+    for kind in _kinds(await _supported(play))[:MOST_KINDS]:
+        named, scheme = str(kind.get("network")), str(kind.get("scheme"))
+        version = kind.get("x402Version")
+        dialect = Dialect.V1 if version == 1 else Dialect.V2
+        payer, times = await play.room.payer(), (play.now_s, play.wall_s)
+        draft = drafted(dialect, ours, payer, play.payee(), times, play.draw())
+        draft = draft.demanding("network", named).demanding("scheme", scheme)
+        for part in ("body", "payment"):
+            draft = draft.with_value(f"{part}.x402Version", version)
+        is_good = (scheme, named) == (x402.SCHEME, x402.network_name(dialect.version, ours))
+        about = f"{scheme} on {named}, version {version}"
+        play.say(f"{about}:")
+        found.append((about, is_good, await play.verify(draft)))
+    return found
+
+
+@case(
+    "supported/signers",
+    Demand(
+        title="GET /supported names the sender of transactions as a signer",
+        ground=texts.explicit(texts.SIGNERS),
+        test=_names_its_signer,
+    ),
+    absent=only([Dialect.V2], "only version 2 has signers"),
+)
+async def _signers(play: Play) -> tuple[Answer, Address]:
+    """Read the list of signers, and settle a payment."""
+    listed = await _supported(play)
+    settled = await play.settle(await play.draft())
+    for each in (await play.money()).sent:
+        sent = await play.room.chain.transaction(Hash(from_hex(each.tx_hash, 32)))
+        if sent is not None:
+            return listed, sent.call.sender
+    raise Inconclusive(f"a good payment sent nothing: {settled.how}")
+
+
+@case(
+    "supported/discovery",
+    Demand(
+        title="Resources are listed in pages, where there is a list",
+        ground=texts.explicit(texts.DISCOVERY, texts.PAGES),
+        test=_is_listed,
+    ),
+    Demand(
+        title="An odd query of the list is no 5xx",
+        ground=texts.ours(
+            texts.PAGES, because="anybody can ask, and an error looks like an outage"
+        ),
+        test=_odd_is_no_error,
+        suffix="odd",
+    ),
+    asks_only=True,
+    absent=only([Dialect.V2], "both versions have the same list"),
+)
+async def _listed(play: Play) -> list[tuple[str, Answer]]:
+    asked = ("", "?limit=1", "?limit=100&offset=0", "?type=http")
+    odd = (
+        "?offset=1000000",
+        "?limit=0",
+        "?limit=-1",
+        "?limit=101",
+        "?limit=abc",
+        "?offset=-1",
+        "?limit=1e999",
+    )
+    return [(query, await play.get(_LIST + query)) for query in (*asked, *odd)]
+
+
 ROWS = [
-    Row(
-        section="supported",
-        slug="lists",
-        play=_supported,
+    case(
+        "supported/lists",
+        Demand(
+            title="GET /supported lists every kind that the facilitator settles",
+            ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
+            test=_lists_it,
+        ),
         asks_only=True,
-        demands=[
-            Demand(
-                title="GET /supported lists every kind that the facilitator settles",
-                ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
-                test=_lists_it,
-            ),
-        ],
-    ),
-    Row(
-        section="supported",
-        slug="kinds",
-        play=_tried_kinds,
-        absent=only([Dialect.V2], "the list is the same in both versions: each kind is tried"),
-        demands=[
-            Demand(
-                title="The facilitator takes every kind of the list",
-                ground=texts.explicit(texts.SUPPORTED),
-                test=_takes_what_it_lists,
-            )
-        ],
-    ),
-    Row(
-        section="supported",
-        slug="fields",
-        play=_supported,
+    )(_supported),
+    case(
+        "supported/fields",
+        Demand(
+            title="/supported has kinds, extensions and signers",
+            ground=texts.explicit(texts.SUPPORTED_FIELDS),
+            test=_has_fields,
+        ),
         asks_only=True,
         absent=only([Dialect.V2], "only version 2 has extensions and signers"),
-        demands=[
-            Demand(
-                title="/supported has kinds, extensions and signers",
-                ground=texts.explicit(texts.SUPPORTED_FIELDS),
-                test=_has_fields,
-            )
-        ],
-    ),
-    Row(
-        section="supported",
-        slug="signers",
-        play=_signers,
-        absent=only([Dialect.V2], "only version 2 has signers"),
-        demands=[
-            Demand(
-                title="GET /supported names the sender of transactions as a signer",
-                ground=texts.explicit(texts.SIGNERS),
-                test=_names_its_signer,
-            )
-        ],
-    ),
-    Row(
-        section="supported",
-        slug="discovery",
-        play=_listed,
-        asks_only=True,
-        absent=only([Dialect.V2], "both versions have the same list"),
-        demands=[
-            Demand(
-                title="Resources are listed in pages, where there is a list",
-                ground=texts.explicit(texts.DISCOVERY, texts.PAGES),
-                test=_is_listed,
-            ),
-            Demand(
-                title="An odd query of the list is no 5xx",
-                ground=texts.ours(
-                    texts.PAGES, because="anybody can ask, and an error looks like an outage"
-                ),
-                test=_odd_is_no_error,
-                suffix="odd",
-            ),
-        ],
-    ),
+    )(_supported),
 ]

@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, keccak256
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, gas, only
+from x402sim.suite.facilitator.case import Demand, case, gas, only
 from x402sim.suite.facilitator.contract import ASKED_AT, code
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
@@ -25,7 +25,7 @@ from x402sim.suite.facilitator.truth import (
     verified_and_settled,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 ANVIL = ChainRoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""
@@ -70,11 +70,6 @@ def _in_token(play: Play, draft: Draft, token: Address) -> Draft:
     return draft.demanding("asset", checksum(token)).signed(domain=domain)
 
 
-async def _without_code(play: Play) -> Observed:
-    token = Address(keccak256(play.draw())[12:])
-    return await verified_and_settled(play, _in_token(play, await play.draft(), token))
-
-
 # --- hostile contracts -----------------------------------------------------------------------
 
 
@@ -91,30 +86,6 @@ def _hostile(name: str) -> Callable[[Play], Awaitable[Observed]]:
     return play_it
 
 
-async def _burns(play: Play) -> Observed:
-    """Pay from an account whose code burns gas, and in a token that burns gas.
-
-    The real token is made to call the account's code; the account's key still signs (EIP-7702).
-    """
-    room, draft = play.room, await play.draft()
-    asset, controls = draft.network.asset, room.controls
-    token = Address(keccak256(play.draw())[12:])
-    before = await room.chain.code(asset)
-    in_token = _in_token(play, await play.draft(), token)
-    await controls.set_code(draft.auth.from_, code("BurningWallet"))
-    await controls.set_code(ASKED_AT, before)
-    await controls.set_code(token, code("Burns"))
-    await controls.set_code(asset, code("AsksWallets"))
-    pairs = []
-    try:
-        for each in (draft, in_token):
-            await play.verify(each)
-            pairs.append((each, await play.settle(each)))
-    finally:
-        await controls.set_code(asset, before)
-    return await observe(play, *pairs)
-
-
 def _is_bounded(_: Play, observed: Observed) -> Violation | None:
     for each in observed.money.sent:
         if each.gas_used > MOST_GAS:
@@ -124,16 +95,6 @@ def _is_bounded(_: Play, observed: Observed) -> Violation | None:
                 loss=gas(each.gas_wei, "gas that whoever pays could have burnt without a limit"),
             )
     return None
-
-
-async def _named_by_payer(play: Play) -> Observed:
-    """The payer accepts and signs another token; the shop requires the real one."""
-    token, draft = Address(keccak256(play.draw())[12:]), await play.draft()
-    await play.room.controls.set_code(token, code("Worthless"))
-    paid = _in_token(play, draft, token)
-    return await verified_and_settled(
-        play, paid.with_value("requirements.asset", checksum(draft.network.asset))
-    )
 
 
 _MATCHES = texts.explicit(texts.TOKEN_AND_NETWORK)
@@ -163,96 +124,102 @@ def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[De
     return [*demands, wastes_no_gas(f"{title}: the relayer pays no gas", PAYS)] if says else demands
 
 
+@case("token/without-code", *_refused("A payment in a token that has no code"))
+async def _without_code(play: Play) -> Observed:
+    token = Address(keccak256(play.draw())[12:])
+    return await verified_and_settled(play, _in_token(play, await play.draft(), token))
+
+
+@case(
+    "token/named-by-payer",
+    *[
+        replace(each, ground=_MATCHES)
+        for each in _refused("A payment in another token than the requirements name", says=False)
+    ],
+    kind=ANVIL,
+    absent=only([Dialect.V2], "only version 2 repeats the token in the payment"),
+)
+async def _named_by_payer(play: Play) -> Observed:
+    """The payer accepts and signs another token; the shop requires the real one."""
+    token, draft = Address(keccak256(play.draw())[12:]), await play.draft()
+    await play.room.controls.set_code(token, code("Worthless"))
+    paid = _in_token(play, draft, token)
+    return await verified_and_settled(
+        play, paid.with_value("requirements.asset", checksum(draft.network.asset))
+    )
+
+
+@case(
+    "token/burns",
+    Demand(
+        title="A settlement has a limit of gas, whatever the payer's wallet or token burns",
+        ground=texts.derived(
+            texts.SAFETY,
+            so="the payer chooses the code that runs, and the relayer pays for it: without "
+            "a limit one payment takes all that a block can (SR6)",
+        ),
+        test=_is_bounded,
+    ),
+    kind=ANVIL,
+)
+async def _burns(play: Play) -> Observed:
+    """Pay from an account whose code burns gas, and in a token that burns gas.
+
+    The real token is made to call the account's code; the account's key still signs (EIP-7702).
+    """
+    room, draft = play.room, await play.draft()
+    asset, controls = draft.network.asset, room.controls
+    token = Address(keccak256(play.draw())[12:])
+    before = await room.chain.code(asset)
+    in_token = _in_token(play, await play.draft(), token)
+    await controls.set_code(draft.auth.from_, code("BurningWallet"))
+    await controls.set_code(ASKED_AT, before)
+    await controls.set_code(token, code("Burns"))
+    await controls.set_code(asset, code("AsksWallets"))
+    pairs = []
+    try:
+        for each in (draft, in_token):
+            await play.verify(each)
+            pairs.append((each, await play.settle(each)))
+    finally:
+        await controls.set_code(asset, before)
+    return await observe(play, *pairs)
+
+
 ROWS = [
-    Row(
-        section="token",
-        slug="paused",
-        play=_owners(*_pause()),
+    case("token/paused", *_refused("A payment while the token is paused"), kind=ROUGH)(
+        _owners(*_pause())
+    ),
+    case(
+        "token/paused-between",
+        *_refused("The token is paused between verify and settle", verifies=False),
         kind=ROUGH,
-        demands=_refused("A payment while the token is paused"),
+    )(_owners(*_pause(), is_between=True)),
+    case("token/payer-blacklisted", *_refused("A payment of a payer whom the token refuses"))(
+        _owners(*_listed("from_"))
     ),
-    Row(
-        section="token",
-        slug="paused-between",
-        play=_owners(*_pause(), is_between=True),
-        kind=ROUGH,
-        demands=_refused("The token is paused between verify and settle", verifies=False),
+    case("token/payee-blacklisted", *_refused("A payment to a shop that the token refuses"))(
+        _owners(*_listed("to"))
     ),
-    Row(
-        section="token",
-        slug="payer-blacklisted",
-        play=_owners(*_listed("from_")),
-        demands=_refused("A payment of a payer whom the token refuses"),
-    ),
-    Row(
-        section="token",
-        slug="payee-blacklisted",
-        play=_owners(*_listed("to")),
-        demands=_refused("A payment to a shop that the token refuses"),
-    ),
-    Row(
-        section="token",
-        slug="without-code",
-        play=_without_code,
-        demands=_refused("A payment in a token that has no code"),
-    ),
-    Row(
-        section="token",
-        slug="silent",
-        play=_hostile("Silent"),
-        kind=ANVIL,
-        demands=_refused(
+    case(
+        "token/silent",
+        *_refused(
             "A payment in a token that says yes to everything and moves nothing",
             says=False,
             verifies=False,
         ),
-    ),
-    Row(
-        section="token",
-        slug="takes-a-fee",
-        play=_hostile("TakesFee"),
         kind=ANVIL,
-        demands=_refused(
-            "A payment in a token that keeps a part of it", says=False, verifies=False
-        ),
-    ),
-    Row(
-        section="token",
-        slug="reverts-when-mined",
-        play=_hostile("RevertsWhenMined"),
+    )(_hostile("Silent")),
+    case(
+        "token/takes-a-fee",
+        *_refused("A payment in a token that keeps a part of it", says=False, verifies=False),
         kind=ANVIL,
-        demands=_refused(
+    )(_hostile("TakesFee")),
+    case(
+        "token/reverts-when-mined",
+        *_refused(
             "A payment in a token that reverts in a transaction only", says=False, verifies=False
         ),
-    ),
-    Row(
-        section="token",
-        slug="named-by-payer",
-        play=_named_by_payer,
         kind=ANVIL,
-        absent=only([Dialect.V2], "only version 2 repeats the token in the payment"),
-        demands=[
-            replace(each, ground=_MATCHES)
-            for each in _refused(
-                "A payment in another token than the requirements name", says=False
-            )
-        ],
-    ),
-    Row(
-        section="token",
-        slug="burns",
-        play=_burns,
-        kind=ANVIL,
-        demands=[
-            Demand(
-                title="A settlement has a limit of gas, whatever the payer's wallet or token burns",
-                ground=texts.derived(
-                    texts.SAFETY,
-                    so="the payer chooses the code that runs, and the relayer pays for it: without "
-                    "a limit one payment takes all that a block can (SR6)",
-                ),
-                test=_is_bounded,
-            )
-        ],
-    ),
+    )(_hostile("RevertsWhenMined")),
 ]

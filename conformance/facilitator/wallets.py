@@ -12,7 +12,7 @@ from x402sim.chain import contract
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import UNDEPLOYED, Address, words
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row
+from x402sim.suite.facilitator.case import Demand, Row, case
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.truth import (
@@ -24,7 +24,7 @@ from x402sim.suite.facilitator.truth import (
     verified_and_settled,
     wastes_no_gas,
 )
-from x402sim.suite.row import Violation
+from x402sim.suite.verdict import Violation
 
 DELEGATED = bytes.fromhex("ef0100")
 """The first bytes in the code of an account that uses another account's code (EIP-7702)."""
@@ -177,7 +177,7 @@ def _never(title: str, *, verifies: bool = True) -> list[Demand]:
 
 
 def _row(slug: str, play: Callable[[Play], Awaitable[Observed]], demands: list[Demand]) -> Row:
-    return Row(section="wallet", slug=slug, play=play, demands=demands)
+    return case(f"wallet/{slug}", *demands)(play)
 
 
 ROWS = [

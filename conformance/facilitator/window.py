@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Row,
     Tried,
     as_observed,
+    case,
     costs_no_gas,
     is_paid,
     must_refuse,
@@ -74,6 +74,27 @@ def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
     return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
 
 
+_BY_BLOCK = "what counts is the time of the block, and the chain says it"
+
+
+@case(
+    "window/ends-between",
+    Demand(
+        title="A payment that ends between verify and settle is not settled",
+        ground=texts.explicit(texts.WINDOW, texts.CALLS),
+        test=unsettled,
+    ),
+    Demand(
+        title="A payment that ends between verify and settle costs no gas",
+        ground=texts.ours(
+            texts.SAFETY,
+            because="who does not look again just before sending pays for it (SR7)",
+        ),
+        test=costs_no_gas,
+        suffix="gas",
+    ),
+    waits_s=9,
+)
 async def _ends_between(play: Play) -> Tried:
     """Verify a payment shortly before the end of the window, and settle after the end."""
     draft = await play.draft()
@@ -87,78 +108,66 @@ async def _ends_between(play: Play) -> Tried:
     return Tried(draft=draft, verified=settled, settled=settled, money=money)
 
 
-_BY_BLOCK = "what counts is the time of the block, and the chain says it"
 ROWS = [
-    Row(
-        section="window",
-        slug="expired",
-        play=_refused_each(_EXPIRED),
-        demands=must_refuse(
+    case(
+        "window/expired",
+        *must_refuse(
             "A payment that has ended is refused, to the second",
             texts.WINDOW,
             texts.EIP3009_WINDOW,
             by_chain=True,
         ),
-    ),
-    Row(
-        section="window",
-        slug="early",
-        play=_refused_each(_EARLY),
-        demands=must_refuse(
+    )(_refused_each(_EXPIRED)),
+    case(
+        "window/early",
+        *must_refuse(
             "A payment that has not begun is refused",
             texts.WINDOW,
             texts.EIP3009_WINDOW,
             by_chain=True,
         ),
-    ),
-    Row(
-        section="window",
-        slug="ends-in-30",
-        play=_with(lambda now: (now - 600, now + 30)),
-        demands=[
-            Demand(
-                title="A payment that ends in half a minute is settled",
-                ground=texts.ours(
-                    texts.WINDOW,
-                    because="it is within its window, and five times the six seconds of the "
-                    "public facilitators are left",
-                ),
-                test=is_paid,
-            )
-        ],
-    ),
-    Row(
-        section="window",
-        slug="just-begun",
-        play=_with(lambda now: (now - 5, now + 300)),
-        demands=[
-            Demand(
-                title="A payment that began five seconds ago is settled",
-                ground=texts.ours(
-                    texts.WINDOW, because="payers sign from now, and some by a clock that is right"
-                ),
-                test=is_paid,
-            )
-        ],
-    ),
-    Row(
-        section="window",
-        slug="least-left",
-        play=tries_each({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)}),
-        demands=[
-            Demand(
-                title="How much of its window must a payment have left?",
-                ground=texts.silent(
-                    texts.WINDOW, why="a least time is wise (SR5), and no text says how much"
-                ),
-                test=as_observed,
-            )
-        ],
-    ),
-    Row(
-        section="window",
-        slug="endless",
-        play=tries_each(
+    )(_refused_each(_EARLY)),
+    case(
+        "window/ends-in-30",
+        Demand(
+            title="A payment that ends in half a minute is settled",
+            ground=texts.ours(
+                texts.WINDOW,
+                because="it is within its window, and five times the six seconds of the "
+                "public facilitators are left",
+            ),
+            test=is_paid,
+        ),
+    )(_with(lambda now: (now - 600, now + 30))),
+    case(
+        "window/just-begun",
+        Demand(
+            title="A payment that began five seconds ago is settled",
+            ground=texts.ours(
+                texts.WINDOW, because="payers sign from now, and some by a clock that is right"
+            ),
+            test=is_paid,
+        ),
+    )(_with(lambda now: (now - 5, now + 300))),
+    case(
+        "window/least-left",
+        Demand(
+            title="How much of its window must a payment have left?",
+            ground=texts.silent(
+                texts.WINDOW, why="a least time is wise (SR5), and no text says how much"
+            ),
+            test=as_observed,
+        ),
+    )(tries_each({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)})),
+    case(
+        "window/endless",
+        Demand(
+            title="Windows that are as good as endless: what is made of them?",
+            ground=texts.silent(texts.WINDOW, why="they are valid now"),
+            test=as_observed,
+        ),
+    )(
+        tries_each(
             {
                 "from 0": lambda draft: draft.signed(valid_after=0),
                 "for a year": lambda draft: draft.signed(
@@ -166,21 +175,11 @@ ROWS = [
                 ),
                 "for ever": lambda draft: draft.signed(valid_before=2**256 - 1),
             }
-        ),
-        demands=[
-            Demand(
-                title="Windows that are as good as endless: what is made of them?",
-                ground=texts.silent(texts.WINDOW, why="they are valid now"),
-                test=as_observed,
-            )
-        ],
+        )
     ),
-    Row(
-        section="window",
-        slug="ended-on-chain",
-        kind=AHEAD,
-        play=_refused_each({"ended on the chain": lambda now: (now - 600, now + 300)}),
-        demands=must_refuse(
+    case(
+        "window/ended-on-chain",
+        *must_refuse(
             "A payment that has ended by the chain's time is refused, though our clocks differ",
             texts.SIMULATE,
             texts.WINDOW,
@@ -188,13 +187,11 @@ ROWS = [
             by_chain=True,
             only_simulated=True,
         ),
-    ),
-    Row(
-        section="window",
-        slug="early-on-chain",
-        kind=BEHIND,
-        play=_refused_each({"not begun on the chain": lambda now: (now - 600, now + 300)}),
-        demands=must_refuse(
+        kind=AHEAD,
+    )(_refused_each({"ended on the chain": lambda now: (now - 600, now + 300)})),
+    case(
+        "window/early-on-chain",
+        *must_refuse(
             "A payment that has not begun by the chain's time is refused, though our clocks differ",
             texts.SIMULATE,
             texts.WINDOW,
@@ -202,27 +199,6 @@ ROWS = [
             by_chain=True,
             only_simulated=True,
         ),
-    ),
-    Row(
-        section="window",
-        slug="ends-between",
-        play=_ends_between,
-        waits_s=9,
-        demands=[
-            Demand(
-                title="A payment that ends between verify and settle is not settled",
-                ground=texts.explicit(texts.WINDOW, texts.CALLS),
-                test=unsettled,
-            ),
-            Demand(
-                title="A payment that ends between verify and settle costs no gas",
-                ground=texts.ours(
-                    texts.SAFETY,
-                    because="who does not look again just before sending pays for it (SR7)",
-                ),
-                test=costs_no_gas,
-                suffix="gas",
-            ),
-        ],
-    ),
+        kind=BEHIND,
+    )(_refused_each({"not begun on the chain": lambda now: (now - 600, now + 300)})),
 ]

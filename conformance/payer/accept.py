@@ -6,7 +6,6 @@ as failed.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
@@ -17,15 +16,14 @@ from x402sim.suite.payer.case import (
     Row,
     Violation,
     bought,
+    case,
     is_bought,
     only,
     served,
 )
-from x402sim.suite.payer.play import Played
+from x402sim.suite.payer.play import Purchase
 from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
-
-_accepts = partial(Row, section="accept")
 
 
 def _odd(
@@ -35,9 +33,7 @@ def _odd(
     story: Story,
     absent: Mapping[PaymentFlow, str] | None = None,
 ) -> Row:
-    return _accepts(
-        slug=slug, story=story, absent=absent or {}, demands=[is_bought(title, because)]
-    )
+    return case(f"accept/{slug}", is_bought(title, because), absent=absent or {})(story)
 
 
 def _small(_: Shop, right: Offer) -> list[Offer]:
@@ -55,14 +51,14 @@ def _https(shop: Shop, url: str) -> str:
 _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
 
 
-def _echoes(played: Played) -> Violation | None:
+def _echoes(played: Purchase) -> Violation | None:
     for said in played.payments_said:
         got: Any = (said.get("extensions") or {}).get("x-demo")
         info = got.get("info") if isinstance(got, dict) else None
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
             return Violation(
                 expected="extensions of the payment with the info of the 402's",
-                cause=Cause.EXTENSIONS,
+                demand=Cause.EXTENSIONS,
                 actual=f"{got!r}"[:200],
                 why="a server that needs its info back refuses the payment",
             )
@@ -125,48 +121,37 @@ ROWS = [
         Story(extensions=lambda _: _DEMO),
         only([PaymentFlow.V2, PaymentFlow.MCP], "extensions are of version 2"),
     ),
-    _accepts(
-        slug="extension-echoed",
-        story=Story(extensions=lambda _: _DEMO),
+    case(
+        "accept/extension-echoed",
+        Demand(
+            title="The info of an extension is sent back",
+            ground=texts.explicit(texts.ECHO),
+            test=_echoes,
+            level="SHOULD",
+        ),
         absent=only(
             [PaymentFlow.V2], "extensions are of version 2, and only its header shows them"
         ),
-        demands=[
-            Demand(
-                title="The info of an extension is sent back",
-                ground=texts.explicit(texts.ECHO),
-                test=_echoes,
-                level="SHOULD",
-            )
-        ],
-    ),
-    _accepts(
-        slug="events",
-        story=Story(as_events=True),
+    )(Story(extensions=lambda _: _DEMO)),
+    case(
+        "accept/events",
+        Demand(
+            title="A tool that answers by a stream of events",
+            ground=texts.explicit(texts.MCP_EVENTS),
+            test=bought,
+        ),
         absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
-        demands=[
-            Demand(
-                title="A tool that answers by a stream of events",
-                ground=texts.explicit(texts.MCP_EVENTS),
-                test=bought,
-            )
-        ],
-    ),
-    _accepts(
-        slug="free",
-        story=Story(first=_free),
+    )(Story(as_events=True)),
+    case(
+        "accept/free",
+        Demand(
+            title="What is free is bought all the same",
+            ground=texts.ours(because="a payer that expects a 402 breaks where prices fall to 0"),
+            test=served,
+        ),
         absent={
             PaymentFlow.MCP: "a tool that is free is no matter of payment",
             PaymentFlow.SESSION: "who opens a session has not asked for the price",
         },
-        demands=[
-            Demand(
-                title="What is free is bought all the same",
-                ground=texts.ours(
-                    because="a payer that expects a 402 breaks where prices fall to 0"
-                ),
-                test=served,
-            ),
-        ],
-    ),
+    )(Story(first=_free)),
 ]

@@ -13,21 +13,22 @@ from x402sim.suite.payer.case import (
     Demand,
     Row,
     Violation,
+    case,
     committed_at_most,
     is_bought,
     nothing,
     one_price,
     only,
 )
-from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Played
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import (
     CREATE_PATH,
     GOODS_PATH,
     PAYMENT_ID,
     SESSION_ID,
     Offer,
-    Paid,
     PaymentFlow,
+    Settled,
     Shop,
     Story,
     Strike,
@@ -52,11 +53,11 @@ def _next_part(shop: Shop, _: Reply) -> Reply:
     return Reply(status=303, headers={"Location": f"{shop.origin}{GOODS_PATH}/{shop.paying + 1}"})
 
 
-def _ends(played: Played) -> Violation | None:
+def _ends(played: Purchase) -> Violation | None:
     if crashed := [ended.how for ended in played.starts if ended.crashed]:
         return Violation(
             expected="no answer ends its process by a signal",
-            cause=Cause.SIGNAL,
+            demand=Cause.SIGNAL,
             actual=f"{len(crashed)} of {counted(len(played.starts), 'start')}: {crashed[0]}",
             why="whatever else the process did is lost, and what it has signed is not written down",
         )
@@ -64,38 +65,38 @@ def _ends(played: Played) -> Violation | None:
     if late:
         return Violation(
             expected="each start ends by itself",
-            cause=Cause.ENDS,
+            demand=Cause.ENDS,
             actual=f"{len(late)} of {len(played.starts)} did not",
             why="whoever waits for it waits for ever",
         )
     return None
 
 
-def _ends_or_asks_again(played: Played) -> Violation | None:
+def _ends_or_asks_again(played: Purchase) -> Violation | None:
     """Allow 2 to 8 requests a start without an end, as the payer may be waiting; else judge it."""
     has_crashed = any(ended.crashed for ended in played.starts)
     a_start = played.requests / max(len(played.starts), 1)
     return None if 1 < a_start <= FEW_REQUESTS and not has_crashed else _ends(played)
 
 
-def _few_requests(played: Played) -> Violation | None:
+def _few_requests(played: Purchase) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
-            cause=Cause.REQUESTS,
+            demand=Cause.REQUESTS,
             actual=f"{played.requests} requests",
             why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
         )
     return None
 
 
-def ends(because: str, test: Callable[[Played], Violation | None] = _ends) -> Demand:
+def ends(because: str, test: Callable[[Purchase], Violation | None] = _ends) -> Demand:
     """Return the demand that a payer ends by itself."""
     return Demand(title="A payer ends by itself", ground=texts.ours(because=because), test=test)
 
 
 def _clock(slug: str, seconds: float, demand: Demand) -> Row:
-    return Row(section="clock", slug=slug, story=Story(skew_s=seconds), demands=[demand])
+    return case(f"clock/{slug}", demand)(Story(skew_s=seconds))
 
 
 def _big(how: How, size: int) -> Callable[[Shop, Request], Reply | None]:
@@ -111,7 +112,7 @@ def _spent(shop: Shop, request: Request) -> Reply | None:
     return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
 
 
-def _as_opened(shop: Shop, request: Request) -> Paid | None:
+def _as_opened(shop: Shop, request: Request) -> Settled | None:
     """Return the payment of a request that opens its session; None for any other request."""
     if request.path != CREATE_PATH:
         return None
@@ -155,16 +156,14 @@ def _renamed(shop: Shop, request: Request) -> Reply | None:
 
 
 def _one_deposit(slug: str, title: str, story: Story) -> Row:
-    return Row(
-        section="budget",
-        slug=slug,
-        story=story,
+    return case(
+        f"budget/{slug}",
+        one_price(title, "the task allows one deposit, and the shop has taken one"),
         absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
-        demands=[one_price(title, "the task allows one deposit, and the shop has taken one")],
-    )
+    )(story)
 
 
-def _counts_all(played: Played) -> str:
+def _counts_all(played: Purchase) -> str:
     if played.is_served:
         return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
     return f"it buys not all of {len(played.shop.all_goods)} that X402SIM_URLS names"
@@ -172,22 +171,18 @@ def _counts_all(played: Played) -> str:
 
 def _within(slug: str, title: str, because: str, story: Story) -> Row:
     """Return the row of several purchases within one cap, which pays for some of them only."""
-    return Row(
-        section="budget",
-        slug=slug,
-        story=story,
+    return case(
+        f"budget/{slug}",
+        Demand(
+            title=title,
+            ground=texts.derived(
+                texts.INTENT,
+                so=f"the task allows {CAP_BASE} base units for all of it; {because}",
+            ),
+            test=committed_at_most(CAP_BASE),
+        ),
         absent=_ONE_TOOL | {PaymentFlow.SESSION: "a session's deposit is its budget"},
-        demands=[
-            Demand(
-                title=title,
-                ground=texts.derived(
-                    texts.INTENT,
-                    so=f"the task allows {CAP_BASE} base units for all of it; {because}",
-                ),
-                test=committed_at_most(CAP_BASE),
-            )
-        ],
-    )
+    )(story)
 
 
 def _deep(shop: Shop, _: Request) -> Reply | None:
@@ -210,7 +205,7 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
     )
 
 
-def _made_of_it(played: Played) -> str:
+def _made_of_it(played: Purchase) -> str:
     return f"payments signed: {len(played.signed)}; {'' if played.is_served else 'not '}served"
 
 
@@ -224,43 +219,37 @@ _MANY = 8
 _ONE_TOOL = {PaymentFlow.MCP: "a task names one tool"}
 _LOSES = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
 _HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")
-_hostile = partial(Row, section="hostile", absent=_HTTP_ONLY)
-_budget = partial(Row, section="budget")
+_hostile = partial(case, absent=_HTTP_ONLY)
+
 ROWS = [
-    _budget(
-        slug="instalments",
-        story=Story(offers=_instalment, strikes=(Strike(settles=True, reply=_next_part),) * 10),
+    case(
+        "budget/instalments",
+        Demand(
+            title="A purchase in parts, each within the cap, costs no more than the cap in all",
+            ground=texts.derived(
+                texts.INTENT,
+                so=f"the task allows {CAP_BASE} base units for the purchase, however it is cut",
+            ),
+            test=committed_at_most(CAP_BASE),
+        ),
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
         ),
-        demands=[
-            Demand(
-                title="A purchase in parts, each within the cap, costs no more than the cap in all",
-                ground=texts.derived(
-                    texts.INTENT,
-                    so=f"the task allows {CAP_BASE} base units for the purchase, however it is cut",
-                ),
-                test=committed_at_most(CAP_BASE),
-            )
-        ],
-    ),
-    _budget(
-        slug="paid-and-asked-for-ever",
-        story=Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100),
-        demands=[
-            one_price(
-                "A shop that takes every payment and asks for another gets one",
-                "the task is one purchase",
+    )(Story(offers=_instalment, strikes=(Strike(settles=True, reply=_next_part),) * 10)),
+    case(
+        "budget/paid-and-asked-for-ever",
+        one_price(
+            "A shop that takes every payment and asks for another gets one",
+            "the task is one purchase",
+        ),
+        Demand(
+            title="A payer that is refused stops asking",
+            ground=texts.ours(
+                because="a storm of identical requests (x402-foundation/x402#1860, #3420)"
             ),
-            Demand(
-                title="A payer that is refused stops asking",
-                ground=texts.ours(
-                    because="a storm of identical requests (x402-foundation/x402#1860, #3420)"
-                ),
-                test=_few_requests,
-            ),
-        ],
-    ),
+            test=_few_requests,
+        ),
+    )(Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100)),
     _one_deposit(
         "session-spent",
         "A session that buys nothing is not followed by another",
@@ -281,18 +270,15 @@ ROWS = [
         "A session whose id is not known any more is not followed by another",
         Story(first=_renamed),
     ),
-    _budget(
-        slug="several",
-        story=Story(urls=3),
+    case(
+        "budget/several",
+        Demand(
+            title="Three things within one budget: are they bought?",
+            ground=texts.silent(why="a payer may buy one thing at a start"),
+            test=_counts_all,
+        ),
         absent=_ONE_TOOL,
-        demands=[
-            Demand(
-                title="Three things within one budget: are they bought?",
-                ground=texts.silent(why="a payer may buy one thing at a start"),
-                test=_counts_all,
-            )
-        ],
-    ),
+    )(Story(urls=3)),
     _within(
         "calls",
         "Eight purchases within one budget cost no more than it has",
@@ -305,42 +291,36 @@ ROWS = [
         "who looks at what is left before signing, and takes it off after, signs all of them",
         Story(urls=_MANY, gathers_s=0.5),
     ),
-    _budget(
-        slug="started-twice",
-        story=Story(together=True, gathers_s=4),  # less than clients wait
+    case(
+        "budget/started-twice",
+        Demand(
+            title="Two starts at once with one folder are one purchase",
+            ground=texts.ours(
+                because="a supervisor, a queue or a user starts a purchase again that still "
+                "runs: who does not lock the folder before signing pays twice"
+            ),
+            test=committed_at_most(PRICE_BASE),
+        ),
         waits_s=4,
-        demands=[
-            Demand(
-                title="Two starts at once with one folder are one purchase",
-                ground=texts.ours(
-                    because="a supervisor, a queue or a user starts a purchase again that still "
-                    "runs: who does not lock the folder before signing pays twice"
-                ),
-                test=committed_at_most(PRICE_BASE),
-            )
-        ],
-    ),
+    )(Story(together=True, gathers_s=4)),
     _within(
         "calls-unanswered",
         "Purchases whose answers are lost count against the budget",
         "what was signed can be taken, whatever was answered",
         Story(urls=_MANY, strikes=(_LOSES,) * 60),
     ),
-    _budget(
-        slug="session-over-debited",
-        story=Story(urls=3, debits=3),
+    case(
+        "budget/session-over-debited",
+        Demand(
+            title="A session that is debited three prices for each request is not topped up",
+            ground=texts.derived(
+                texts.INTENT,
+                so=f"the task allows {CAP_BASE} base units for all three",
+            ),
+            test=committed_at_most(CAP_BASE),
+        ),
         absent=only([PaymentFlow.SESSION], "only a session is debited"),
-        demands=[
-            Demand(
-                title="A session that is debited three prices for each request is not topped up",
-                ground=texts.derived(
-                    texts.INTENT,
-                    so=f"the task allows {CAP_BASE} base units for all three",
-                ),
-                test=committed_at_most(CAP_BASE),
-            )
-        ],
-    ),
+    )(Story(urls=3, debits=3)),
     _clock("ahead-30", 30, is_bought("The shop's clock is half a minute ahead", _CLOCKS)),
     _clock("behind-30", -30, is_bought("The shop's clock is half a minute behind", _CLOCKS)),
     _clock(
@@ -353,65 +333,50 @@ ROWS = [
         ),
     ),
     _hostile(
-        slug="huge-402",
+        "hostile/huge-402",
+        ends("it must end, whatever it is sent", _ends_or_asks_again),
         starts=REFUSED,
-        story=Story(first=_big(How.WHOLE, _BIG)),
-        demands=[
-            ends("it must end, whatever it is sent", _ends_or_asks_again),
-        ],
-    ),
+    )(Story(first=_big(How.WHOLE, _BIG))),
     _hostile(
-        slug="endless-402",
-        story=Story(first=_big(How.ENDLESS, 0)),
+        "hostile/endless-402",
+        ends("an answer that never ends holds who reads it to the end: a deadline helps"),
         waits_s=60,
         starts=1,
-        demands=[ends("an answer that never ends holds who reads it to the end: a deadline helps")],
-    ),
-    Row(
-        section="hostile",
-        slug="endless-goods",
-        story=Story(
-            strikes=(Strike(settles=True, reply=lambda _, right: replace(right, how=How.ENDLESS)),)
+    )(Story(first=_big(How.ENDLESS, 0))),
+    case(
+        "hostile/endless-goods",
+        one_price(
+            "Goods that never end are paid for once",
+            "the payment is made; what follows is delivery",
         ),
         waits_s=60,
         starts=2,
-        demands=[
-            one_price(
-                "Goods that never end are paid for once",
-                "the payment is made; what follows is delivery",
-            )
-        ],
+    )(
+        Story(
+            strikes=(Strike(settles=True, reply=lambda _, right: replace(right, how=How.ENDLESS)),)
+        )
     ),
     _hostile(
-        slug="deep-402",
+        "hostile/deep-402",
+        ends("it must end, whatever it is sent", _ends_or_asks_again),
         starts=REFUSED,
-        story=Story(first=_deep),
-        demands=[
-            ends("it must end, whatever it is sent", _ends_or_asks_again),
-        ],
-    ),
+    )(Story(first=_deep)),
     _hostile(
-        slug="page",
+        "hostile/page",
+        nothing(
+            "A page for people instead of an offer is not paid",
+            "it offers nothing that can be checked",
+            texts.SIGNAL,
+        ),
         starts=REFUSED,
-        story=Story(first=_page),
-        demands=[
-            nothing(
-                "A page for people instead of an offer is not paid",
-                "it offers nothing that can be checked",
-                texts.SIGNAL,
-            )
-        ],
-    ),
+    )(Story(first=_page)),
     _hostile(
-        slug="mixed-versions",
+        "hostile/mixed-versions",
+        Demand(
+            title="A 402 that mixes the versions: what is made of it?",
+            ground=texts.silent(why="no text says how a broken 402 is read"),
+            test=_made_of_it,
+        ),
         starts=REFUSED,
-        story=Story(first=_mixed),
-        demands=[
-            Demand(
-                title="A 402 that mixes the versions: what is made of it?",
-                ground=texts.silent(why="no text says how a broken 402 is read"),
-                test=_made_of_it,
-            )
-        ],
-    ),
+    )(Story(first=_mixed)),
 ]

@@ -8,13 +8,13 @@ from x402sim.suite.payer.case import (
     STANDARD,
     Cause,
     Demand,
-    Row,
     Violation,
+    case,
     is_bought,
     one_price,
     only,
 )
-from x402sim.suite.payer.play import PRICE_BASE, Played
+from x402sim.suite.payer.play import PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 BECAUSE = (
@@ -60,7 +60,7 @@ def _many(shop: Shop, right: Offer) -> list[Offer]:
     return [replace(other, amount=str(number)) for number in range(1, 20)] + [right]
 
 
-def _price_paid(played: Played) -> str | None:
+def _price_paid(played: Purchase) -> str | None:
     values = {signed.auth.value for signed in played.signed.values()}
     if not values:
         return "it pays neither"
@@ -71,7 +71,7 @@ def _price_paid(played: Played) -> str | None:
     )
 
 
-def _flow(played: Played) -> Violation | None:
+def _flow(played: Purchase) -> Violation | None:
     """Look at which flow was chosen: the offers differ in the time to pay, too."""
     for said in played.payments_said:
         accepted = said.get("accepted")
@@ -80,93 +80,73 @@ def _flow(played: Played) -> Violation | None:
             if flow != "authorization":
                 return Violation(
                     expected="the offer that is settled after serving",
-                    cause=Cause.AFTER_SERVING,
+                    demand=Cause.AFTER_SERVING,
                     actual=f"it took {flow}",
                     why="where the shop fails after it was paid, nothing is refunded",
                 )
     return None
 
 
-_among = partial(
-    Row, section="choose", absent=only(STANDARD, "a 402 of the specification has one offer")
-)
+_among = partial(case, absent=only(STANDARD, "a 402 of the specification has one offer"))
 ROWS = [
     _among(
-        slug="second-network",
-        story=Story(offers=_networks),
-        demands=[
-            one_price(
-                "Of offers on several networks, the task's is paid, once",
-                "the task names network and token",
-                texts.ACCEPTS,
-            ),
-            is_bought(
-                "Offers that cannot be paid do not hide the one that can", BECAUSE, texts.ACCEPTS
-            ),
-        ],
+        "choose/second-network",
+        one_price(
+            "Of offers on several networks, the task's is paid, once",
+            "the task names network and token",
+            texts.ACCEPTS,
+        ),
+        is_bought(
+            "Offers that cannot be paid do not hide the one that can", BECAUSE, texts.ACCEPTS
+        ),
+    )(Story(offers=_networks)),
+    _among(
+        "choose/other-schemes",
+        one_price(
+            "Of offers of several schemes, `exact` is paid, once",
+            "another scheme lets the server take another amount",
+            texts.PAIRS,
+        ),
+        is_bought(
+            "Schemes that a payer lacks do not hide the scheme in common",
+            BECAUSE,
+            texts.ACCEPTS,
+        ),
+    )(Story(offers=_schemes)),
+    _among(
+        "choose/first-too-dear",
+        one_price(
+            "A first offer above the cap is not paid",
+            "the task has a cap, and the second offer is within it",
+            texts.REQUIRED_AMOUNT,
+        ),
+        is_bought(
+            "A first offer above the cap does not hide a second within it",
+            BECAUSE,
+            texts.ACCEPTS,
+        ),
+    )(Story(offers=_bait)),
+    _among("choose/many", is_bought("The twentieth offer is found", BECAUSE, texts.ACCEPTS))(
+        Story(offers=_many)
     ),
     _among(
-        slug="other-schemes",
-        story=Story(offers=_schemes),
-        demands=[
-            one_price(
-                "Of offers of several schemes, `exact` is paid, once",
-                "another scheme lets the server take another amount",
-                texts.PAIRS,
-            ),
-            is_bought(
-                "Schemes that a payer lacks do not hide the scheme in common",
-                BECAUSE,
-                texts.ACCEPTS,
-            ),
-        ],
-    ),
-    _among(
-        slug="first-too-dear",
-        story=Story(offers=_bait),
-        demands=[
-            one_price(
-                "A first offer above the cap is not paid",
-                "the task has a cap, and the second offer is within it",
-                texts.REQUIRED_AMOUNT,
-            ),
-            is_bought(
-                "A first offer above the cap does not hide a second within it",
-                BECAUSE,
-                texts.ACCEPTS,
-            ),
-        ],
-    ),
-    _among(
-        slug="many",
-        story=Story(offers=_many),
-        demands=[is_bought("The twentieth offer is found", BECAUSE, texts.ACCEPTS)],
-    ),
-    _among(
-        slug="cheaper-second",
-        story=Story(offers=_cheaper),
-        demands=[
-            Demand(
-                title="Two offers of the same, both within the cap: which is paid?",
-                ground=texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
-                test=_price_paid,
-            )
-        ],
-    ),
-    Row(
-        section="choose",
-        slug="flow",
-        story=Story(offers=_flows),
+        "choose/cheaper-second",
+        Demand(
+            title="Two offers of the same, both within the cap: which is paid?",
+            ground=texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
+            test=_price_paid,
+        ),
+    )(Story(offers=_cheaper)),
+    case(
+        "choose/flow",
+        Demand(
+            title="Of two flows, the one that is settled after serving is chosen",
+            ground=texts.explicit(texts.AUTHORIZATION_FIRST),
+            test=_flow,
+            level="SHOULD",
+        ),
         absent=only(
             [PaymentFlow.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
         ),
-        demands=[
-            Demand(
-                title="Of two flows, the one that is settled after serving is chosen",
-                ground=texts.explicit(texts.AUTHORIZATION_FIRST),
-                test=_flow,
-                level="SHOULD",
-            )
-        ],
-    ),
+    )(Story(offers=_flows)),
 ]

@@ -5,8 +5,16 @@ Controls also check the signed payment: amount, nonce, window, and the accepted 
 """
 
 from x402sim.suite import texts
-from x402sim.suite.payer.case import Cause, Demand, Row, Violation, committed_at_most, only, served
-from x402sim.suite.payer.play import PRICE_BASE, Played
+from x402sim.suite.payer.case import (
+    Cause,
+    Demand,
+    Violation,
+    case,
+    committed_at_most,
+    only,
+    served,
+)
+from x402sim.suite.payer.play import PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import Lets, PaymentFlow, Story
 from x402sim.suite.verdict import as_json
 
@@ -15,12 +23,12 @@ SLACK_S = 600
 """How far a payer's window may end after the offer's: what the public clients allow for clocks."""
 
 
-def _random_nonce(played: Played) -> Violation | None:
+def _random_nonce(played: Purchase) -> Violation | None:
     for nonce in {x.auth.nonce for x in played.signed.values() if x.lets is not Lets.PERMIT}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
             return Violation(
                 expected="a nonce of 32 random bytes",
-                cause=Cause.NONCE,
+                demand=Cause.NONCE,
                 actual=f"0x{nonce.hex()}",
                 why="a repeated nonce is refused, and a known nonce can be cancelled",
             )
@@ -28,13 +36,13 @@ def _random_nonce(played: Played) -> Violation | None:
 
 
 def _window(most_s: int, expected: str, cause: Cause) -> Demand:
-    def test(played: Played) -> Violation | None:
+    def test(played: Purchase) -> Violation | None:
         for signed in played.signed.values():
             ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
             if ends_s > most_s:
                 return Violation(
                     expected=expected,
-                    cause=cause,
+                    demand=cause,
                     actual=f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)",
                     why="whoever holds it can take the money until then",
                 )
@@ -62,7 +70,7 @@ def _window(most_s: int, expected: str, cause: Cause) -> Demand:
     )
 
 
-def _accepted(played: Played) -> Violation | None:
+def _accepted(played: Purchase) -> Violation | None:
     right = played.shop.right
     for said in played.payments_said:
         given = said.get("accepted")
@@ -82,7 +90,7 @@ def _accepted(played: Played) -> Violation | None:
         if wrong:
             return Violation(
                 expected="accepted is the offer that is paid",
-                cause=Cause.ACCEPTED,
+                demand=Cause.ACCEPTED,
                 actual=f"{as_json(wrong)}, offered {as_json(wanted)}",
                 why="a server that compares them refuses the payment",
             )
@@ -90,47 +98,39 @@ def _accepted(played: Played) -> Violation | None:
 
 
 ROWS = [
-    Row(
-        section="control",
-        slug="buys",
-        story=Story(),
+    case(
+        "control/buys",
+        Demand(
+            title="A payer pays the price of an honest shop once, and shows what it bought",
+            ground=texts.derived(
+                texts.INTENT,
+                texts.ONE_TRANSFER,
+                so="the offer is within every bound of the task, so to buy is the intention, "
+                "once, and nothing else",
+            ),
+            test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
+        ),
+        Demand(
+            title="The nonce of an authorization is random",
+            ground=texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
+            test=_random_nonce,
+            suffix="nonce",
+        ),
+        _window(DAY_S, "a window that ends within a day", Cause.WINDOW),
+        _window(
+            300 + SLACK_S,
+            "a window that ends 300 s after signing, and 600 s for clocks",
+            Cause.WINDOW_AS_OFFERED,
+        ),
         is_control=True,
-        demands=[
-            Demand(
-                title="A payer pays the price of an honest shop once, and shows what it bought",
-                ground=texts.derived(
-                    texts.INTENT,
-                    texts.ONE_TRANSFER,
-                    so="the offer is within every bound of the task, so to buy is the intention, "
-                    "once, and nothing else",
-                ),
-                test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
-            ),
-            Demand(
-                title="The nonce of an authorization is random",
-                ground=texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
-                test=_random_nonce,
-                suffix="nonce",
-            ),
-            _window(DAY_S, "a window that ends within a day", Cause.WINDOW),
-            _window(
-                300 + SLACK_S,
-                "a window that ends 300 s after signing, and 600 s for clocks",
-                Cause.WINDOW_AS_OFFERED,
-            ),
-        ],
-    ),
-    Row(
-        section="control",
-        slug="accepted",
-        story=Story(),
+    )(Story()),
+    case(
+        "control/accepted",
+        Demand(
+            title="`accepted` is the offer that the payment is for",
+            ground=texts.explicit(texts.ACCEPTED),
+            test=_accepted,
+        ),
         absent=only([PaymentFlow.V2], "only version 2 over HTTP repeats the offer in a header"),
-        demands=[
-            Demand(
-                title="`accepted` is the offer that the payment is for",
-                ground=texts.explicit(texts.ACCEPTED),
-                test=_accepted,
-            )
-        ],
-    ),
+    )(Story()),
 ]

@@ -10,13 +10,13 @@ from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     Cause,
     Demand,
-    Row,
     Violation,
+    case,
     gets_what_it_paid,
     one_price,
     only,
 )
-from x402sim.suite.payer.play import Played
+from x402sim.suite.payer.play import Purchase
 from x402sim.suite.payer.shop import PaymentFlow, Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
 
@@ -42,13 +42,13 @@ def _foreign(shop: Shop) -> Mapping[str, Any]:
     return _challenge(shop, VICTIM, f"https://{VICTIM}/login")
 
 
-def _signed_for_another(played: Played) -> Violation | None:
+def _signed_for_another(played: Purchase) -> Violation | None:
     for name, text in played.headers:
         said = x402.json_in(text)
         if name == SIGN_IN and isinstance(said, dict) and said.get("domain") == VICTIM:
             return Violation(
                 expected="no sign-in for a site other than the shop",
-                cause=Cause.SIGN_IN,
+                demand=Cause.SIGN_IN,
                 actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
                 why="the shop can sign in there as the payer",
             )
@@ -67,7 +67,7 @@ def _members_only(shop: Shop, request: Request) -> Reply | None:
     return None
 
 
-def _pays_again(played: Played) -> str | None:
+def _pays_again(played: Purchase) -> str | None:
     signs_in = any(name == SIGN_IN for name, _ in played.headers)
     if signs_in and not played.signed:
         return "it signs in, and pays nothing"
@@ -91,7 +91,7 @@ def _strict(shop: Shop, request: Request) -> Reply | None:
     return None if known == payload else as_json({"error": "id is taken"}, 409)
 
 
-def _same_id(played: Played) -> Violation | None:
+def _same_id(played: Purchase) -> Violation | None:
     """Demand one payload for each id; a repeated payment keeps its id."""
     by_id: dict[str, str] = {}
     by_payload: dict[str, str] = {}
@@ -105,12 +105,12 @@ def _same_id(played: Played) -> Violation | None:
             return Violation(
                 expected="a payment sent again with its id",
                 actual="the same with another id",
-                cause=Cause.SAME_ID,
+                demand=Cause.SAME_ID,
             )
         if by_id.setdefault(named, payload) != payload:
             return Violation(
                 expected="an id for each payment",
-                cause=Cause.ID,
+                demand=Cause.ID,
                 actual="the same id for another payment, which a server answers with 409",
                 why="x402-foundation/x402#1332",
             )
@@ -119,52 +119,42 @@ def _same_id(played: Played) -> Violation | None:
 
 _LOST = Strike(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
 _extension = partial(
-    Row,
-    section="extension",
+    case,
     absent=only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers"),
 )
 ROWS = [
     _extension(
-        slug="sign-in-elsewhere",
-        story=Story(extensions=_foreign),
-        demands=[
-            Demand(
-                title="A payer signs in at no site but the shop's",
-                ground=texts.derived(
-                    texts.BINDING_DOMAIN,
-                    so="a client that signs any domain undoes that: the shop signs in elsewhere",
-                ),
-                test=_signed_for_another,
+        "extension/sign-in-elsewhere",
+        Demand(
+            title="A payer signs in at no site but the shop's",
+            ground=texts.derived(
+                texts.BINDING_DOMAIN,
+                so="a client that signs any domain undoes that: the shop signs in elsewhere",
             ),
-        ],
-    ),
+            test=_signed_for_another,
+        ),
+    )(Story(extensions=_foreign)),
     _extension(
-        slug="sign-in-instead",
-        story=Story(extensions=_own, first=_members_only),
-        demands=[
-            Demand(
-                title="A wallet that has paid before is asked to sign in: does it pay again?",
-                ground=texts.silent(why="the extension is optional for clients"),
-                test=_pays_again,
-            ),
-        ],
-    ),
+        "extension/sign-in-instead",
+        Demand(
+            title="A wallet that has paid before is asked to sign in: does it pay again?",
+            ground=texts.silent(why="the extension is optional for clients"),
+            test=_pays_again,
+        ),
+    )(Story(extensions=_own, first=_members_only)),
     _extension(
-        slug="identifier",
-        story=Story(extensions=_identifier, paying=_strict, strikes=(_LOST,)),
-        demands=[
-            Demand(
-                title="A payment that is sent again keeps its id, and another has another",
-                ground=texts.explicit(texts.REUSES_ID),
-                test=_same_id,
-                suffix="same",
-            ),
-            one_price(
-                "Where payments have ids, a lost answer is still one payment",
-                "the same payload with the same id gets the answer again",
-                texts.RESEND,
-            ),
-            gets_what_it_paid("who pays and gives up has lost the price"),
-        ],
-    ),
+        "extension/identifier",
+        Demand(
+            title="A payment that is sent again keeps its id, and another has another",
+            ground=texts.explicit(texts.REUSES_ID),
+            test=_same_id,
+            suffix="same",
+        ),
+        one_price(
+            "Where payments have ids, a lost answer is still one payment",
+            "the same payload with the same id gets the answer again",
+            texts.RESEND,
+        ),
+        gets_what_it_paid("who pays and gives up has lost the price"),
+    )(Story(extensions=_identifier, paying=_strict, strikes=(_LOST,))),
 ]

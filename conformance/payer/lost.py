@@ -14,6 +14,7 @@ from x402sim.suite.payer.case import (
     OURS,
     Demand,
     Row,
+    case,
     committed_at_most,
     gets_what_it_paid,
     one_price,
@@ -180,37 +181,28 @@ _ONE_REQUEST = "the request that pays asks for the goods, too: see the row witho
 
 def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
     strike = Strike(settles=settles, reply=reply)
-    return Row(
-        section="lost",
-        slug=slug,
-        story=Story(strikes=(strike,)),
+    return case(
+        f"lost/{slug}",
+        one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
+        *([gets_what_it_paid(GAVE_UP)] if settles else []),
+        *([_asked_again] if reply is _busy else []),
         absent=_ABSENT.get(slug, {}),
         waits_s=SLOW_S if reply is _slow else 0,
-        demands=[
-            one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
-            *([gets_what_it_paid(GAVE_UP)] if settles else []),
-            *([_asked_again] if reply is _busy else []),
-        ],
-    )
+    )(Story(strikes=(strike,)))
 
 
 def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
     strike = Strike(settles=False, reply=reply, at_goods=True)
-    return Row(
-        section="lost",
-        slug=f"goods-{slug}",
-        story=Story(strikes=(strike,)),
+    return case(
+        f"lost/goods-{slug}",
+        one_price(
+            f"Paid for, and then: {title}: still one payment",
+            "the payment is made, and its proof can be shown again",
+        ),
+        *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
         absent=only(OURS, _ONE_REQUEST),
         waits_s=SLOW_S if reply is _slow else 0,
-        demands=[
-            one_price(
-                f"Paid for, and then: {title}: still one payment",
-                "the payment is made, and its proof can be shown again",
-            ),
-            # an empty 200 may be the goods
-            *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
-        ],
-    )
+    )(Story(strikes=(strike,)))
 
 
 NAMED = {PaymentFlow.SESSION: "a deposit is what the payer names, so no price can change"}
@@ -231,14 +223,8 @@ def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> R
     def offers(shop: Shop, right: Offer) -> list[Offer]:
         return [right] if not shop.paying else [change(shop, right)]
 
-    return Row(
-        section="lost",
-        slug=slug,
-        story=Story(
-            offers=offers, strikes=(Strike(settles=True, reply=_again),), takes_anything=True
-        ),
-        absent=NAMED,
-        demands=[one_price(title, SO, texts.PARAMETERS)],
+    return case(f"lost/{slug}", one_price(title, SO, texts.PARAMETERS), absent=NAMED)(
+        Story(offers=offers, strikes=(Strike(settles=True, reply=_again),), takes_anything=True)
     )
 
 
@@ -246,32 +232,26 @@ def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> Row:
     def first(shop: Shop, request: Request) -> Reply | None:
         return reply(shop) if request.path.startswith(RECORDS) else None
 
-    return Row(
-        section="lost",
-        slug=f"record-{slug}",
-        story=Story(first=first, strikes=(Strike(settles=True, reply=_lost),)),
+    return case(
+        f"lost/record-{slug}",
+        one_price(f"The receipt is lost, and {title}: still one payment", SO),
         absent=only([PaymentFlow.STEPS], "only the two steps have a record that can be asked for"),
-        demands=[one_price(f"The receipt is lost, and {title}: still one payment", SO)],
-    )
+    )(Story(first=first, strikes=(Strike(settles=True, reply=_lost),)))
 
 
 ROWS = [
     *(_row(*each) for each in _BROKEN),
-    Row(
-        section="lost",
-        slug="events-break-off",
-        story=Story(as_events=True, strikes=(Strike(settles=True, reply=_only_progress),)),
+    case(
+        "lost/events-break-off",
+        one_price(
+            "A stream of events ends before the tool's result: still one payment",
+            SO,
+            texts.RESEND,
+            texts.UNIQUE,
+        ),
+        gets_what_it_paid(GAVE_UP),
         absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
-        demands=[
-            one_price(
-                "A stream of events ends before the tool's result: still one payment",
-                SO,
-                texts.RESEND,
-                texts.UNIQUE,
-            ),
-            gets_what_it_paid(GAVE_UP),
-        ],
-    ),
+    )(Story(as_events=True, strikes=(Strike(settles=True, reply=_only_progress),))),
     _goods("no-answer", _lost, "the connection breaks"),
     _goods("error", _error, "502"),
     _goods("asked-again", _again, "402"),
@@ -293,59 +273,53 @@ ROWS = [
         "The 402 that follows a payment names another token",
         lambda _, right: replace(right, asset=OTHER_TOKEN),
     ),
-    Row(
-        section="lost",
-        slug="again-over-cap",
-        story=Story(
+    case(
+        "lost/again-over-cap",
+        Demand(
+            title="A later 402 asks for more than the cap, after a payment or before",
+            ground=texts.derived(
+                texts.INTENT,
+                texts.PARAMETERS,
+                so="the cap is that of the purchase, whichever 402 asks",
+            ),
+            test=committed_at_most(CAP_BASE),
+        ),
+        absent=NAMED,
+    )(
+        Story(
             offers=_over_cap_then,
             strikes=(Strike(settles=False, reply=_again),),
             takes_anything=True,
-        ),
-        absent=NAMED,
-        demands=[
-            Demand(
-                title="A later 402 asks for more than the cap, after a payment or before",
-                ground=texts.derived(
-                    texts.INTENT,
-                    texts.PARAMETERS,
-                    so="the cap is that of the purchase, whichever 402 asks",
-                ),
-                test=committed_at_most(CAP_BASE),
-            )
-        ],
+        )
     ),
     _record("missing", lambda _: as_json({"error": "Payment not found"}, 404), "its record is 404"),
     _record("error", lambda _: as_json({"error": "oops"}, 500), "its record is a 500"),
     _record("oversized", lambda _: Reply(body=b"[" * (4 << 20)), "its record is 4 MB of brackets"),
-    Row(
-        section="lost",
-        slug="for-good",
-        story=Story(
+    case(
+        "lost/for-good",
+        one_price(
+            "No payment is ever answered, and its window ends: still one payment",
+            f"{SO}. That its window has ended does not say that it was not made",
+        ),
+        waits_s=WINDOW_S + 1.5,
+    )(
+        Story(
             offers=lambda _, right: [replace(right, timeout_s=WINDOW_S)],
             strikes=(Strike(settles=True, reply=_lost),) * ENOUGH,
             rests_s=WINDOW_S + 1.5,
-        ),
-        waits_s=WINDOW_S + 1.5,
-        demands=[
-            one_price(
-                "No payment is ever answered, and its window ends: still one payment",
-                f"{SO}. That its window has ended does not say that it was not made",
-            )
-        ],
+        )
     ),
-    Row(
-        section="lost",
-        slug="refused-for-good",
-        story=Story(
+    case(
+        "lost/refused-for-good",
+        one_price(
+            "Every payment is refused: no more than one can still be used",
+            "a refused authorization can be used until it ends, by whoever has it",
+            texts.BEFORE,
+        ),
+    )(
+        Story(
             strikes=(Strike(settles=False, reply=_failed("invalid_exact_evm_payload_signature")),)
             * ENOUGH
-        ),
-        demands=[
-            one_price(
-                "Every payment is refused: no more than one can still be used",
-                "a refused authorization can be used until it ends, by whoever has it",
-                texts.BEFORE,
-            )
-        ],
+        )
     ),
 ]

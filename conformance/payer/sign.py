@@ -14,12 +14,12 @@ from x402sim.suite.payer.case import (
     REFUSED,
     Cause,
     Demand,
-    Row,
     Violation,
+    case,
     nothing,
     one_price,
 )
-from x402sim.suite.payer.play import CAP_BASE, Played
+from x402sim.suite.payer.play import CAP_BASE, Purchase
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 TEN_YEARS_S = 10 * 365 * 86_400
@@ -37,20 +37,20 @@ def _extra(right: Offer, **more: object) -> Offer:
     return replace(right, extra={**right.extra, **more})
 
 
-def _ends_within_a_day(played: Played) -> Violation | None:
+def _ends_within_a_day(played: Purchase) -> Violation | None:
     for signed in played.signed.values():
         ends_s = signed.auth.valid_before - played.began_s
         if ends_s > DAY_S:
             return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
-                cause=Cause.WINDOW_OF_YEARS,
+                demand=Cause.WINDOW_OF_YEARS,
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
                 why="a refused payment can be taken years later",
             )
     return None
 
 
-def _signs_for_name(played: Played) -> str:
+def _signs_for_name(played: Purchase) -> str:
     return f"payments signed: {len(played.signed)}"
 
 
@@ -62,146 +62,113 @@ def _too_dear(_: Shop, right: Offer) -> list[Offer]:
 _CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"
 _NO_EXTRA = dict.fromkeys(OURS, "the specification's 402 has no `extra`")
 _WITH_EXTRA = _OUTSIDE | _NO_EXTRA
-_refused = partial(Row, section="sign", starts=REFUSED, absent=_OUTSIDE)
+_refused = partial(case, starts=REFUSED, absent=_OUTSIDE)
 ROWS = [
     _refused(
-        slug="price-over-cap",
-        story=Story(offers=_too_dear, takes_anything=True),
-        demands=[nothing("A price above the cap is not signed", _CAP, texts.REQUIRED_AMOUNT)],
-    ),
+        "sign/price-over-cap",
+        nothing("A price above the cap is not signed", _CAP, texts.REQUIRED_AMOUNT),
+    )(Story(offers=_too_dear, takes_anything=True)),
     _refused(
-        slug="price-huge",
-        story=one(lambda _, right: replace(right, amount=str(2**255))),
-        demands=[nothing("A price of 2^255 is not signed", _CAP, texts.REQUIRED_AMOUNT)],
-    ),
+        "sign/price-huge", nothing("A price of 2^255 is not signed", _CAP, texts.REQUIRED_AMOUNT)
+    )(one(lambda _, right: replace(right, amount=str(2**255)))),
     _refused(
-        slug="decimals",
-        story=one(lambda _, right: _extra(replace(right, amount=str(10**16)), decimals=18)),
-        absent=_WITH_EXTRA,
-        demands=[
-            nothing(
-                "A shop's own count of decimals does not make a price smaller",
-                "10^16 base units are ten billion tokens, whatever `decimals` says",
-                texts.REQUIRED_AMOUNT,
-            )
-        ],
-    ),
-    _refused(
-        slug="whole-tokens",
-        story=one(
-            lambda _, right: replace(right, amount="1", extra={**right.extra, "unit": "USDC"})
+        "sign/decimals",
+        nothing(
+            "A shop's own count of decimals does not make a price smaller",
+            "10^16 base units are ten billion tokens, whatever `decimals` says",
+            texts.REQUIRED_AMOUNT,
         ),
         absent=_WITH_EXTRA,
-        demands=[
-            one_price(
-                "An amount is in base units: 1 is not a whole token",
-                "the offer is for one base unit; a whole token is twenty times the cap",
-                texts.REQUIRED_AMOUNT,
-                texts.REQUIRED_AMOUNT_V1,
-            )
-        ],
-    ),
+    )(one(lambda _, right: _extra(replace(right, amount=str(10**16)), decimals=18))),
     _refused(
-        slug="fraction",
-        story=one(lambda _, right: replace(right, amount="1.5")),
-        demands=[
-            one_price(
-                "A price that is no whole number of base units buys nothing dearer",
-                "1.5 is not an amount; read as tokens it is thirty times the cap",
-                texts.REQUIRED_AMOUNT,
-                texts.REQUIRED_AMOUNT_V1,
-            )
-        ],
-    ),
-    _refused(
-        slug="asset",
-        story=one(lambda _, right: replace(right, asset=OTHER_TOKEN)),
-        demands=[
-            nothing(
-                "Another token than the task's is not signed for",
-                "the task names the token; ten thousand units of another may be worth a house",
-                texts.PARAMETERS,
-            )
-        ],
-    ),
-    _refused(
-        slug="network",
-        story=one(lambda shop, right: replace(right, network=shop.other_chain)),
-        demands=[
-            nothing(
-                "Another chain than the task's is not signed for",
-                "the task names the network; on another the same key may hold real money",
-                texts.PARAMETERS,
-            )
-        ],
-    ),
-    _refused(
-        slug="domain-in-extra",
-        story=one(lambda _, right: _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN)),
+        "sign/whole-tokens",
+        one_price(
+            "An amount is in base units: 1 is not a whole token",
+            "the offer is for one base unit; a whole token is twenty times the cap",
+            texts.REQUIRED_AMOUNT,
+            texts.REQUIRED_AMOUNT_V1,
+        ),
         absent=_WITH_EXTRA,
-        demands=[
-            one_price(
-                "An `extra` that names another chain and contract does not change what is signed",
-                "the offer's network and asset say where money moves, and so does the task",
-                texts.TOKEN_NAME,
-            )
-        ],
-    ),
+    )(one(lambda _, right: replace(right, amount="1", extra={**right.extra, "unit": "USDC"}))),
     _refused(
-        slug="name-of-domain",
-        story=Story(
+        "sign/fraction",
+        one_price(
+            "A price that is no whole number of base units buys nothing dearer",
+            "1.5 is not an amount; read as tokens it is thirty times the cap",
+            texts.REQUIRED_AMOUNT,
+            texts.REQUIRED_AMOUNT_V1,
+        ),
+    )(one(lambda _, right: replace(right, amount="1.5"))),
+    _refused(
+        "sign/asset",
+        nothing(
+            "Another token than the task's is not signed for",
+            "the task names the token; ten thousand units of another may be worth a house",
+            texts.PARAMETERS,
+        ),
+    )(one(lambda _, right: replace(right, asset=OTHER_TOKEN))),
+    _refused(
+        "sign/network",
+        nothing(
+            "Another chain than the task's is not signed for",
+            "the task names the network; on another the same key may hold real money",
+            texts.PARAMETERS,
+        ),
+    )(one(lambda shop, right: replace(right, network=shop.other_chain))),
+    _refused(
+        "sign/domain-in-extra",
+        one_price(
+            "An `extra` that names another chain and contract does not change what is signed",
+            "the offer's network and asset say where money moves, and so does the task",
+            texts.TOKEN_NAME,
+        ),
+        absent=_WITH_EXTRA,
+    )(one(lambda _, right: _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN))),
+    _refused(
+        "sign/name-of-domain",
+        Demand(
+            title="The offer has a wrong name of the token's domain: is it signed for?",
+            ground=texts.silent(
+                texts.TOKEN_NAME,
+                why="a signature for it never settles, so nothing is lost by it",
+            ),
+            test=_signs_for_name,
+        ),
+        absent=_NO_EXTRA,
+    )(
+        Story(
             offers=lambda _, right: [
                 _extra(right, name="USD Coin" if right.extra.get("name") == "USDC" else "USDC")
             ]
-        ),
-        absent=_NO_EXTRA,
-        demands=[
-            Demand(
-                title="The offer has a wrong name of the token's domain: is it signed for?",
-                ground=texts.silent(
-                    texts.TOKEN_NAME,
-                    why="a signature for it never settles, so nothing is lost by it",
-                ),
-                test=_signs_for_name,
-            )
-        ],
+        )
     ),
     _refused(
-        slug="window-of-years",
-        story=one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S)),
-        demands=[
-            Demand(
-                title="An authorization ends within a day, though the offer allows ten years",
-                ground=texts.ours(
-                    texts.LIFETIME,
-                    because="it can be used until it ends: a payment that was refused or given up "
-                    "is taken when nobody remembers it (x402-redteam: authorization lifetime)",
-                ),
-                test=_ends_within_a_day,
+        "sign/window-of-years",
+        Demand(
+            title="An authorization ends within a day, though the offer allows ten years",
+            ground=texts.ours(
+                texts.LIFETIME,
+                because="it can be used until it ends: a payment that was refused or given up "
+                "is taken when nobody remembers it (x402-redteam: authorization lifetime)",
             ),
-        ],
-    ),
+            test=_ends_within_a_day,
+        ),
+    )(one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S))),
     _refused(
-        slug="scheme",
-        story=one(lambda _, right: replace(right, scheme="upto")),
-        demands=[
-            nothing(
-                "Another scheme than `exact` is not signed for as if it were `exact`",
-                "the bounds are those of an exact payment, and what another scheme lets a server "
-                "take is another question",
-                texts.PAIRS,
-            )
-        ],
-    ),
+        "sign/scheme",
+        nothing(
+            "Another scheme than `exact` is not signed for as if it were `exact`",
+            "the bounds are those of an exact payment, and what another scheme lets a server "
+            "take is another question",
+            texts.PAIRS,
+        ),
+    )(one(lambda _, right: replace(right, scheme="upto"))),
     _refused(
-        slug="free-money",
-        story=one(lambda _, right: replace(right, amount="-10000")),
-        demands=[
-            nothing(
-                "A negative price is not signed",
-                "as an unsigned number it is all the money in the world",
-                texts.REQUIRED_AMOUNT,
-            )
-        ],
-    ),
+        "sign/free-money",
+        nothing(
+            "A negative price is not signed",
+            "as an unsigned number it is all the money in the world",
+            texts.REQUIRED_AMOUNT,
+        ),
+    )(one(lambda _, right: replace(right, amount="-10000"))),
 ]

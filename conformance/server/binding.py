@@ -6,14 +6,13 @@ from typing import Any
 
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     BEGINS_S,
     Demand,
-    Row,
     Uses,
     buys_one,
     buys_one_repeated,
+    case,
     distinguished,
     times_made,
     uncounted,
@@ -21,71 +20,10 @@ from x402sim.suite.server.case import (
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
 from x402sim.suite.server.play import Play
-from x402sim.suite.verdict import NotApplicable, Untold
+from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 
 MANY, HELD_S = 5, 0.6
 """The requests with one payment, and seconds that the facilitator holds the first request."""
-
-
-async def _again(play: Play) -> Uses:
-    """Buy, and send the same payment twice more, each time after the whole answer."""
-    payment = await play.draft()
-    answers = [await play.pay(payment) for _ in range(3)]
-    return await distinguished(play, payment, answers)
-
-
-async def _elsewhere(play: Play) -> Uses:
-    """Buy, and send the same payment for every other item, the same price first.
-
-    A payment bound to the price alone gets another path of the same price.
-    """
-    other = play.other
-    others = {each.place: each for each in play.items if each.place != play.item.place}
-    price = (await play.draft()).auth.value
-    far = {each: abs((await play.draft(each)).auth.value - price) for each in [*others.values()]}
-    payment = await play.draft()
-    answers = [await play.pay(payment)]
-    for other in sorted(far, key=lambda each: far[each]):
-        answers.append(await play.pay(payment, other))
-        if answers[-1].is_sale:
-            break
-    return await distinguished(play, payment, answers, other)
-
-
-async def _dearer(play: Play) -> Uses:
-    """Pay for the dearest item with an unused payment of the cheapest item."""
-    drafts = {item.shown: (await play.draft(item), item) for item in play.items}
-    by_price = sorted(drafts.values(), key=lambda each: each[0].auth.value)
-    (payment, _), (dear, item) = by_price[0], by_price[-1]
-    if payment.auth.value == dear.auth.value:
-        raise NotApplicable("everything that it sells has one price: give another with --also")
-    return await used(play, payment, [await play.pay(payment, item)])
-
-
-async def _another_query(play: Play) -> Uses:
-    """Buy, and send the same payment with another query."""
-    item = next((each for each in play.items if "?" in each.target), None)
-    if item is None:
-        raise NotApplicable("nothing that it sells has a query: give one with --also")
-    name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
-    other = replace(item, target=f"{item.path}?{name}={value}-other")
-    payment = await play.draft(item)
-    answers = [await play.pay(payment, item), await play.pay(payment, other)]
-    return await distinguished(play, payment, answers, other)
-
-
-async def _another_body(play: Play) -> Uses:
-    """Buy, and send the same payment with another body."""
-    item = next((each for each in play.items if each.body), None)
-    if item is None:
-        raise NotApplicable("nothing that it sells has a body: give one with --also")
-    value = decoded(item.body.encode())
-    if (changed := _changed(value)) == value:
-        raise Untold(f"no value stands in the body {item.body} that could be another: give one")
-    other = replace(item, body=encode(changed).decode())
-    payment = await play.draft(item)
-    answers = [await play.pay(payment, item), await play.pay(payment, other)]
-    return await distinguished(play, payment, answers, other)
 
 
 def _changed(value: Any) -> Any:
@@ -117,40 +55,8 @@ async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
     return await distinguished(play, payment, answers)
 
 
-async def _at_once_strict(play: Play) -> Uses:
-    return await _at_once(play, VERIFY, strict=True)
-
-
-async def _at_once_settling(play: Play) -> Uses:
-    return await _at_once(play, SETTLE, strict=True)
-
-
-async def _at_once_repeated(play: Play) -> Uses:
-    return await _at_once(play, VERIFY, strict=False)
-
-
-async def _runs(play: Play) -> int:
-    """Return how often the handler ran for a single payment, by a counter in the goods.
-
-    Raises `Untold` for goods without a counter.
-    """
-    made = await times_made(play, lambda: _at_once(play, SETTLE, strict=True))
-    if made is None:
-        raise uncounted()
-    return made
-
-
 def _how_often(_: Play, runs: int) -> Found:
     return f"what is sold was made {runs} times for one payment" if runs > 1 else None
-
-
-async def _two_payers(play: Play) -> Uses:
-    """Buy twice at once with two payments: both are served, and settled by then or soon after."""
-    payments = [await play.draft(), await play.draft()]
-    answers = await play.at_once(payments)
-    for each in payments:
-        await play.double.until(SETTLE, each.nonce, BEGINS_S, is_answered)
-    return await used(play, payments[0], answers, *payments[1:])
 
 
 def _not_for_less(play: Play, observed: Uses) -> Found:
@@ -208,109 +114,155 @@ _CHARGED = Demand(
 )
 
 
-ROWS = [
-    Row(
-        section="binding",
-        slug="elsewhere",
-        play=_elsewhere,
-        demands=[buys_one("A payment that was served buys nothing at another path")],
+@case("binding/elsewhere", buys_one("A payment that was served buys nothing at another path"))
+async def _elsewhere(play: Play) -> Uses:
+    """Buy, and send the same payment for every other item, the same price first.
+
+    A payment bound to the price alone gets another path of the same price.
+    """
+    other = play.other
+    others = {each.place: each for each in play.items if each.place != play.item.place}
+    price = (await play.draft()).auth.value
+    far = {each: abs((await play.draft(each)).auth.value - price) for each in [*others.values()]}
+    payment = await play.draft()
+    answers = [await play.pay(payment)]
+    for other in sorted(far, key=lambda each: far[each]):
+        answers.append(await play.pay(payment, other))
+        if answers[-1].is_sale:
+            break
+    return await distinguished(play, payment, answers, other)
+
+
+@case(
+    "binding/dearer",
+    Demand(
+        title="The payment of something cheap does not buy something dear",
+        ground=texts.explicit(texts.MATCHES, texts.PARAMETERS),
+        test=_not_for_less,
     ),
-    Row(
-        section="binding",
-        slug="dearer",
-        play=_dearer,
-        demands=[
-            Demand(
-                title="The payment of something cheap does not buy something dear",
-                ground=texts.explicit(texts.MATCHES, texts.PARAMETERS),
-                test=_not_for_less,
-            ),
-            _CHARGED,
-        ],
+    _CHARGED,
+)
+async def _dearer(play: Play) -> Uses:
+    """Pay for the dearest item with an unused payment of the cheapest item."""
+    drafts = {item.shown: (await play.draft(item), item) for item in play.items}
+    by_price = sorted(drafts.values(), key=lambda each: each[0].auth.value)
+    (payment, _), (dear, item) = by_price[0], by_price[-1]
+    if payment.auth.value == dear.auth.value:
+        raise NotApplicable("everything that it sells has one price: give another with --also")
+    return await used(play, payment, [await play.pay(payment, item)])
+
+
+@case("binding/query", buys_one("A payment that was served buys nothing with another query"))
+async def _another_query(play: Play) -> Uses:
+    """Buy, and send the same payment with another query."""
+    item = next((each for each in play.items if "?" in each.target), None)
+    if item is None:
+        raise NotApplicable("nothing that it sells has a query: give one with --also")
+    name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
+    other = replace(item, target=f"{item.path}?{name}={value}-other")
+    payment = await play.draft(item)
+    answers = [await play.pay(payment, item), await play.pay(payment, other)]
+    return await distinguished(play, payment, answers, other)
+
+
+@case("binding/body", buys_one("A payment that was served buys nothing with another body"))
+async def _another_body(play: Play) -> Uses:
+    """Buy, and send the same payment with another body."""
+    item = next((each for each in play.items if each.body), None)
+    if item is None:
+        raise NotApplicable("nothing that it sells has a body: give one with --also")
+    value = decoded(item.body.encode())
+    if (changed := _changed(value)) == value:
+        raise Untold(f"no value stands in the body {item.body} that could be another: give one")
+    other = replace(item, body=encode(changed).decode())
+    payment = await play.draft(item)
+    answers = [await play.pay(payment, item), await play.pay(payment, other)]
+    return await distinguished(play, payment, answers, other)
+
+
+@case(
+    "many/again",
+    buys_one("The same payment, sent three times, buys one thing"),
+    Demand(
+        title="What the same payment gets when it was served",
+        ground=texts.silent(texts.UNIQUE, why="nothing says how a replay is answered"),
+        test=_is_kept,
+        suffix="kept",
     ),
-    Row(
-        section="binding",
-        slug="query",
-        play=_another_query,
-        demands=[buys_one("A payment that was served buys nothing with another query")],
+)
+async def _again(play: Play) -> Uses:
+    """Buy, and send the same payment twice more, each time after the whole answer."""
+    payment = await play.draft()
+    answers = [await play.pay(payment) for _ in range(3)]
+    return await distinguished(play, payment, answers)
+
+
+@case(
+    "many/at-once",
+    buys_one("One payment in five requests at once, verified together, buys one thing"),
+    Demand(
+        title="One payment in five requests at once: no 5xx",
+        ground=texts.ours(
+            texts.STATUS_SERVER, because="a payer takes it for an outage and tries again"
+        ),
+        test=_in_order,
+        suffix="answer",
     ),
-    Row(
-        section="binding",
-        slug="body",
-        play=_another_body,
-        demands=[buys_one("A payment that was served buys nothing with another body")],
+)
+async def _at_once_strict(play: Play) -> Uses:
+    return await _at_once(play, VERIFY, strict=True)
+
+
+@case(
+    "many/at-once-settling",
+    buys_one("One payment in five requests at once, settled together, buys one thing"),
+)
+async def _at_once_settling(play: Play) -> Uses:
+    return await _at_once(play, SETTLE, strict=True)
+
+
+@case(
+    "many/at-once-told-again",
+    buys_one_repeated(
+        "One payment in five requests at once buys one thing, though the facilitator says "
+        "success to each"
     ),
-    Row(
-        section="many",
-        slug="again",
-        play=_again,
-        demands=[
-            buys_one("The same payment, sent three times, buys one thing"),
-            Demand(
-                title="What the same payment gets when it was served",
-                ground=texts.silent(texts.UNIQUE, why="nothing says how a replay is answered"),
-                test=_is_kept,
-                suffix="kept",
-            ),
-        ],
+)
+async def _at_once_repeated(play: Play) -> Uses:
+    return await _at_once(play, VERIFY, strict=False)
+
+
+@case(
+    "many/runs",
+    Demand(
+        title="How often what is sold is made for one payment in five requests at once",
+        ground=texts.silent(texts.VERIFIES, why="nothing says when the work is done"),
+        test=_how_often,
     ),
-    Row(
-        section="many",
-        slug="at-once",
-        play=_at_once_strict,
-        demands=[
-            buys_one("One payment in five requests at once, verified together, buys one thing"),
-            Demand(
-                title="One payment in five requests at once: no 5xx",
-                ground=texts.ours(
-                    texts.STATUS_SERVER, because="a payer takes it for an outage and tries again"
-                ),
-                test=_in_order,
-                suffix="answer",
-            ),
-        ],
+)
+async def _runs(play: Play) -> int:
+    """Return how often the handler ran for a single payment, by a counter in the goods.
+
+    Raises `Untold` for goods without a counter.
+    """
+    made = await times_made(play, lambda: _at_once(play, SETTLE, strict=True))
+    if made is None:
+        raise uncounted()
+    return made
+
+
+@case(
+    "many/two",
+    Demand(
+        title="Two payments at once are served, each once",
+        ground=texts.explicit(texts.SUCCESS),
+        test=_both,
     ),
-    Row(
-        section="many",
-        slug="at-once-settling",
-        play=_at_once_settling,
-        demands=[
-            buys_one("One payment in five requests at once, settled together, buys one thing")
-        ],
-    ),
-    Row(
-        section="many",
-        slug="at-once-told-again",
-        play=_at_once_repeated,
-        demands=[
-            buys_one_repeated(
-                "One payment in five requests at once buys one thing, though the facilitator says "
-                "success to each"
-            )
-        ],
-    ),
-    Row(
-        section="many",
-        slug="runs",
-        play=_runs,
-        demands=[
-            Demand(
-                title="How often what is sold is made for one payment in five requests at once",
-                ground=texts.silent(texts.VERIFIES, why="nothing says when the work is done"),
-                test=_how_often,
-            )
-        ],
-    ),
-    Row(
-        section="many",
-        slug="two",
-        play=_two_payers,
-        demands=[
-            Demand(
-                title="Two payments at once are served, each once",
-                ground=texts.explicit(texts.SUCCESS),
-                test=_both,
-            )
-        ],
-    ),
-]
+)
+async def _two_payers(play: Play) -> Uses:
+    """Buy twice at once with two payments: both are served, and settled by then or soon after."""
+    payments = [await play.draft(), await play.draft()]
+    answers = await play.at_once(payments)
+    for each in payments:
+        await play.double.until(SETTLE, each.nonce, BEGINS_S, is_answered)
+    return await used(play, payments[0], answers, *payments[1:])

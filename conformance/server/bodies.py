@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 
 ONCE = {Dialect.V1: "without a payment there is no version: it is judged with version 2"}
 BODIES = (
@@ -38,15 +37,6 @@ class Tries:
     price: int
 
 
-async def _bodies(play: Play) -> Tries:
-    item = next((each for each in play.items if each.body), None)
-    if item is None:
-        raise NotApplicable("nothing that it sells has a body: give one with --also")
-    goods, price = await play.goods(item), (await play.draft(item)).auth.value
-    answers = [(body, await play.ask(replace(item, body=body))) for body in BODIES]
-    return Tries(answers=answers, goods=goods, price=price)
-
-
 def _nothing_served(play: Play, observed: Tries) -> Found:
     for body, answer in observed.answers:
         if play.is_goods(answer, observed.goods):
@@ -58,22 +48,23 @@ def _nothing_served(play: Play, observed: Tries) -> Found:
     return None
 
 
-ROWS = [
-    Row(
-        section="path",
-        slug="body",
-        play=_bodies,
-        absent=ONCE,
-        demands=[
-            Demand(
-                title="Other bodies of a paid request: nothing is served unpaid",
-                ground=texts.derived(
-                    texts.NO_VALID_PAYMENT,
-                    texts.SIGNAL,
-                    so="another body of the request does not attach a payment",
-                ),
-                test=_nothing_served,
-            )
-        ],
-    )
-]
+@case(
+    "path/body",
+    Demand(
+        title="Other bodies of a paid request: nothing is served unpaid",
+        ground=texts.derived(
+            texts.NO_VALID_PAYMENT,
+            texts.SIGNAL,
+            so="another body of the request does not attach a payment",
+        ),
+        test=_nothing_served,
+    ),
+    absent=ONCE,
+)
+async def _bodies(play: Play) -> Tries:
+    item = next((each for each in play.items if each.body), None)
+    if item is None:
+        raise NotApplicable("nothing that it sells has a body: give one with --also")
+    goods, price = await play.goods(item), (await play.draft(item)).auth.value
+    answers = [(body, await play.ask(replace(item, body=body))) for body in BODIES]
+    return Tries(answers=answers, goods=goods, price=price)

@@ -7,13 +7,12 @@ from starlette.datastructures import Headers
 
 from x402sim.report.results import Loss
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.double import VERIFY
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer, behind_cache
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.world.cache import SharedCache, directives, storable_s, varying
 
 THROUGH = "through the cache, "
@@ -110,49 +109,41 @@ def _is_not_stale(play: Play, observed: Shared) -> Found:
 
 
 ROWS = [
-    Row(
-        section="offer",
-        slug="cache",
-        play=_through(0),
-        demands=[
-            Demand(
-                title="A shared cache gives nobody what somebody else has paid for",
-                ground=texts.derived(
-                    texts.NO_VALID_PAYMENT,
-                    texts.NOMINATED,
-                    texts.PUBLIC,
-                    so="who gets a paid answer out of a cache has attached no payment; a cache "
-                    "tells them apart only by a header that Vary names, or is not to keep it",
-                ),
-                test=_is_not_given_away,
+    case(
+        "offer/cache",
+        Demand(
+            title="A shared cache gives nobody what somebody else has paid for",
+            ground=texts.derived(
+                texts.NO_VALID_PAYMENT,
+                texts.NOMINATED,
+                texts.PUBLIC,
+                so="who gets a paid answer out of a cache has attached no payment; a cache "
+                "tells them apart only by a header that Vary names, or is not to keep it",
             ),
-            Demand(
-                title="A shared cache answers no payment with a 402 that it has kept",
-                ground=texts.derived(
-                    texts.SIGNAL,
-                    texts.NOMINATED,
-                    texts.PUBLIC,
-                    so="a 402 that a cache may keep, without Vary, answers requests that pay, too",
-                ),
-                test=_is_not_stale,
-                suffix="offer",
+            test=_is_not_given_away,
+        ),
+        Demand(
+            title="A shared cache answers no payment with a 402 that it has kept",
+            ground=texts.derived(
+                texts.SIGNAL,
+                texts.NOMINATED,
+                texts.PUBLIC,
+                so="a 402 that a cache may keep, without Vary, answers requests that pay, too",
             ),
-        ],
-    ),
-    Row(
-        section="offer",
-        slug="cache-forbidden",
-        play=_through(60),
-        demands=[
-            Demand(
-                title="No shared cache may keep the 402 or the paid answer, whatever Vary names",
-                ground=texts.ours(
-                    texts.HEURISTIC,
-                    because="x402-foundation/x402 issues 2955 and 2990: caches kept paid answers "
-                    "that said nothing; and some CDNs heed no Vary",
-                ),
-                test=_is_forbidden,
-            )
-        ],
-    ),
+            test=_is_not_stale,
+            suffix="offer",
+        ),
+    )(_through(0)),
+    case(
+        "offer/cache-forbidden",
+        Demand(
+            title="No shared cache may keep the 402 or the paid answer, whatever Vary names",
+            ground=texts.ours(
+                texts.HEURISTIC,
+                because="x402-foundation/x402 issues 2955 and 2990: caches kept paid answers "
+                "that said nothing; and some CDNs heed no Vary",
+            ),
+            test=_is_forbidden,
+        ),
+    )(_through(60)),
 ]

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     ONE_PATH,
     Demand,
-    Row,
     Uses,
     buys_one_repeated,
+    case,
     distinguished,
     is_blamed,
     is_honest,
@@ -23,6 +22,7 @@ from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Transfer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted
 
 HELD_S = 0.6
@@ -65,71 +65,6 @@ def _reversed(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name: _reversed(value[name]) for name in reversed(value)}
-
-
-async def _respelled(play: Play) -> Uses:
-    """Send a payment in several spellings at once, to a facilitator that always says success."""
-    payment = await play.draft()
-    nonce, signature = payment.nonce, payment.body["payload"]["signature"]
-    ways = [
-        payment,
-        payment.with_value("payload.authorization.nonce", "0x" + nonce[2:].upper()),
-        payment.with_value("payload.signature", "0x" + signature[2:].upper()),
-        payment.with_value("note", "again"),
-        replace(payment, body=_reversed(payment.body)),
-    ]
-    answers = await _held(play, VERIFY, [(each, play.item) for each in ways])
-    return await distinguished(play, payment, answers)
-
-
-async def _for_other_requests(play: Play) -> Uses:
-    """Send a payment for several requests at once, to a facilitator that always says success."""
-    payment, item = await play.draft(), play.item
-    begin = "&" if "?" in item.target else "?"
-    others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
-    answers = await _held(play, VERIFY, [(payment, each) for each in (item, *others)])
-    return await distinguished(play, payment, answers)
-
-
-async def _two_receipts(play: Play) -> Several:
-    """Buy twice at once: both settlements are under way together."""
-    payments = [await play.draft(), await play.draft()]
-    answers = await _held(play, SETTLE, [(each, play.item) for each in payments])
-    return Several(payments=payments, answers=answers, moved=await play.moved())
-
-
-async def _same_nonce(play: Play) -> Several:
-    """Buy, and let another payer buy with a payment of the same nonce."""
-    payment, its = await play.draft(), await play.draft()
-    other = replace(its, wallet=play.room.world.wallets[1])
-    own = other.signed(from_=other.wallet.address_bytes, nonce=payment.auth.nonce)
-    answers = [await play.pay(payment)]
-    second = await sent_again(play, own, [await play.pay(own)])
-    return Several(
-        payments=[payment, own],
-        answers=[*answers, *second.answers],
-        moved=[each for each in second.moved if each.sender == other.wallet.address.lower()],
-    )
-
-
-async def _refused_before(play: Play) -> Several:
-    """Send a payment changed after signing, and then the good payment."""
-    payment = await play.draft()
-    false = payment.with_value("payload.authorization.value", "1")
-    return await _sent(play, [false, payment])
-
-
-async def _unsigned(play: Play) -> Several:
-    """Buy, and send the same authorization with a signature of somebody else."""
-    payment = await play.draft()
-    other = replace(payment, wallet=play.room.world.wallets[1]).signed()
-    false = payment.with_value("payload.signature", other.body["payload"]["signature"])
-    return await _sent(play, [payment, false])
-
-
-async def _endless(play: Play) -> Several:
-    """Send a payment whose window never ends, which the token allows."""
-    return await _sent(play, [(await play.draft()).signed(valid_before=2**256 - 1)])
 
 
 def _each_its_own(play: Play, observed: Several) -> Found:
@@ -191,117 +126,149 @@ def _no_error(play: Play, observed: Several) -> Found:
     )
 
 
-ROWS = [
-    Row(
-        section="many",
-        slug="respelled",
-        play=_respelled,
-        demands=[
-            buys_one_repeated(
-                "One payment in five spellings at once buys one thing, though the facilitator says "
-                "success to each"
-            )
-        ],
+@case(
+    "many/respelled",
+    buys_one_repeated(
+        "One payment in five spellings at once buys one thing, though the facilitator says "
+        "success to each"
     ),
-    Row(
-        section="many",
-        slug="elsewhere-at-once",
-        play=_for_other_requests,
-        absent={Dialect.MCP: ONE_PATH},
-        demands=[
-            buys_one_repeated(
-                "One payment for four requests at once buys one thing, though the facilitator says "
-                "success to each"
-            )
-        ],
+)
+async def _respelled(play: Play) -> Uses:
+    """Send a payment in several spellings at once, to a facilitator that always says success."""
+    payment = await play.draft()
+    nonce, signature = payment.nonce, payment.body["payload"]["signature"]
+    ways = [
+        payment,
+        payment.with_value("payload.authorization.nonce", "0x" + nonce[2:].upper()),
+        payment.with_value("payload.signature", "0x" + signature[2:].upper()),
+        payment.with_value("note", "again"),
+        replace(payment, body=_reversed(payment.body)),
+    ]
+    answers = await _held(play, VERIFY, [(each, play.item) for each in ways])
+    return await distinguished(play, payment, answers)
+
+
+@case(
+    "many/elsewhere-at-once",
+    buys_one_repeated(
+        "One payment for four requests at once buys one thing, though the facilitator says "
+        "success to each"
     ),
-    Row(
-        section="many",
-        slug="receipts",
-        play=_two_receipts,
-        demands=[
-            Demand(
-                title="Of two payments at once, each answer names its own settlement",
-                ground=texts.explicit(texts.RESPONSE, texts.TRANSACTION),
-                test=_each_its_own,
-            )
-        ],
+    absent={Dialect.MCP: ONE_PATH},
+)
+async def _for_other_requests(play: Play) -> Uses:
+    """Send a payment for several requests at once, to a facilitator that always says success."""
+    payment, item = await play.draft(), play.item
+    begin = "&" if "?" in item.target else "?"
+    others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
+    answers = await _held(play, VERIFY, [(payment, each) for each in (item, *others)])
+    return await distinguished(play, payment, answers)
+
+
+@case(
+    "many/receipts",
+    Demand(
+        title="Of two payments at once, each answer names its own settlement",
+        ground=texts.explicit(texts.RESPONSE, texts.TRANSACTION),
+        test=_each_its_own,
     ),
-    Row(
-        section="many",
-        slug="same-nonce",
-        play=_same_nonce,
-        demands=[
-            Demand(
-                title="Another payer's payment with the same nonce is served if it moves its money",
-                ground=texts.derived(
-                    texts.AUTHORIZER,
-                    texts.SUCCESS,
-                    so="of two payers, the same nonce is in two payments, and the transfer of one "
-                    "settles nothing of the other",
-                ),
-                test=_second_is_its_own,
-            ),
-            Demand(
-                title="Another payer's payment with the same nonce is served",
-                ground=texts.ours(
-                    texts.AUTHORIZER,
-                    because="who has seen a nonce that waits can block its payment; as nonces are "
-                    "random, a server that keeps them alone is right in every other case",
-                ),
-                test=_last_is_served,
-                suffix="served",
-            ),
-        ],
+)
+async def _two_receipts(play: Play) -> Several:
+    """Buy twice at once: both settlements are under way together."""
+    payments = [await play.draft(), await play.draft()]
+    answers = await _held(play, SETTLE, [(each, play.item) for each in payments])
+    return Several(payments=payments, answers=answers, moved=await play.moved())
+
+
+@case(
+    "many/same-nonce",
+    Demand(
+        title="Another payer's payment with the same nonce is served if it moves its money",
+        ground=texts.derived(
+            texts.AUTHORIZER,
+            texts.SUCCESS,
+            so="of two payers, the same nonce is in two payments, and the transfer of one "
+            "settles nothing of the other",
+        ),
+        test=_second_is_its_own,
     ),
-    Row(
-        section="many",
-        slug="unsigned",
-        play=_unsigned,
-        demands=[
-            Demand(
-                title="Without its signature, a payment that was served gets nothing",
-                ground=texts.derived(
-                    texts.NO_VALID_PAYMENT,
-                    texts.PARAMETERS,
-                    so="everybody can read a settled authorization on the chain; what is sent "
-                    "again with another signature is no valid payment",
-                ),
-                test=_last_is_refused,
-            )
-        ],
+    Demand(
+        title="Another payer's payment with the same nonce is served",
+        ground=texts.ours(
+            texts.AUTHORIZER,
+            because="who has seen a nonce that waits can block its payment; as nonces are "
+            "random, a server that keeps them alone is right in every other case",
+        ),
+        test=_last_is_served,
+        suffix="served",
     ),
-    Row(
-        section="many",
-        slug="refused-before",
-        play=_refused_before,
-        demands=[
-            Demand(
-                title="A payment is good after another with its nonce was refused",
-                ground=texts.ours(
-                    texts.SUCCESS,
-                    because="what was refused has used nothing; else a false one of somebody who "
-                    "has seen its nonce ends it",
-                ),
-                test=_last_is_served,
-            )
-        ],
+)
+async def _same_nonce(play: Play) -> Several:
+    """Buy, and let another payer buy with a payment of the same nonce."""
+    payment, its = await play.draft(), await play.draft()
+    other = replace(its, wallet=play.room.world.wallets[1])
+    own = other.signed(from_=other.wallet.address_bytes, nonce=payment.auth.nonce)
+    answers = [await play.pay(payment)]
+    second = await sent_again(play, own, [await play.pay(own)])
+    return Several(
+        payments=[payment, own],
+        answers=[*answers, *second.answers],
+        moved=[each for each in second.moved if each.sender == other.wallet.address.lower()],
+    )
+
+
+@case(
+    "many/unsigned",
+    Demand(
+        title="Without its signature, a payment that was served gets nothing",
+        ground=texts.derived(
+            texts.NO_VALID_PAYMENT,
+            texts.PARAMETERS,
+            so="everybody can read a settled authorization on the chain; what is sent "
+            "again with another signature is no valid payment",
+        ),
+        test=_last_is_refused,
     ),
-    Row(
-        section="payment",
-        slug="endless",
-        play=_endless,
-        demands=[
-            Demand(
-                title="A window that never ends: the answer is no 5xx",
-                ground=texts.derived(
-                    texts.STATUS_INVALID,
-                    texts.STATUS_SERVER,
-                    so="there is a status for a payment that is not taken, and a server's error "
-                    "is another",
-                ),
-                test=_no_error,
-            )
-        ],
+)
+async def _unsigned(play: Play) -> Several:
+    """Buy, and send the same authorization with a signature of somebody else."""
+    payment = await play.draft()
+    other = replace(payment, wallet=play.room.world.wallets[1]).signed()
+    false = payment.with_value("payload.signature", other.body["payload"]["signature"])
+    return await _sent(play, [payment, false])
+
+
+@case(
+    "many/refused-before",
+    Demand(
+        title="A payment is good after another with its nonce was refused",
+        ground=texts.ours(
+            texts.SUCCESS,
+            because="what was refused has used nothing; else a false one of somebody who "
+            "has seen its nonce ends it",
+        ),
+        test=_last_is_served,
     ),
-]
+)
+async def _refused_before(play: Play) -> Several:
+    """Send a payment changed after signing, and then the good payment."""
+    payment = await play.draft()
+    false = payment.with_value("payload.authorization.value", "1")
+    return await _sent(play, [false, payment])
+
+
+@case(
+    "payment/endless",
+    Demand(
+        title="A window that never ends: the answer is no 5xx",
+        ground=texts.derived(
+            texts.STATUS_INVALID,
+            texts.STATUS_SERVER,
+            so="there is a status for a payment that is not taken, and a server's error is another",
+        ),
+        test=_no_error,
+    ),
+)
+async def _endless(play: Play) -> Several:
+    """Send a payment whose window never ends, which the token allows."""
+    return await _sent(play, [(await play.draft()).signed(valid_before=2**256 - 1)])

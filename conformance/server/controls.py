@@ -1,14 +1,10 @@
 """Controls: a good purchase. A server that does not sell is not judged."""
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row, Trade, trade
+from x402sim.suite.server.case import Demand, Trade, case, trade
 from x402sim.suite.server.payment import receipt_in
 from x402sim.suite.server.play import Play
-
-
-async def _buys(play: Play) -> Trade:
-    return await trade(play, again=0)
+from x402sim.suite.verdict import Found, Violation
 
 
 def _sells(play: Play, observed: Trade) -> Found:
@@ -36,26 +32,20 @@ def _receipt(play: Play, observed: Trade) -> Found:
     )
 
 
-ROWS = [
-    Row(
-        section="control",
-        slug="sells",
-        play=_buys,
-        is_control=True,
-        demands=[
-            Demand(
-                title="A good payment is served, and is one transfer of the price to the shop",
-                ground=texts.derived(
-                    texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"
-                ),
-                test=_sells,
-            ),
-            Demand(
-                title="The answer names the settlement",
-                ground=texts.explicit(texts.RESPONSE, texts.SUCCESS_FIELD, texts.TRANSACTION),
-                test=_receipt,
-                suffix="receipt",
-            ),
-        ],
+@case(
+    "control/sells",
+    Demand(
+        title="A good payment is served, and is one transfer of the price to the shop",
+        ground=texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
+        test=_sells,
     ),
-]
+    Demand(
+        title="The answer names the settlement",
+        ground=texts.explicit(texts.RESPONSE, texts.SUCCESS_FIELD, texts.TRANSACTION),
+        test=_receipt,
+        suffix="receipt",
+    ),
+    is_control=True,
+)
+async def _buys(play: Play) -> Trade:
+    return await trade(play, again=0)

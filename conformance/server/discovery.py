@@ -7,12 +7,11 @@ from urllib.parse import urlencode, urlsplit
 
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.payment import Dialect, offers_in, required_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 CATALOGUES = ("/discovery/resources", "/.well-known/x402", "/.well-known/x402.json")
@@ -80,31 +79,6 @@ class Described:
 
 def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-async def _described(play: Play) -> list[Described]:
-    """Request each item, and the request that the 402 describes."""
-    found = []
-    for item in play.items:
-        answer = await play.ask(item)
-        extensions = _object((required_in(play.dialect, answer) or {}).get("extensions"))
-        said = _object(extensions.get("bazaar"))
-        given = _object(_object(said.get("info")).get("input"))
-        if not said or given.get("type") == "mcp":
-            continue
-        like = _request(item, given)
-        found.append(
-            Described(
-                item=item,
-                answer=answer,
-                said=said,
-                goods=await play.goods(item),
-                described=await play.ask(like) if like else None,
-            )
-        )
-    if not found:
-        raise NotApplicable("its 402 does not describe itself (extensions.bazaar)")
-    return found
 
 
 def _request(item: Item, given: Mapping[str, Any]) -> Item | None:
@@ -204,6 +178,87 @@ async def _entries(play: Play) -> list[Mapping[str, Any]]:
     return found
 
 
+def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
+    for each in observed:
+        if each.is_guessed and each.answer.status in NOT_SO - NOT_THERE:
+            continue
+        names = [each.dialect.amount if name == "amount" else name for name in _TERMS]
+        listed, offered = (
+            sorted(tuple(str(offer.get(name)).lower() for name in names) for offer in offers)
+            for offers in (each.offers, offers_in(each.dialect, each.answer))
+        )
+        if each.answer.status != 402 or (listed and listed != offered):
+            return Violation(
+                demand="listed-is-sold",
+                actual=f"{each.resource}: listed {listed or 'without a price'}; {each.answer.how}",
+                why="a payer that has chosen by the list pays something else, or cannot pay",
+            )
+    return None
+
+
+@case(
+    "discovery/described",
+    Demand(
+        title="The 402's description matches the 402's schema",
+        ground=texts.explicit(texts.VALIDATES, texts.INPUT_TYPE),
+        test=_is_as_its_schema,
+    ),
+    Demand(
+        title="The 402 names the method by which it is sold",
+        ground=texts.derived(
+            texts.DECLARES, so="a method by which it is not sold is no specification of it"
+        ),
+        test=_is_that_method,
+        suffix="method",
+    ),
+    Demand(
+        title="What the 402 describes is sold, at its price",
+        ground=texts.ours(texts.DECLARES, because="who reads it in a catalogue cannot buy it"),
+        test=_is_sold_so,
+        suffix="sold",
+    ),
+    Demand(
+        title="The goods are like the example",
+        ground=texts.ours(texts.DECLARES, because="a payer has chosen by the example"),
+        test=_is_like_its_example,
+        suffix="example",
+    ),
+    absent=V2_ONLY,
+)
+async def _described(play: Play) -> list[Described]:
+    """Request each item, and the request that the 402 describes."""
+    found = []
+    for item in play.items:
+        answer = await play.ask(item)
+        extensions = _object((required_in(play.dialect, answer) or {}).get("extensions"))
+        said = _object(extensions.get("bazaar"))
+        given = _object(_object(said.get("info")).get("input"))
+        if not said or given.get("type") == "mcp":
+            continue
+        like = _request(item, given)
+        found.append(
+            Described(
+                item=item,
+                answer=answer,
+                said=said,
+                goods=await play.goods(item),
+                described=await play.ask(like) if like else None,
+            )
+        )
+    if not found:
+        raise NotApplicable("its 402 does not describe itself (extensions.bazaar)")
+    return found
+
+
+@case(
+    "discovery/listed",
+    Demand(
+        title="What its own catalogues list is sold, at the listed price",
+        ground=texts.ours(texts.LISTED, because="a payer has chosen by the price that is listed"),
+        test=_is_as_listed,
+    ),
+    absent={Dialect.V1: "a catalogue is one: it is judged with version 2"},
+)
 async def _catalogue(play: Play) -> list[Listed]:
     """Ask for the server's own catalogues, and for each entry.
 
@@ -231,75 +286,3 @@ async def _catalogue(play: Play) -> list[Listed]:
             )
         )
     return found
-
-
-def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
-    for each in observed:
-        if each.is_guessed and each.answer.status in NOT_SO - NOT_THERE:
-            continue
-        names = [each.dialect.amount if name == "amount" else name for name in _TERMS]
-        listed, offered = (
-            sorted(tuple(str(offer.get(name)).lower() for name in names) for offer in offers)
-            for offers in (each.offers, offers_in(each.dialect, each.answer))
-        )
-        if each.answer.status != 402 or (listed and listed != offered):
-            return Violation(
-                demand="listed-is-sold",
-                actual=f"{each.resource}: listed {listed or 'without a price'}; {each.answer.how}",
-                why="a payer that has chosen by the list pays something else, or cannot pay",
-            )
-    return None
-
-
-ROWS = [
-    Row(
-        section="discovery",
-        slug="described",
-        play=_described,
-        absent=V2_ONLY,
-        demands=[
-            Demand(
-                title="The 402's description matches the 402's schema",
-                ground=texts.explicit(texts.VALIDATES, texts.INPUT_TYPE),
-                test=_is_as_its_schema,
-            ),
-            Demand(
-                title="The 402 names the method by which it is sold",
-                ground=texts.derived(
-                    texts.DECLARES, so="a method by which it is not sold is no specification of it"
-                ),
-                test=_is_that_method,
-                suffix="method",
-            ),
-            Demand(
-                title="What the 402 describes is sold, at its price",
-                ground=texts.ours(
-                    texts.DECLARES, because="who reads it in a catalogue cannot buy it"
-                ),
-                test=_is_sold_so,
-                suffix="sold",
-            ),
-            Demand(
-                title="The goods are like the example",
-                ground=texts.ours(texts.DECLARES, because="a payer has chosen by the example"),
-                test=_is_like_its_example,
-                suffix="example",
-            ),
-        ],
-    ),
-    Row(
-        section="discovery",
-        slug="listed",
-        play=_catalogue,
-        absent={Dialect.V1: "a catalogue is one: it is judged with version 2"},
-        demands=[
-            Demand(
-                title="What its own catalogues list is sold, at the listed price",
-                ground=texts.ours(
-                    texts.LISTED, because="a payer has chosen by the price that is listed"
-                ),
-                test=_is_as_listed,
-            )
-        ],
-    ),
-]

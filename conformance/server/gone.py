@@ -7,8 +7,8 @@ from x402sim.suite.server.case import (
     BEGINS_S,
     HUNG_UP,
     PAUSE_S,
-    Row,
     Trade,
+    case,
     of_a_lost_answer,
     sent_again,
     until_held,
@@ -43,12 +43,6 @@ _POINTS = {
 }
 
 ROWS = [
-    Row(
-        section="gone",
-        slug=slug,
-        play=_while_held(path, after=after),
-        demands=of_a_lost_answer(what),
-        waits_s=BEGINS_S,
-    )
+    case(f"gone/{slug}", *of_a_lost_answer(what), waits_s=BEGINS_S)(_while_held(path, after=after))
     for slug, (what, path, after) in _POINTS.items()
 ]

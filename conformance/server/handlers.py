@@ -4,15 +4,14 @@ import asyncio
 from dataclasses import dataclass
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     BEGINS_S,
     HUNG_UP,
     REFUSED,
     SERVED_ONLY_IF_SETTLED,
     Demand,
-    Row,
     Trade,
+    case,
     charged_only_if_served,
     of_a_lost_answer,
     sent_again,
@@ -23,7 +22,7 @@ from x402sim.suite.server.case import (
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
 from x402sim.suite.server.payment import BEFORE_S, receipt_in
 from x402sim.suite.server.play import Item, Play
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import often
 
@@ -40,56 +39,7 @@ async def _slow(play: Play) -> tuple[Item, float]:
     return item, took_s
 
 
-async def _expires(play: Play) -> Trade:
-    """Pay with an authorization that expires while the handler works; verify has accepted it."""
-    item, took_s = await _slow(play)
-    payment = await play.draft(item)
-    payment = payment.signed(
-        valid_before=payment.auth.valid_after + BEFORE_S + max(1, int(took_s / 2))
-    )
-    yes = says(as_json({"isValid": True, "payer": payment.wallet.address}))
-    with play.double.twisted(on(VERIFY, yes)):
-        answer = await play.pay(payment, item)
-        if answer.is_2xx:
-            await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    return await sent_again(play, payment, [answer], again=0)
-
-
-async def _impatient(play: Play) -> Trade:
-    """Hang up while the handler works."""
-    item, took_s = await _slow(play)
-    payment = await play.draft(item)
-    async with play.leaving(payment, item):
-        await play.wait(took_s / 2)
-    await play.double.until(SETTLE, payment.nonce, took_s + BEGINS_S, is_answered)
-    return await sent_again(play, payment, [HUNG_UP], item=item)
-
-
-async def _redirects(play: Play) -> Trade:
-    item = play.handled("redirecting")
-    payment = await play.draft(item)
-    answer = await play.pay(payment, item)
-    if answer.status // 100 != 3:
-        raise NotApplicable(f"what --redirecting names does not redirect: {answer.how}")
-    await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    return await sent_again(play, payment, [answer], again=0)
-
-
 _INVALID = as_json({"isValid": False, "invalidReason": "insufficient_funds"})
-
-
-async def _unpaid(play: Play) -> int:
-    """Return how often the handler runs for unpaid requests, and for refused payments."""
-
-    async def ask() -> None:
-        await play.ask()
-        with play.double.twisted(on(VERIFY, says(_INVALID)), on(SETTLE, says(as_json(REFUSED)))):
-            await play.pay(await play.draft())
-
-    made = await times_made(play, ask)
-    if made is None:
-        raise uncounted()
-    return made
 
 
 def _is_not_made(_: Play, runs: int) -> Found:
@@ -131,21 +81,6 @@ class Streamed:
     is_settled: bool
 
 
-async def _streams(play: Play) -> Streamed:
-    item = play.handled("streaming")
-    payment, begun = await play.draft(item), asyncio.Event()
-    asked = asyncio.create_task(play.pay(payment, item, begun=begun))
-    await asyncio.wait(
-        [asked, waits := asyncio.create_task(begun.wait())], return_when=asyncio.FIRST_COMPLETED
-    )
-    waits.cancel()
-    is_first = play.double.is_settled(payment.nonce)
-    answer = await asked
-    await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    bought = await sent_again(play, payment, [answer], again=0)
-    return Streamed(bought, is_first, bool(bought.moved))
-
-
 def _is_whole(_: Play, observed: Streamed) -> Found:
     answer = observed.trade.answers[0]
     if answer.is_2xx and not answer.is_cut and len(observed.trade.moved) == 1:
@@ -169,6 +104,161 @@ def _when(_: Play, observed: Streamed) -> Found:
     return f"it is settled {'before' if observed.is_settled_first else 'after'} the first piece"
 
 
+def _left_is_paid(play: Play, observed: Streamed) -> Found:
+    if observed.is_settled:
+        return None
+    return Violation(
+        demand="begun-stream-is-paid",
+        actual=f"the first piece had come, and nothing was settled; {observed.trade.summary}",
+        loss=play.tokens(observed.trade.payment.auth.value, "begun, and had for nothing"),
+    )
+
+
+@case(
+    "handler/unpaid",
+    Demand(
+        title="Nothing is made of what is sold without a payment that was verified",
+        ground=texts.derived(
+            texts.NO_VALID_PAYMENT,
+            texts.FLOW,
+            so="in either flow the resource executes after its payment was verified, or settled",
+        ),
+        test=_is_not_made,
+    ),
+)
+async def _unpaid(play: Play) -> int:
+    """Return how often the handler runs for unpaid requests, and for refused payments."""
+
+    async def ask() -> None:
+        await play.ask()
+        with play.double.twisted(on(VERIFY, says(_INVALID)), on(SETTLE, says(as_json(REFUSED)))):
+            await play.pay(await play.draft())
+
+    made = await times_made(play, ask)
+    if made is None:
+        raise uncounted()
+    return made
+
+
+@case(
+    "handler/expired",
+    Demand(
+        title="The payment expires while the handler works: nothing is served",
+        ground=SERVED_ONLY_IF_SETTLED,
+        test=served_only_if_settled,
+    ),
+    waits_s=LEAST_S,
+)
+async def _expires(play: Play) -> Trade:
+    """Pay with an authorization that expires while the handler works; verify has accepted it."""
+    item, took_s = await _slow(play)
+    payment = await play.draft(item)
+    payment = payment.signed(
+        valid_before=payment.auth.valid_after + BEFORE_S + max(1, int(took_s / 2))
+    )
+    yes = says(as_json({"isValid": True, "payer": payment.wallet.address}))
+    with play.double.twisted(on(VERIFY, yes)):
+        answer = await play.pay(payment, item)
+        if answer.is_2xx:
+            await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    return await sent_again(play, payment, [answer], again=0)
+
+
+@case(
+    "handler/left", *of_a_lost_answer("The client leaves while the handler works"), waits_s=LEAST_S
+)
+async def _impatient(play: Play) -> Trade:
+    """Hang up while the handler works."""
+    item, took_s = await _slow(play)
+    payment = await play.draft(item)
+    async with play.leaving(payment, item):
+        await play.wait(took_s / 2)
+    await play.double.until(SETTLE, payment.nonce, took_s + BEGINS_S, is_answered)
+    return await sent_again(play, payment, [HUNG_UP], item=item)
+
+
+@case(
+    "handler/redirects",
+    Demand(
+        title="A redirect that is charged names its transaction",
+        ground=texts.derived(
+            texts.RESPONSE,
+            texts.TRANSACTION,
+            so="a settlement is told with the answer that it belongs to",
+        ),
+        test=_is_named,
+    ),
+    Demand(
+        title="A redirect to what was paid for is settled",
+        ground=texts.ours(
+            texts.SUCCESS,
+            because="where a redirect delivers to a store of files, it was had for "
+            "nothing (x402-foundation/x402 issue 3465)",
+        ),
+        test=_is_charged,
+        suffix="settled",
+    ),
+    waits_s=BEGINS_S,
+)
+async def _redirects(play: Play) -> Trade:
+    item = play.handled("redirecting")
+    payment = await play.draft(item)
+    answer = await play.pay(payment, item)
+    if answer.status // 100 != 3:
+        raise NotApplicable(f"what --redirecting names does not redirect: {answer.how}")
+    await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    return await sent_again(play, payment, [answer], again=0)
+
+
+@case(
+    "handler/stream",
+    Demand(
+        title="A stream that is paid for comes as a whole, and is one transfer",
+        ground=texts.explicit(texts.SUCCESS, texts.ONE_TRANSFER),
+        test=_is_whole,
+    ),
+    Demand(
+        title="A stream begins with its receipt",
+        ground=texts.ours(
+            texts.RESPONSE, because="a header cannot follow the body that it belongs to"
+        ),
+        test=_is_proven,
+        suffix="receipt",
+    ),
+    Demand(
+        title="When a stream is settled",
+        ground=texts.silent(
+            texts.FAILED_HANDLER, why="both flows are there; one answer is no rule for it"
+        ),
+        test=_when,
+        suffix="when",
+    ),
+    waits_s=LEAST_S,
+)
+async def _streams(play: Play) -> Streamed:
+    item = play.handled("streaming")
+    payment, begun = await play.draft(item), asyncio.Event()
+    asked = asyncio.create_task(play.pay(payment, item, begun=begun))
+    await asyncio.wait(
+        [asked, waits := asyncio.create_task(begun.wait())], return_when=asyncio.FIRST_COMPLETED
+    )
+    waits.cancel()
+    is_first = play.double.is_settled(payment.nonce)
+    answer = await asked
+    await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    bought = await sent_again(play, payment, [answer], again=0)
+    return Streamed(bought, is_first, bool(bought.moved))
+
+
+@case(
+    "handler/stream-refused",
+    Demand(
+        title="Settle refuses: no piece of a stream is served",
+        ground=SERVED_ONLY_IF_SETTLED,
+        test=served_only_if_settled,
+    ),
+    waits_s=LEAST_S,
+)
 async def _stream_refused(play: Play) -> Trade:
     item = play.handled("streaming")
     payment = await play.draft(item)
@@ -178,6 +268,24 @@ async def _stream_refused(play: Play) -> Trade:
     return await sent_again(play, payment, [answer], again=0)
 
 
+@case(
+    "handler/stream-left",
+    Demand(
+        title="The client leaves within a stream: what has begun is paid for",
+        ground=SERVED_ONLY_IF_SETTLED,
+        test=_left_is_paid,
+    ),
+    Demand(
+        title="A stream is lost: the same payment is served, or told what is known",
+        ground=texts.ours(
+            texts.RESEND,
+            because="the payer has paid, and holds nothing but this payment",
+        ),
+        test=lambda play, observed: charged_only_if_served(play, observed.trade),
+        suffix="again",
+    ),
+    waits_s=LEAST_S,
+)
 async def _stream_left(play: Play) -> Streamed:
     """Hang up when the first piece of a stream has come."""
     item = play.handled("streaming")
@@ -193,145 +301,3 @@ async def _stream_left(play: Play) -> Streamed:
     await play.double.until(SETTLE, payment.nonce, goods.seconds + BEGINS_S, is_answered)
     is_settled = bool(await play.moved(payment))
     return Streamed(await sent_again(play, payment, [HUNG_UP], item=item), is_first, is_settled)
-
-
-def _left_is_paid(play: Play, observed: Streamed) -> Found:
-    if observed.is_settled:
-        return None
-    return Violation(
-        demand="begun-stream-is-paid",
-        actual=f"the first piece had come, and nothing was settled; {observed.trade.summary}",
-        loss=play.tokens(observed.trade.payment.auth.value, "begun, and had for nothing"),
-    )
-
-
-ROWS = [
-    Row(
-        section="handler",
-        slug="unpaid",
-        play=_unpaid,
-        demands=[
-            Demand(
-                title="Nothing is made of what is sold without a payment that was verified",
-                ground=texts.derived(
-                    texts.NO_VALID_PAYMENT,
-                    texts.FLOW,
-                    so="in either flow the resource executes after its payment was verified, or "
-                    "settled",
-                ),
-                test=_is_not_made,
-            )
-        ],
-    ),
-    Row(
-        section="handler",
-        slug="expired",
-        play=_expires,
-        demands=[
-            Demand(
-                title="The payment expires while the handler works: nothing is served",
-                ground=SERVED_ONLY_IF_SETTLED,
-                test=served_only_if_settled,
-            )
-        ],
-        waits_s=LEAST_S,
-    ),
-    Row(
-        section="handler",
-        slug="left",
-        play=_impatient,
-        demands=of_a_lost_answer("The client leaves while the handler works"),
-        waits_s=LEAST_S,
-    ),
-    Row(
-        section="handler",
-        slug="redirects",
-        play=_redirects,
-        demands=[
-            Demand(
-                title="A redirect that is charged names its transaction",
-                ground=texts.derived(
-                    texts.RESPONSE,
-                    texts.TRANSACTION,
-                    so="a settlement is told with the answer that it belongs to",
-                ),
-                test=_is_named,
-            ),
-            Demand(
-                title="A redirect to what was paid for is settled",
-                ground=texts.ours(
-                    texts.SUCCESS,
-                    because="where a redirect delivers to a store of files, it was had for "
-                    "nothing (x402-foundation/x402 issue 3465)",
-                ),
-                test=_is_charged,
-                suffix="settled",
-            ),
-        ],
-        waits_s=BEGINS_S,
-    ),
-    Row(
-        section="handler",
-        slug="stream",
-        play=_streams,
-        demands=[
-            Demand(
-                title="A stream that is paid for comes as a whole, and is one transfer",
-                ground=texts.explicit(texts.SUCCESS, texts.ONE_TRANSFER),
-                test=_is_whole,
-            ),
-            Demand(
-                title="A stream begins with its receipt",
-                ground=texts.ours(
-                    texts.RESPONSE, because="a header cannot follow the body that it belongs to"
-                ),
-                test=_is_proven,
-                suffix="receipt",
-            ),
-            Demand(
-                title="When a stream is settled",
-                ground=texts.silent(
-                    texts.FAILED_HANDLER, why="both flows are there; one answer is no rule for it"
-                ),
-                test=_when,
-                suffix="when",
-            ),
-        ],
-        waits_s=LEAST_S,
-    ),
-    Row(
-        section="handler",
-        slug="stream-refused",
-        play=_stream_refused,
-        demands=[
-            Demand(
-                title="Settle refuses: no piece of a stream is served",
-                ground=SERVED_ONLY_IF_SETTLED,
-                test=served_only_if_settled,
-            )
-        ],
-        waits_s=LEAST_S,
-    ),
-    Row(
-        section="handler",
-        slug="stream-left",
-        play=_stream_left,
-        demands=[
-            Demand(
-                title="The client leaves within a stream: what has begun is paid for",
-                ground=SERVED_ONLY_IF_SETTLED,
-                test=_left_is_paid,
-            ),
-            Demand(
-                title="A stream is lost: the same payment is served, or told what is known",
-                ground=texts.ours(
-                    texts.RESEND,
-                    because="the payer has paid, and holds nothing but this payment",
-                ),
-                test=lambda play, observed: charged_only_if_served(play, observed.trade),
-                suffix="again",
-            ),
-        ],
-        waits_s=LEAST_S,
-    ),
-]

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import PAUSE_S, REFUSED, Demand, Row
+from x402sim.suite.server.case import PAUSE_S, REFUSED, Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Transfer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
 
@@ -70,16 +69,6 @@ async def _named(
     )
 
 
-async def _again(play: Play) -> Named:
-    """Buy, and send the same payment again when the facilitator refuses the payment."""
-    payment = await _draft(play)
-    first = await play.pay(payment)
-    no = {"isValid": False, "invalidReason": "invalid_exact_evm_payload_authorization_valid_before"}
-    with play.double.twisted(on(VERIFY, says(as_json(no))), on(SETTLE, says(as_json(REFUSED)))):
-        second = await play.pay(payment)
-    return await _named(play, payment, first, payment, second)
-
-
 Change = Callable[[Play, Payment, Payment], Payment]
 
 
@@ -103,42 +92,6 @@ def _of_another_payer(play: Play, _: Payment, new: Payment) -> Payment:
 def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
     """Return a used payment without the signature, as a stranger can send it."""
     return bought.with_value("payload.signature", "0x" + "00" * 65)
-
-
-async def _busy(play: Play) -> Named:
-    """Send a payment again during the settlement."""
-    payment, gate = await _draft(play), asyncio.Event()
-    with play.double.twisted(on(SETTLE, waits(gate))):
-        asked = asyncio.create_task(play.pay(payment))
-        if not await play.double.until(SETTLE, payment.nonce, play.patience_s):
-            raise NotApplicable("it does not ask settle")
-        again = asyncio.create_task(play.pay(payment))
-        await asyncio.wait([again], timeout=2 * PAUSE_S)
-        gate.set()
-        first, second = await asked, await again
-    return await _named(play, payment, first, payment, second)
-
-
-async def _two_at_once(play: Play) -> Named:
-    """Send two payments with one id at once: verify is held, so that a late claim shows."""
-    payment = await _draft(play)
-    other, gate = await _draft(play, _id(payment)), asyncio.Event()
-    with play.double.twisted(on(VERIFY, waits(gate))):
-        asked = asyncio.gather(play.pay(payment), play.pay(other))
-        await play.wait(PAUSE_S)
-        gate.set()
-        first, second = await asked
-    return await _named(play, payment, first, other, second)
-
-
-async def _unnamed(play: Play) -> Named:
-    payment = await _draft(play)
-    required = required_in(play.dialect, play.answers[-1]) or {}
-    if required["extensions"][PAYMENT_IDENTIFIER].get("info", {}).get("required") is not True:
-        raise NotApplicable("it does not require an id")
-    payment = payment.with_value(ID, None)
-    answer = await play.pay(payment)
-    return await _named(play, payment, answer, payment, answer)
 
 
 def _is_kept(play: Play, observed: Named) -> Found:
@@ -256,84 +209,103 @@ _OTHER = [
     ),
 ]
 
-ROWS = [
-    Row(
-        section="identifier",
-        slug="again",
-        play=_again,
-        absent=V2_ONLY,
-        demands=[
-            Demand(
-                title="The same payment with the same id gets the stored answer, though it can be "
-                "verified no more",
-                ground=texts.explicit(texts.SAME_ID, texts.BEFORE_VERIFYING),
-                test=_is_kept,
-            ),
-            Demand(
-                title="The stored answer has its PAYMENT-RESPONSE",
-                ground=texts.explicit(texts.STORED),
-                test=_receipt_is_kept,
-                suffix="receipt",
-            ),
-        ],
+
+@case(
+    "identifier/again",
+    Demand(
+        title="The same payment with the same id gets the stored answer, though it can be "
+        "verified no more",
+        ground=texts.explicit(texts.SAME_ID, texts.BEFORE_VERIFYING),
+        test=_is_kept,
     ),
+    Demand(
+        title="The stored answer has its PAYMENT-RESPONSE",
+        ground=texts.explicit(texts.STORED),
+        test=_receipt_is_kept,
+        suffix="receipt",
+    ),
+    absent=V2_ONLY,
+)
+async def _again(play: Play) -> Named:
+    """Buy, and send the same payment again when the facilitator refuses the payment."""
+    payment = await _draft(play)
+    first = await play.pay(payment)
+    no = {"isValid": False, "invalidReason": "invalid_exact_evm_payload_authorization_valid_before"}
+    with play.double.twisted(on(VERIFY, says(as_json(no))), on(SETTLE, says(as_json(REFUSED)))):
+        second = await play.pay(payment)
+    return await _named(play, payment, first, payment, second)
+
+
+@case(
+    "identifier/other-at-once",
+    Demand(
+        title="Of two payloads with one id at once, one is not served",
+        ground=texts.explicit(texts.SAME_ID_OTHER),
+        test=_is_one,
+    ),
+    absent=V2_ONLY,
+)
+async def _two_at_once(play: Play) -> Named:
+    """Send two payments with one id at once: verify is held, so that a late claim shows."""
+    payment = await _draft(play)
+    other, gate = await _draft(play, _id(payment)), asyncio.Event()
+    with play.double.twisted(on(VERIFY, waits(gate))):
+        asked = asyncio.gather(play.pay(payment), play.pay(other))
+        await play.wait(PAUSE_S)
+        gate.set()
+        first, second = await asked
+    return await _named(play, payment, first, other, second)
+
+
+@case(
+    "identifier/busy",
+    Demand(
+        title="A payment in progress, sent again, waits, or gets an error to try again",
+        ground=texts.explicit(texts.IN_PROGRESS),
+        test=_is_processed_once,
+    ),
+    absent=V2_ONLY,
+)
+async def _busy(play: Play) -> Named:
+    """Send a payment again during the settlement."""
+    payment, gate = await _draft(play), asyncio.Event()
+    with play.double.twisted(on(SETTLE, waits(gate))):
+        asked = asyncio.create_task(play.pay(payment))
+        if not await play.double.until(SETTLE, payment.nonce, play.patience_s):
+            raise NotApplicable("it does not ask settle")
+        again = asyncio.create_task(play.pay(payment))
+        await asyncio.wait([again], timeout=2 * PAUSE_S)
+        gate.set()
+        first, second = await asked, await again
+    return await _named(play, payment, first, payment, second)
+
+
+@case(
+    "identifier/required",
+    Demand(
+        title="Where an id is required, a payment without one is answered 400",
+        ground=texts.explicit(texts.ID_REQUIRED),
+        test=_is_400,
+    ),
+    absent=V2_ONLY,
+)
+async def _unnamed(play: Play) -> Named:
+    payment = await _draft(play)
+    required = required_in(play.dialect, play.answers[-1]) or {}
+    if required["extensions"][PAYMENT_IDENTIFIER].get("info", {}).get("required") is not True:
+        raise NotApplicable("it does not require an id")
+    payment = payment.with_value(ID, None)
+    answer = await play.pay(payment)
+    return await _named(play, payment, answer, payment, answer)
+
+
+ROWS = [
     *(
-        Row(
-            section="identifier",
-            slug=slug,
-            play=_another(change),
-            absent=V2_ONLY,
-            demands=_OTHER,
-        )
+        case(f"identifier/{slug}", *_OTHER, absent=V2_ONLY)(_another(change))
         for slug, change in {
             "other": lambda _, __, new: new,
             "payer": _of_another_payer,
         }.items()
     ),
-    Row(  # 400, 402 and 409 are right: the request is no payment, and a different one
-        section="identifier",
-        slug="unsigned",
-        play=_another(_unsigned),
-        absent=V2_ONLY,
-        demands=[_NOTHING],
-    ),
-    Row(
-        section="identifier",
-        slug="other-at-once",
-        play=_two_at_once,
-        absent=V2_ONLY,
-        demands=[
-            Demand(
-                title="Of two payloads with one id at once, one is not served",
-                ground=texts.explicit(texts.SAME_ID_OTHER),
-                test=_is_one,
-            )
-        ],
-    ),
-    Row(
-        section="identifier",
-        slug="busy",
-        play=_busy,
-        absent=V2_ONLY,
-        demands=[
-            Demand(
-                title="A payment in progress, sent again, waits, or gets an error to try again",
-                ground=texts.explicit(texts.IN_PROGRESS),
-                test=_is_processed_once,
-            )
-        ],
-    ),
-    Row(
-        section="identifier",
-        slug="required",
-        play=_unnamed,
-        absent=V2_ONLY,
-        demands=[
-            Demand(
-                title="Where an id is required, a payment without one is answered 400",
-                ground=texts.explicit(texts.ID_REQUIRED),
-                test=_is_400,
-            )
-        ],
-    ),
+    case("identifier/unsigned", _NOTHING, absent=V2_ONLY)(_another(_unsigned)),
 ]

@@ -8,12 +8,11 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row, Trade, sent_again
+from x402sim.suite.server.case import Demand, Trade, case, sent_again
 from x402sim.suite.server.payment import Dialect, offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 
 _DIGITS = re.compile("0|[1-9][0-9]*")
 _ADDRESS = re.compile("0x[0-9a-fA-F]{40}")
@@ -31,10 +30,6 @@ PROXY = [
 ]
 """The headers of a proxy that ends TLS."""
 CANNOT = "an agent that asks as browsers do cannot pay"
-
-
-async def _asked(play: Play) -> Answer:
-    return await play.ask()
 
 
 HTTP = (Dialect.V1, Dialect.V2)
@@ -151,11 +146,6 @@ def _names_the_token(play: Play, answer: Answer) -> Found:
     return None
 
 
-async def _twice(play: Play) -> tuple[Any, Any]:
-    first, second = await play.ask(), await play.ask()
-    return tuple(payable(play.dialect, each, play.room.network) for each in (first, second))  # type: ignore[return-value]
-
-
 def _steady(play: Play, observed: tuple[Any, Any]) -> Found:
     first, second = observed
     names = (play.dialect.amount, "payTo", "asset", "network", "scheme")
@@ -217,12 +207,6 @@ def is_shared(answer: Answer) -> bool:
     return "access-control-allow-origin" in answer.headers
 
 
-async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
-    unpaid = await play.ask(headers=[ORIGIN])
-    payment = await play.draft()
-    return unpaid, await play.ask(headers=[ORIGIN, payment.header])
-
-
 def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
     if not is_shared(observed[0]):
         return NOT_SHARED
@@ -248,18 +232,6 @@ class Preflight:
 
     unpaid: Answer
     answer: Answer
-
-
-async def _preflight(play: Play) -> Preflight:
-    unpaid = await play.ask(headers=[ORIGIN])
-    wanted = [
-        ORIGIN,
-        ("Access-Control-Request-Method", play.item.method),
-        ("Access-Control-Request-Headers", play.dialect.payment_header.lower()),
-    ]
-    return Preflight(
-        unpaid=unpaid, answer=await play.ask(headers=wanted, method="OPTIONS", about="preflight: ")
-    )
 
 
 def _is_free(play: Play, observed: Preflight) -> Found:
@@ -291,32 +263,11 @@ def _allows(play: Play, observed: Preflight) -> Found:
     )
 
 
-async def _behind_a_proxy(play: Play) -> Visit:
-    """Buy as through a proxy that ends TLS; servers of other host names only are not judged."""
-    unpaid = await play.ask(headers=PROXY)
-    if unpaid.status != 402 or payable(play.dialect, unpaid, play.room.network) is None:
-        raise NotApplicable(f"asked for by another name, it makes no offer: {unpaid.how}")
-    payment = await play.draft(headers=PROXY)
-    return Visit(unpaid=unpaid, paid=await play.pay(payment, headers=PROXY))
-
-
 def _calls_itself(play: Play, observed: Visit) -> str:
     required = required_in(play.dialect, observed.unpaid) or {}
     where = required.get("resource") or next(iter(offers_in(play.dialect, observed.unpaid)), {})
     url = where.get("url") or where.get("resource") if isinstance(where, dict) else where
     return f"asked for at https://{OUTSIDE}, it calls itself {url}"
-
-
-async def _each(play: Play) -> list[Trade]:
-    """Buy by each payable offer."""
-    count = len(await play.drafts())
-    if count < 2:
-        raise NotApplicable("it makes one offer that can be paid here")
-    found = []
-    for place in range(count):
-        payment = (await play.drafts())[place]
-        found.append(await sent_again(play, payment, [await play.pay(payment)], again=0))
-    return found
 
 
 def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
@@ -332,146 +283,164 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
     return None
 
 
+@case(
+    "offer/whole",
+    Demand(
+        title="The offer has every field that it must have, of the right type",
+        ground=texts.explicit(
+            texts.SIGNAL, texts.REQUIRED, texts.FIELDS, texts.FIELDS_V1, texts.RESOURCE
+        ),
+        test=_is_whole,
+    ),
+    Demand(
+        title="The 402 says in words why it asks for a payment",
+        ground=texts.ours(texts.EXPLAINS, because="a payer can act on a reason only"),
+        test=_says_why,
+        suffix="reason",
+    ),
+    Demand(
+        title="The versions of one answer offer the same",
+        ground=texts.ours(
+            texts.ACCEPTS,
+            because="a payer of the other version pays another price for the same thing",
+        ),
+        test=_same,
+        suffix="same",
+        absent=dict.fromkeys((Dialect.V2, Dialect.MCP), "it is judged with version 1"),
+    ),
+    Demand(
+        title="The body offers nothing that PAYMENT-REQUIRED does not",
+        ground=texts.derived(
+            texts.ACCEPTS,
+            texts.REQUIRED_AMOUNT,
+            so="what is acceptable for one request is one list: an offer that stands in "
+            "one place only is acceptable or not, and one of both places is wrong",
+        ),
+        test=_same_in_body,
+        suffix="same",
+        absent={
+            Dialect.V1: "its offer is the body",
+            Dialect.MCP: "server/tool/offer-both demands it",
+        },
+    ),
+    Demand(
+        title="The offer names the token as the token's own domain does",
+        ground=texts.explicit(texts.TOKEN_NAME, texts.TOKEN_VERSION),
+        test=_names_the_token,
+        suffix="token",
+    ),
+)
+async def _asked(play: Play) -> Answer:
+    return await play.ask()
+
+
+@case(
+    "offer/steady",
+    Demand(
+        title="Whether two requests are offered the same",
+        ground=texts.silent(texts.ACCEPTS, why="nothing says how long an offer holds"),
+        test=_steady,
+    ),
+)
+async def _twice(play: Play) -> tuple[Any, Any]:
+    first, second = await play.ask(), await play.ask()
+    return tuple(payable(play.dialect, each, play.room.network) for each in (first, second))  # type: ignore[return-value]
+
+
+@case(
+    "offer/cors",
+    Demand(
+        title="A script that may read its answers can read offer and receipt",
+        ground=texts.ours(
+            texts.REQUIRED,
+            because="browsers hide headers that are not exposed (xpaysh/awesome-x402#414)",
+        ),
+        test=_exposed,
+    ),
+)
+async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
+    unpaid = await play.ask(headers=[ORIGIN])
+    payment = await play.draft()
+    return unpaid, await play.ask(headers=[ORIGIN, payment.header])
+
+
+@case(
+    "offer/preflight",
+    Demand(
+        title="A preflight of what is shared with other origins is not asked to pay",
+        ground=texts.explicit(texts.PREFLIGHT),
+        test=_is_free,
+    ),
+    Demand(
+        title="A preflight of what is shared allows the payment's header",
+        ground=texts.ours(texts.REQUIRED, because="else no script in a browser can send a payment"),
+        test=_allows,
+        suffix="allows",
+    ),
+)
+async def _preflight(play: Play) -> Preflight:
+    unpaid = await play.ask(headers=[ORIGIN])
+    wanted = [
+        ORIGIN,
+        ("Access-Control-Request-Method", play.item.method),
+        ("Access-Control-Request-Headers", play.dialect.payment_header.lower()),
+    ]
+    return Preflight(
+        unpaid=unpaid, answer=await play.ask(headers=wanted, method="OPTIONS", about="preflight: ")
+    )
+
+
+@case(
+    "offer/proxy",
+    Demand(
+        title="The server's own URL behind a proxy",
+        ground=texts.silent(
+            texts.RESOURCE,
+            why="headers of a proxy are anybody's, and a server that trusts none is right; "
+            "payers that compare URLs refuse (x402-foundation/x402 issues 636 and 924)",
+        ),
+        test=_calls_itself,
+    ),
+    _served("Paid for through a proxy, it is served"),
+)
+async def _behind_a_proxy(play: Play) -> Visit:
+    """Buy as through a proxy that ends TLS; servers of other host names only are not judged."""
+    unpaid = await play.ask(headers=PROXY)
+    if unpaid.status != 402 or payable(play.dialect, unpaid, play.room.network) is None:
+        raise NotApplicable(f"asked for by another name, it makes no offer: {unpaid.how}")
+    payment = await play.draft(headers=PROXY)
+    return Visit(unpaid=unpaid, paid=await play.pay(payment, headers=PROXY))
+
+
+@case(
+    "offer/each",
+    Demand(
+        title="Each offer that can be paid is served, for its amount",
+        ground=texts.explicit(texts.ACCEPTS, texts.ACCEPTED),
+        test=_is_each_sold,
+    ),
+    absent={Dialect.V1: "a payment of version 1 does not say which offer it is for"},
+)
+async def _each(play: Play) -> list[Trade]:
+    """Buy by each payable offer."""
+    count = len(await play.drafts())
+    if count < 2:
+        raise NotApplicable("it makes one offer that can be paid here")
+    found = []
+    for place in range(count):
+        payment = (await play.drafts())[place]
+        found.append(await sent_again(play, payment, [await play.pay(payment)], again=0))
+    return found
+
+
 ROWS = [
-    Row(
-        section="offer",
-        slug="whole",
-        play=_asked,
-        demands=[
-            Demand(
-                title="The offer has every field that it must have, of the right type",
-                ground=texts.explicit(
-                    texts.SIGNAL, texts.REQUIRED, texts.FIELDS, texts.FIELDS_V1, texts.RESOURCE
-                ),
-                test=_is_whole,
-            ),
-            Demand(
-                title="The 402 says in words why it asks for a payment",
-                ground=texts.ours(texts.EXPLAINS, because="a payer can act on a reason only"),
-                test=_says_why,
-                suffix="reason",
-            ),
-            Demand(
-                title="The versions of one answer offer the same",
-                ground=texts.ours(
-                    texts.ACCEPTS,
-                    because="a payer of the other version pays another price for the same thing",
-                ),
-                test=_same,
-                suffix="same",
-                absent=dict.fromkeys((Dialect.V2, Dialect.MCP), "it is judged with version 1"),
-            ),
-            Demand(
-                title="The body offers nothing that PAYMENT-REQUIRED does not",
-                ground=texts.derived(
-                    texts.ACCEPTS,
-                    texts.REQUIRED_AMOUNT,
-                    so="what is acceptable for one request is one list: an offer that stands in "
-                    "one place only is acceptable or not, and one of both places is wrong",
-                ),
-                test=_same_in_body,
-                suffix="same",
-                absent={
-                    Dialect.V1: "its offer is the body",
-                    Dialect.MCP: "server/tool/offer-both demands it",
-                },
-            ),
-            Demand(
-                title="The offer names the token as the token's own domain does",
-                ground=texts.explicit(texts.TOKEN_NAME, texts.TOKEN_VERSION),
-                test=_names_the_token,
-                suffix="token",
-            ),
-        ],
-    ),
-    Row(
-        section="offer",
-        slug="steady",
-        play=_twice,
-        demands=[
-            Demand(
-                title="Whether two requests are offered the same",
-                ground=texts.silent(texts.ACCEPTS, why="nothing says how long an offer holds"),
-                test=_steady,
-            )
-        ],
-    ),
-    Row(
-        section="offer",
-        slug="browser",
-        play=_visited([("Accept", PAGE), ("User-Agent", BROWSER)]),
-        demands=[
-            Demand(
-                title="Asked as a browser asks, it is a 402 that can be paid",
-                ground=texts.explicit(texts.SIGNAL, texts.REQUIRED),
-                test=_still_payable,
-            ),
-            _served("Paid for as a browser asks, it is served"),
-        ],
-    ),
-    Row(
-        section="offer",
-        slug="cors",
-        play=_from_a_browser,
-        demands=[
-            Demand(
-                title="A script that may read its answers can read offer and receipt",
-                ground=texts.ours(
-                    texts.REQUIRED,
-                    because="browsers hide headers that are not exposed (xpaysh/awesome-x402#414)",
-                ),
-                test=_exposed,
-            )
-        ],
-    ),
-    Row(
-        section="offer",
-        slug="preflight",
-        play=_preflight,
-        demands=[
-            Demand(
-                title="A preflight of what is shared with other origins is not asked to pay",
-                ground=texts.explicit(texts.PREFLIGHT),
-                test=_is_free,
-            ),
-            Demand(
-                title="A preflight of what is shared allows the payment's header",
-                ground=texts.ours(
-                    texts.REQUIRED, because="else no script in a browser can send a payment"
-                ),
-                test=_allows,
-                suffix="allows",
-            ),
-        ],
-    ),
-    Row(
-        section="offer",
-        slug="proxy",
-        play=_behind_a_proxy,
-        demands=[
-            Demand(
-                title="The server's own URL behind a proxy",
-                ground=texts.silent(
-                    texts.RESOURCE,
-                    why="headers of a proxy are anybody's, and a server that trusts none is right; "
-                    "payers that compare URLs refuse (x402-foundation/x402 issues 636 and 924)",
-                ),
-                test=_calls_itself,
-            ),
-            _served("Paid for through a proxy, it is served"),
-        ],
-    ),
-    Row(
-        section="offer",
-        slug="each",
-        play=_each,
-        absent={Dialect.V1: "a payment of version 1 does not say which offer it is for"},
-        demands=[
-            Demand(
-                title="Each offer that can be paid is served, for its amount",
-                ground=texts.explicit(texts.ACCEPTS, texts.ACCEPTED),
-                test=_is_each_sold,
-            )
-        ],
-    ),
+    case(
+        "offer/browser",
+        Demand(
+            title="Asked as a browser asks, it is a 402 that can be paid",
+            ground=texts.explicit(texts.SIGNAL, texts.REQUIRED),
+            test=_still_payable,
+        ),
+        _served("Paid for as a browser asks, it is served"),
+    )(_visited([("Accept", PAGE), ("User-Agent", BROWSER)])),
 ]

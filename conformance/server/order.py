@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import (
     REFUSED,
     Demand,
-    Row,
     Trade,
+    case,
     of_a_lost_settlement,
     of_no_settlement,
     trade,
@@ -29,7 +28,7 @@ from x402sim.suite.server.double import (
 from x402sim.suite.server.payment import Dialect, reason_in, receipt_in, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import How, Reply, as_json, late, says
 from x402sim.text.words import often
 
@@ -206,28 +205,6 @@ def _stays(play: Play, observed: Redirected) -> Found:
     )
 
 
-async def _lost_and_used(play: Play) -> Trade:
-    """Pay while the answer of settle is lost; settle refuses every repetition."""
-    play.double.strict = True
-    return await trade(play, on(SETTLE, first(1, breaks(How.LOST))))
-
-
-async def _fails(play: Play) -> Trade:
-    """Pay for a request whose handler fails."""
-    item = play.handled("failing")
-    payment = await play.draft(item)
-    answer = await play.pay(payment, item)
-    if answer.is_2xx and not answer.is_cut:
-        raise NotApplicable(f"what --failing names does not fail: {answer.how}")
-    return Trade(
-        payment=payment,
-        answers=[answer],
-        moved=await play.moved(),
-        verified=play.double.count(VERIFY, payment.nonce),
-        settled=play.double.count(SETTLE, payment.nonce),
-    )
-
-
 def _not_charged(play: Play, observed: Trade) -> Found:
     receipt = receipt_in(play.dialect, observed.answers[0])
     if not observed.moved or receipt.get("transaction"):
@@ -278,106 +255,107 @@ _REFUSAL = [
     ),
 ]
 
+
+@case(
+    "order/handler-fails",
+    Demand(
+        title="What is sold fails: it is not charged, or its transaction is named",
+        ground=texts.derived(
+            texts.SUCCESS,
+            texts.RESPONSE,
+            so="a settlement goes with a success, or else its result is told",
+        ),
+        test=_not_charged,
+    ),
+    Demand(
+        title="What is sold fails: it is not charged, unless its offer declares a flow "
+        "that settles before",
+        ground=texts.derived(
+            texts.DECLARED_FLOW,
+            texts.FLOW,
+            texts.FAILED_HANDLER,
+            so="who declares no flow works before it settles, and settles no failure",
+        ),
+        test=_as_declared,
+        suffix="flow",
+        absent={Dialect.V1: "its offers cannot declare a payment flow"},
+    ),
+    Demand(
+        title="What is sold fails: it is not charged",
+        ground=texts.ours(
+            texts.FAILED_HANDLER, because="a payer has paid for nothing, and nobody refunds"
+        ),
+        test=_as_declared,
+        suffix="charged",
+        absent={Dialect.V2: "its offers can declare a payment flow, which says it"},
+    ),
+)
+async def _fails(play: Play) -> Trade:
+    """Pay for a request whose handler fails."""
+    item = play.handled("failing")
+    payment = await play.draft(item)
+    answer = await play.pay(payment, item)
+    if answer.is_2xx and not answer.is_cut:
+        raise NotApplicable(f"what --failing names does not fail: {answer.how}")
+    return Trade(
+        payment=payment,
+        answers=[answer],
+        moved=await play.moved(),
+        verified=play.double.count(VERIFY, payment.nonce),
+        settled=play.double.count(SETTLE, payment.nonce),
+    )
+
+
+@case(
+    "order/settled-lost-used",
+    *of_a_lost_settlement(
+        "The answer of settle is lost, and the facilitator refuses the payment as used"
+    )[:1],
+)
+async def _lost_and_used(play: Play) -> Trade:
+    """Pay while the answer of settle is lost; settle refuses every repetition."""
+    play.double.strict = True
+    return await trade(play, on(SETTLE, first(1, breaks(How.LOST))))
+
+
 ROWS = [
     *(
-        Row(
-            section="order",
-            slug=f"{path.strip('/')}-redirected",
-            play=_redirects(path),
-            demands=[
-                Demand(
-                    title=f"{path} is redirected to another host: it is not followed",
-                    ground=texts.ours(
-                        texts.VERIFIES,
-                        because="who can redirect one request then says what is paid "
-                        "(x402-foundation/x402#1692)",
-                    ),
-                    test=_stays,
-                )
-            ],
-        )
+        case(
+            f"order/{path.strip('/')}-redirected",
+            Demand(
+                title=f"{path} is redirected to another host: it is not followed",
+                ground=texts.ours(
+                    texts.VERIFIES,
+                    because="who can redirect one request then says what is paid "
+                    "(x402-foundation/x402#1692)",
+                ),
+                test=_stays,
+            ),
+        )(_redirects(path))
         for path in (VERIFY, SETTLE)
     ),
-    Row(
-        section="order",
-        slug="handler-fails",
-        play=_fails,
-        demands=[
-            Demand(
-                title="What is sold fails: it is not charged, or its transaction is named",
-                ground=texts.derived(
-                    texts.SUCCESS,
-                    texts.RESPONSE,
-                    so="a settlement goes with a success, or else its result is told",
-                ),
-                test=_not_charged,
-            ),
-            Demand(
-                title="What is sold fails: it is not charged, unless its offer declares a flow "
-                "that settles before",
-                ground=texts.derived(
-                    texts.DECLARED_FLOW,
-                    texts.FLOW,
-                    texts.FAILED_HANDLER,
-                    so="who declares no flow works before it settles, and settles no failure",
-                ),
-                test=_as_declared,
-                suffix="flow",
-                absent={Dialect.V1: "its offers cannot declare a payment flow"},
-            ),
-            Demand(
-                title="What is sold fails: it is not charged",
-                ground=texts.ours(
-                    texts.FAILED_HANDLER, because="a payer has paid for nothing, and nobody refunds"
-                ),
-                test=_as_declared,
-                suffix="charged",
-                absent={Dialect.V2: "its offers can declare a payment flow, which says it"},
-            ),
-        ],
-    ),
     *(
-        Row(
-            section="order",
-            slug=f"settled-{slug}",
-            play=with_facilitator(_once(do)),
-            demands=of_a_lost_settlement(f"Settle has settled, and {what}"),
+        case(f"order/settled-{slug}", *of_a_lost_settlement(f"Settle has settled, and {what}"))(
+            with_facilitator(_once(do))
         )
         for slug, (what, do) in _LOST.items()
     ),
-    Row(
-        section="order",
-        slug="settled-lost-used",
-        play=_lost_and_used,
-        demands=of_a_lost_settlement(
-            "The answer of settle is lost, and the facilitator refuses the payment as used"
-        )[:1],
-    ),
-    Row(
-        section="order",
-        slug="settled-late",
-        play=with_facilitator(lambda: on(SETTLE, first(1, late(LATE_S, after=True)))),
-        demands=of_a_lost_settlement(f"Settle has settled, and answers {LATE_S:g} s later"),
+    case(
+        "order/settled-late",
+        *of_a_lost_settlement(f"Settle has settled, and answers {LATE_S:g} s later"),
         waits_s=LATE_S,
-    ),
+    )(with_facilitator(lambda: on(SETTLE, first(1, late(LATE_S, after=True))))),
     *(
-        Row(
-            section="order",
-            slug=slug,
-            play=with_facilitator(_always(SETTLE, do)),
-            demands=[
-                *of_no_settlement(what[0].upper() + what[1:]),
-                *(_REFUSAL if slug == "refused" else []),
-            ],
-        )
+        case(
+            f"order/{slug}",
+            *of_no_settlement(what[0].upper() + what[1:]),
+            *(_REFUSAL if slug == "refused" else []),
+        )(with_facilitator(_always(SETTLE, do)))
         for slug, (what, do) in _SETTLE_NO.items()
     ),
     *(
-        Row(
-            section="order",
-            slug=slug,
-            play=with_facilitator(_always(VERIFY, do), _always(SETTLE, _no)),
-            demands=of_no_settlement(what[0].upper() + what[1:]),
+        case(f"order/{slug}", *of_no_settlement(what[0].upper() + what[1:]))(
+            with_facilitator(_always(VERIFY, do), _always(SETTLE, _no))
         )
         for slug, (what, do) in _VERIFY_NO.items()
     ),

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row, times_made, uncounted
+from x402sim.suite.server.case import Demand, case, times_made, uncounted
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted, often
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
@@ -85,60 +85,6 @@ async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) 
     return Tries(tries=found, goods=goods, price=price)
 
 
-async def _spelled(play: Play) -> Tries:
-    method = play.item.method
-    return await _tried(
-        play, [(about, method, to, ()) for about, to in spellings(play.item).items()]
-    )
-
-
-async def _methods(play: Play) -> Tries:
-    return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
-
-
-async def _overridden(play: Play) -> Tries:
-    item = play.item
-    found: list[tuple[str, str, str, Headers]] = [
-        (f"{method} with {name}: {item.method}", method, item.target, [(name, item.method)])
-        for name in OVERRIDES
-        for method in ("POST", "GET", "OPTIONS", "PUT")
-        if method != item.method
-    ]
-    found += [
-        (f"/ with {name}: {item.target}", item.method, to, [(name, item.target)])
-        for name in REWRITES
-        for to in ("/", "/free")
-    ]
-    found += [
-        (f"{name}: {text}", item.method, item.target, [(name, text)])
-        for name, text in (
-            ("X-Forwarded-Prefix", "/free"),
-            ("Host", "localhost"),
-            ("X-Forwarded-For", "127.0.0.1"),
-            ("Authorization", "Bearer paid"),
-            ("Accept", "text/html"),
-            ("Sec-Fetch-Mode", "cors"),
-            ("Purpose", "prefetch"),
-            ("X-Middleware-Subrequest", "middleware:middleware:middleware:middleware:middleware"),
-        )
-    ]
-    return await _tried(play, found)
-
-
-async def _asked_by_head(play: Play) -> Answer:
-    return await play.ask(method="HEAD")
-
-
-async def _head(play: Play) -> Tries:
-    observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
-    if not observed.tries[0].answer.is_2xx:
-        return observed
-    made = await times_made(play, lambda: play.ask(method="HEAD"))
-    if made is None and not _is_its_length(observed):
-        raise uncounted()
-    return replace(observed, made=made)
-
-
 def _is_its_length(observed: Tries) -> bool:
     """Tell whether a HEAD was answered with the length of the goods."""
     length = observed.tries[0].answer.headers.get("content-length", "")
@@ -153,14 +99,6 @@ class Charged:
     get: Answer
     moved: int
     price: int
-
-
-async def _head_paid(play: Play) -> Charged:
-    payment = await play.draft()
-    head = await play.pay(payment, method="HEAD")
-    moved = len(await play.moved())
-    get = await play.pay(payment)
-    return Charged(head=head, get=get, moved=moved, price=payment.auth.value)
 
 
 def _nothing_served(play: Play, observed: Tries) -> Found:
@@ -242,72 +180,103 @@ def _demands(what: str, test: Callable[[Play, Tries], Found] = _nothing_served) 
     ]
 
 
-ROWS = [
-    Row(
-        section="path",
-        slug="spelling",
-        play=_spelled,
-        demands=_demands("Other spellings of a paid path"),
+@case("path/spelling", *_demands("Other spellings of a paid path"))
+async def _spelled(play: Play) -> Tries:
+    method = play.item.method
+    return await _tried(
+        play, [(about, method, to, ()) for about, to in spellings(play.item).items()]
+    )
+
+
+@case("path/method", *_demands("Other methods of a paid path"))
+async def _methods(play: Play) -> Tries:
+    return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
+
+
+@case("path/headers", *_demands("Headers that name another method or path"))
+async def _overridden(play: Play) -> Tries:
+    item = play.item
+    found: list[tuple[str, str, str, Headers]] = [
+        (f"{method} with {name}: {item.method}", method, item.target, [(name, item.method)])
+        for name in OVERRIDES
+        for method in ("POST", "GET", "OPTIONS", "PUT")
+        if method != item.method
+    ]
+    found += [
+        (f"/ with {name}: {item.target}", item.method, to, [(name, item.target)])
+        for name in REWRITES
+        for to in ("/", "/free")
+    ]
+    found += [
+        (f"{name}: {text}", item.method, item.target, [(name, text)])
+        for name, text in (
+            ("X-Forwarded-Prefix", "/free"),
+            ("Host", "localhost"),
+            ("X-Forwarded-For", "127.0.0.1"),
+            ("Authorization", "Bearer paid"),
+            ("Accept", "text/html"),
+            ("Sec-Fetch-Mode", "cors"),
+            ("Purpose", "prefetch"),
+            ("X-Middleware-Subrequest", "middleware:middleware:middleware:middleware:middleware"),
+        )
+    ]
+    return await _tried(play, found)
+
+
+@case(
+    "path/head-success",
+    Demand(
+        title="HEAD without payment is no success",
+        ground=texts.ours(
+            texts.NO_VALID_PAYMENT,
+            because="HEAD runs the handler for nothing where only GET is guarded",
+        ),
+        test=_head_is_402,
     ),
-    Row(
-        section="path",
-        slug="method",
-        play=_methods,
-        demands=_demands("Other methods of a paid path"),
+)
+async def _asked_by_head(play: Play) -> Answer:
+    return await play.ask(method="HEAD")
+
+
+@case(
+    "path/head",
+    Demand(
+        title="HEAD without payment tells nothing of what is sold",
+        ground=texts.derived(
+            texts.NO_VALID_PAYMENT,
+            texts.HEAD,
+            so="a HEAD asks for what a GET asks for, so it needs the payment, too: an "
+            "answer that has the length of the goods, or a number that goes up, was made "
+            "by the handler, unpaid",
+        ),
+        test=_head_tells_nothing,
     ),
-    Row(
-        section="path",
-        slug="headers",
-        play=_overridden,
-        demands=_demands("Headers that name another method or path"),
+)
+async def _head(play: Play) -> Tries:
+    observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
+    if not observed.tries[0].answer.is_2xx:
+        return observed
+    made = await times_made(play, lambda: play.ask(method="HEAD"))
+    if made is None and not _is_its_length(observed):
+        raise uncounted()
+    return replace(observed, made=made)
+
+
+@case(
+    "path/head-paid",
+    Demand(
+        title="HEAD with a payment: charged only if served",
+        ground=texts.ours(
+            texts.INTENT,
+            because="an answer without a body is no goods, and few payers know that a "
+            "HEAD is charged as a GET is",
+        ),
+        test=_head_is_free,
     ),
-    Row(
-        section="path",
-        slug="head-success",
-        play=_asked_by_head,
-        demands=[
-            Demand(
-                title="HEAD without payment is no success",
-                ground=texts.ours(
-                    texts.NO_VALID_PAYMENT,
-                    because="HEAD runs the handler for nothing where only GET is guarded",
-                ),
-                test=_head_is_402,
-            )
-        ],
-    ),
-    Row(
-        section="path",
-        slug="head",
-        play=_head,
-        demands=[
-            Demand(
-                title="HEAD without payment tells nothing of what is sold",
-                ground=texts.derived(
-                    texts.NO_VALID_PAYMENT,
-                    texts.HEAD,
-                    so="a HEAD asks for what a GET asks for, so it needs the payment, too: an "
-                    "answer that has the length of the goods, or a number that goes up, was made "
-                    "by the handler, unpaid",
-                ),
-                test=_head_tells_nothing,
-            ),
-        ],
-    ),
-    Row(
-        section="path",
-        slug="head-paid",
-        play=_head_paid,
-        demands=[
-            Demand(
-                title="HEAD with a payment: charged only if served",
-                ground=texts.ours(
-                    texts.INTENT,
-                    because="an answer without a body is no goods, and few payers know that a "
-                    "HEAD is charged as a GET is",
-                ),
-                test=_head_is_free,
-            )
-        ],
-    ),
-]
+)
+async def _head_paid(play: Play) -> Charged:
+    payment = await play.draft()
+    head = await play.pay(payment, method="HEAD")
+    moved = len(await play.moved())
+    get = await play.pay(payment)
+    return Charged(head=head, get=get, moved=moved, price=payment.auth.value)

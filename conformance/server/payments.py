@@ -11,13 +11,13 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import PrivateKey, checksum
 from x402sim.protocol.eip3009 import Domain
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, Row, is_blamed
+from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, is_blamed
 from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Transfer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted
 
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
@@ -90,20 +90,6 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
         return found
 
     return play
-
-
-async def _headers(play: Play) -> list[Refusal]:
-    found = []
-    for what, text in HEADERS.items():
-        about = f"a header that {what}"
-        sent = [(play.dialect.payment_header, text)]
-        calls = len(play.double.calls)
-        answer = await play.ask(headers=sent, about=f"{about}: ")
-        asked = play.double.calls[calls:]
-        found.append(Refusal(about=about, payment=None, answer=answer, moved=(), asked=asked))
-        if play.is_silent:
-            break
-    return found
 
 
 def not_served(play: Play, observed: list[Refusal]) -> Found:
@@ -347,17 +333,6 @@ def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
     return found
 
 
-async def _in_the_other_header(play: Play) -> list[Refusal]:
-    """Send a payment of this version in the header of the other version."""
-    payment = await play.draft()
-    other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
-    calls = len(play.double.calls)
-    answer = await play.ask(headers=[(other, payment.text)])
-    moved, asked = tuple(await play.moved()), play.double.calls[calls:]
-    about = f"in {other}"
-    return [Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)]
-
-
 def _as_the_other(play: Play, payment: Payment) -> Mapping[str, Payment]:
     """Return the signed payment in the form of the other version."""
     other = Dialect.V1 if play.dialect.version == 2 else Dialect.V2
@@ -385,34 +360,43 @@ _WRONG: dict[str, tuple[str, Changes]] = {
     "fields": ("A payment with a part missing", _unsaid),
 }
 
+
+@case("header/malformed", *_demands("A header that is no payment", is_header=True))
+async def _headers(play: Play) -> list[Refusal]:
+    found = []
+    for what, text in HEADERS.items():
+        about = f"a header that {what}"
+        sent = [(play.dialect.payment_header, text)]
+        calls = len(play.double.calls)
+        answer = await play.ask(headers=sent, about=f"{about}: ")
+        asked = play.double.calls[calls:]
+        found.append(Refusal(about=about, payment=None, answer=answer, moved=(), asked=asked))
+        if play.is_silent:
+            break
+    return found
+
+
+@case("header/other", *_of_other("A payment in the other version's header"))
+async def _in_the_other_header(play: Play) -> list[Refusal]:
+    """Send a payment of this version in the header of the other version."""
+    payment = await play.draft()
+    other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
+    calls = len(play.double.calls)
+    answer = await play.ask(headers=[(other, payment.text)])
+    moved, asked = tuple(await play.moved()), play.double.calls[calls:]
+    about = f"in {other}"
+    return [Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)]
+
+
 ROWS = [
     *(
-        Row(section="payment", slug=slug, play=refuses(changes), demands=_demands(title))
+        case(f"payment/{slug}", *_demands(title))(refuses(changes))
         for slug, (title, changes) in _WRONG.items()
     ),
-    Row(
-        section="payment",
-        slug="accepted",
-        play=refuses(_accepted_less),
-        absent=V2_ONLY,
-        demands=_demands("The copy of the offer names another price"),
-    ),
-    Row(
-        section="header",
-        slug="malformed",
-        play=_headers,
-        demands=_demands("A header that is no payment", is_header=True),
-    ),
-    Row(
-        section="header",
-        slug="other",
-        play=_in_the_other_header,
-        demands=_of_other("A payment in the other version's header"),
-    ),
-    Row(
-        section="header",
-        slug="version",
-        play=refuses(_as_the_other),
-        demands=_of_other("A payment that is written as the other version's"),
+    case(
+        "payment/accepted", *_demands("The copy of the offer names another price"), absent=V2_ONLY
+    )(refuses(_accepted_less)),
+    case("header/version", *_of_other("A payment that is written as the other version's"))(
+        refuses(_as_the_other)
     ),
 ]

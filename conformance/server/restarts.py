@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from x402sim.suite.server.case import (
     HUNG_UP,
     PAUSE_S,
-    Row,
     Trade,
     Uses,
     buys_one,
     buys_one_repeated,
+    case,
     needs_numbers,
     of_a_lost_answer,
     sent_again,
@@ -32,7 +32,6 @@ V2_ONLY = {Dialect.V1: "what it keeps is one for both: it is judged with version
 KILLED = Answer(sent="a payment", failure="the server was killed")
 EACH, HELD_S = 3, 0.6
 """The simultaneous requests at each server, and seconds that the facilitator holds them."""
-
 
 # --- two servers of one deployment -----------------------------------------------------------
 
@@ -69,18 +68,6 @@ def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
         return await used(it, payment, answers)
 
     return play
-
-
-async def _lost(play: Play) -> Trade:
-    """Hang up at one server during the settlement, and send the payment to the other server."""
-    payment, gate = await play.draft(), asyncio.Event()
-    with play.double.twisted(on(SETTLE, waits(gate, after=True))):
-        async with play.leaving(payment):
-            await until_held(play, SETTLE, payment, after=True)
-        await play.wait(PAUSE_S)
-        gate.set()
-        await play.double.until(SETTLE, payment.nonce, play.patience_s, is_answered)
-    return await sent_again(play, payment, [HUNG_UP], port=play.replica)
 
 
 # --- a server that is killed -----------------------------------------------------------------
@@ -135,71 +122,64 @@ _POINTS = {
     "settled": ("It is killed when it is settled, before the answer", SETTLE, True),
 }
 
+
+@case(
+    "replicas/lost",
+    *of_a_lost_answer("The answer of one server is lost, and the other is asked"),
+    absent=SHARED,
+    kind=REPLICAS,
+)
+async def _lost(play: Play) -> Trade:
+    """Hang up at one server during the settlement, and send the payment to the other server."""
+    payment, gate = await play.draft(), asyncio.Event()
+    with play.double.twisted(on(SETTLE, waits(gate, after=True))):
+        async with play.leaving(payment):
+            await until_held(play, SETTLE, payment, after=True)
+        await play.wait(PAUSE_S)
+        gate.set()
+        await play.double.until(SETTLE, payment.nonce, play.patience_s, is_answered)
+    return await sent_again(play, payment, [HUNG_UP], port=play.replica)
+
+
 ROWS = [
     *(
-        Row(
-            section="replicas",
-            slug=slug,
-            play=play(strict=True),
+        case(
+            f"replicas/{slug}",
+            buys_one(f"One payment at two servers of one deployment {how} buys one thing"),
             absent=SHARED,
             kind=REPLICAS,
-            demands=[
-                buys_one(f"One payment at two servers of one deployment {how} buys one thing")
-            ],
-        )
+        )(play(strict=True))
         for slug, (play, how) in _HOW.items()
     ),
     *(
-        Row(
-            section="replicas",
-            slug=f"{slug}-told-again",
-            play=play(strict=False),
+        case(
+            f"replicas/{slug}-told-again",
+            buys_one_repeated(
+                f"One payment at two servers of one deployment {how} buys one thing, though "
+                "the facilitator says success to each"
+            ),
             absent=SHARED,
             kind=REPLICAS,
-            demands=[
-                buys_one_repeated(
-                    f"One payment at two servers of one deployment {how} buys one thing, though "
-                    "the facilitator says success to each"
-                )
-            ],
-        )
+        )(play(strict=False))
         for slug, (play, how) in _HOW.items()
     ),
-    Row(
-        section="replicas",
-        slug="lost",
-        play=_lost,
-        absent=SHARED,
-        kind=REPLICAS,
-        demands=of_a_lost_answer("The answer of one server is lost, and the other is asked"),
-    ),
     *(
-        Row(
-            section="restart",
-            slug=slug,
-            play=_while_held(path, after=after),
-            absent=V2_ONLY,
-            demands=of_a_lost_answer(what),
+        case(f"restart/{slug}", *of_a_lost_answer(what), absent=V2_ONLY)(
+            _while_held(path, after=after)
         )
         for slug, (what, path, after) in _POINTS.items()
     ),
-    Row(
-        section="restart",
-        slug="served",
-        play=_between(strict=True),
+    case(
+        "restart/served",
+        buys_one("It is killed when it has served: the same payment buys nothing more"),
         absent=V2_ONLY,
-        demands=[buys_one("It is killed when it has served: the same payment buys nothing more")],
-    ),
-    Row(
-        section="restart",
-        slug="served-told-again",
-        play=_between(strict=False),
+    )(_between(strict=True)),
+    case(
+        "restart/served-told-again",
+        buys_one_repeated(
+            "It is killed when it has served: the same payment buys nothing more, though the "
+            "facilitator says success again"
+        ),
         absent=V2_ONLY,
-        demands=[
-            buys_one_repeated(
-                "It is killed when it has served: the same payment buys nothing more, though the "
-                "facilitator says success again"
-            )
-        ],
-    ),
+    )(_between(strict=False)),
 ]

@@ -6,13 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.case import Demand, Row, case
 from x402sim.suite.server.payment import SIGN_IN, Dialect, proof, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.started import CLOCK
-from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 PHISHER = "bank.example"
@@ -148,7 +147,7 @@ def _is_not_let_in(play: Play, observed: Entries) -> Found:
 
 
 def _row(slug: str, play: Callable[[Play], Awaitable[Any]], demand: Demand) -> Row:
-    return Row(section="sign-in", slug=slug, play=play, absent=V2_ONLY, demands=[demand])
+    return case(f"sign-in/{slug}", demand, absent=V2_ONLY)(play)
 
 
 ROWS = [

@@ -7,12 +7,12 @@ from typing import Any
 
 from x402sim.protocol import mcp
 from x402sim.suite import texts
-from x402sim.suite.row import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on
 from x402sim.suite.server.payment import Dialect, payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
+from x402sim.suite.verdict import Found, Violation
 from x402sim.suite.wire import as_json, says
 
 ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2), "only a tool has results")
@@ -25,10 +25,6 @@ def result_in(answer: Answer) -> Mapping[str, Any]:
     """Return the answer's result of a call; empty without a result."""
     result = answer.rpc.get("result")
     return result if isinstance(result, dict) else {}
-
-
-async def _asked(play: Play) -> Answer:
-    return await play.ask()
 
 
 def _is_error(_: Play, answer: Answer) -> Found:
@@ -72,23 +68,6 @@ def _call(play: Play) -> dict[str, Any]:
     return {"name": play.item.call.name, "arguments": play.item.call.arguments}
 
 
-async def _unpaid(play: Play) -> Sequence[Unpaid]:
-    """Call without a payment, with content that a server may take for a payment."""
-    call = _call(play)
-    receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
-    calls: dict[str, dict[str, Any]] = {
-        "an empty _meta": {"_meta": {}},
-        "a payment that is null": {"_meta": {mcp.PAYMENT: None}},
-        "a receipt of its own": {"_meta": {mcp.RESPONSE: receipt}},
-        "a payment among the arguments": {
-            "arguments": {**play.item.call.arguments, mcp.PAYMENT: {"x402Version": 2}}
-        },
-        "a payment beside _meta": {mcp.PAYMENT: {"x402Version": 2}},
-        "a progress token": {"_meta": {"progressToken": 1}},
-    }
-    return [Unpaid(about, await play.call(call | more)) for about, more in calls.items()]
-
-
 def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
     served = next((each for each in observed if each.answer.is_2xx), None)
     if served is None:
@@ -106,12 +85,6 @@ class Refused:
 
     goods: Answer
     answer: Answer
-
-
-async def _refused(play: Play) -> Refused:
-    goods, payment = await play.goods(), await play.draft()
-    with play.double.twisted(on(SETTLE, says(as_json(NO)))):
-        return Refused(goods, await play.pay(payment))
 
 
 async def _invalid(play: Play) -> Answer:
@@ -159,12 +132,6 @@ def _offers_again(play: Play, answer: Answer) -> Found:
     )
 
 
-async def _draft(play: Play) -> Answer:
-    """Call without a payment, as a client of the experimental binding."""
-    can: dict[str, Any] = {CAPABILITIES: {"extensions": {DRAFT: {}}}}
-    return await play.call(_call(play) | {"_meta": can})
-
-
 def _binding(_: Play, answer: Answer) -> str:
     kind = result_in(answer).get("resultType")
     if kind == "payment_required":
@@ -172,93 +139,106 @@ def _binding(_: Play, answer: Answer) -> str:
     return f"{DRAFT}: not answered by a result type of its own ({answer.status})"
 
 
+@case(
+    "tool/offer",
+    Demand(
+        title="A call without a payment gets a result that is an error, with the offer",
+        ground=texts.explicit(texts.MCP_SIGNAL),
+        test=_is_error,
+    ),
+    Demand(
+        title="structuredContent and the first text hold the same offer",
+        ground=texts.explicit(texts.MCP_BOTH, texts.MCP_IDENTICAL),
+        test=_in_both,
+        suffix="both",
+    ),
+    Demand(
+        title="What the tool calls itself",
+        ground=texts.silent(texts.RESOURCE, why="no text says which URL a tool has"),
+        test=_named,
+        suffix="name",
+    ),
+    absent=ONLY_TOOLS,
+)
+async def _asked(play: Play) -> Answer:
+    return await play.ask()
+
+
+@case(
+    "tool/unpaid",
+    Demand(
+        title="Calls with something else in the payment's place, or elsewhere",
+        ground=texts.derived(
+            texts.MCP_SIGNAL,
+            texts.NO_VALID_PAYMENT,
+            so="what is no payment in its place leaves the call unpaid",
+        ),
+        test=_serves_nothing,
+    ),
+    absent=ONLY_TOOLS,
+)
+async def _unpaid(play: Play) -> Sequence[Unpaid]:
+    """Call without a payment, with content that a server may take for a payment."""
+    call = _call(play)
+    receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
+    calls: dict[str, dict[str, Any]] = {
+        "an empty _meta": {"_meta": {}},
+        "a payment that is null": {"_meta": {mcp.PAYMENT: None}},
+        "a receipt of its own": {"_meta": {mcp.RESPONSE: receipt}},
+        "a payment among the arguments": {
+            "arguments": {**play.item.call.arguments, mcp.PAYMENT: {"x402Version": 2}}
+        },
+        "a payment beside _meta": {mcp.PAYMENT: {"x402Version": 2}},
+        "a progress token": {"_meta": {"progressToken": 1}},
+    }
+    return [Unpaid(about, await play.call(call | more)) for about, more in calls.items()]
+
+
+@case(
+    "tool/refused",
+    Demand(
+        title="A settlement that fails after the work: none of the content is returned",
+        ground=texts.explicit(texts.MCP_NO_CONTENT),
+        test=_keeps_content,
+        level="SHOULD",
+    ),
+    absent=ONLY_TOOLS,
+)
+async def _refused(play: Play) -> Refused:
+    goods, payment = await play.goods(), await play.draft()
+    with play.double.twisted(on(SETTLE, says(as_json(NO)))):
+        return Refused(goods, await play.pay(payment))
+
+
+@case(
+    "tool/draft",
+    Demand(
+        title="Which binding answers a client that has the experimental one",
+        ground=texts.silent(texts.MCP_DRAFT, why="it is experimental, and changes"),
+        test=_binding,
+    ),
+    absent=ONLY_TOOLS,
+)
+async def _draft(play: Play) -> Answer:
+    """Call without a payment, as a client of the experimental binding."""
+    can: dict[str, Any] = {CAPABILITIES: {"extensions": {DRAFT: {}}}}
+    return await play.call(_call(play) | {"_meta": can})
+
+
 ROWS = [
-    Row(
-        section="tool",
-        slug="offer",
-        play=_asked,
-        absent=ONLY_TOOLS,
-        demands=[
-            Demand(
-                title="A call without a payment gets a result that is an error, with the offer",
-                ground=texts.explicit(texts.MCP_SIGNAL),
-                test=_is_error,
-            ),
-            Demand(
-                title="structuredContent and the first text hold the same offer",
-                ground=texts.explicit(texts.MCP_BOTH, texts.MCP_IDENTICAL),
-                test=_in_both,
-                suffix="both",
-            ),
-            Demand(
-                title="What the tool calls itself",
-                ground=texts.silent(texts.RESOURCE, why="no text says which URL a tool has"),
-                test=_named,
-                suffix="name",
-            ),
-        ],
-    ),
-    Row(
-        section="tool",
-        slug="unpaid",
-        play=_unpaid,
-        absent=ONLY_TOOLS,
-        demands=[
-            Demand(
-                title="Calls with something else in the payment's place, or elsewhere",
-                ground=texts.derived(
-                    texts.MCP_SIGNAL,
-                    texts.NO_VALID_PAYMENT,
-                    so="what is no payment in its place leaves the call unpaid",
-                ),
-                test=_serves_nothing,
-            )
-        ],
-    ),
-    Row(
-        section="tool",
-        slug="refused",
-        play=_refused,
-        absent=ONLY_TOOLS,
-        demands=[
-            Demand(
-                title="A settlement that fails after the work: none of the content is returned",
-                ground=texts.explicit(texts.MCP_NO_CONTENT),
-                test=_keeps_content,
-                level="SHOULD",
-            )
-        ],
-    ),
     *(
-        Row(
-            section="tool",
-            slug=slug,
-            play=play,
+        case(
+            f"tool/{slug}",
+            Demand(
+                title=f"{what}: the offer again, with the reason",
+                ground=texts.explicit(texts.MCP_INVALID),
+                test=_offers_again,
+            ),
             absent=ONLY_TOOLS,
-            demands=[
-                Demand(
-                    title=f"{what}: the offer again, with the reason",
-                    ground=texts.explicit(texts.MCP_INVALID),
-                    test=_offers_again,
-                )
-            ],
-        )
+        )(play)
         for slug, what, play in (
             ("underpaid", "A payment of less than the price", _invalid),
             ("invalid", "A payment that verify refuses", _after_verify_no),
         )
-    ),
-    Row(
-        section="tool",
-        slug="draft",
-        play=_draft,
-        absent=ONLY_TOOLS,
-        demands=[
-            Demand(
-                title="Which binding answers a client that has the experimental one",
-                ground=texts.silent(texts.MCP_DRAFT, why="it is experimental, and changes"),
-                test=_binding,
-            )
-        ],
     ),
 ]

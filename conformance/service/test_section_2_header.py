@@ -69,7 +69,7 @@ def _upper(text: str) -> str:
         "4.1: Validate the parameters",
         so="Text that is not hex carries no authorization, so there is nothing to settle.",
     ),
-    baseline="payment",
+    control="payment",
     needs="funds",
 )
 async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:

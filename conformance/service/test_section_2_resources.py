@@ -117,7 +117,7 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
         "7: Payment already settled",
         so="The record is of the payment that was settled, and the second was not.",
     ),
-    baseline="payment",
+    control="payment",
     needs="funds, record",
     pays=2,
     decisive=True,

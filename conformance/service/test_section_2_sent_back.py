@@ -186,7 +186,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         "5: The amount must equal",
         so="Id and requirements are of one 402; the amount of another 402 is not required here.",
     ),
-    baseline="payment",
+    control="payment",
     needs="funds, sessions",
     pays=1,
     deposits="0.02",

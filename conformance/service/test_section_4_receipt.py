@@ -4,7 +4,7 @@ import asyncio
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.report.results import Demand
+from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge, TargetAnswer
 from x402sim.suite.service.check import check, paid_check, refusal_check
@@ -163,7 +163,7 @@ async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
             "the receipt's transaction",
             "one on the chain",
             paid.receipt.summary,
-            demand=Demand.TRANSFER,
+            demand=DemandKey.TRANSFER,
         )
     expect("the transaction's status", int(mined["status"], 16), 1)
     wanted = paid.challenge.requirements

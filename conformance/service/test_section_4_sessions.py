@@ -247,7 +247,7 @@ async def _opened(probe: Probe, deposit: Challenge, payer: Wallet, max_spend: st
 @check(
     "4.4/deposit-flow",
     title="A deposit is settled like any payment, and then the session can be used.",
-    baseline="payment",
+    control="payment",
     needs="funds, sessions",
     deposits="0.02",
     decisive=True,
@@ -274,7 +274,7 @@ async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
     paid = await probe.pay(challenge)
     try:
         session = await probe.claim(paid, max_spend)
-    except Inconclusive as unclear:  # the baseline has shown where an id is found
+    except Inconclusive as unclear:  # the control has shown where an id is found
         raise CheckFailed("a session asked for early", "its id", str(unclear)) from unclear
     expect_served(await probe.ask(session_id=session.session_id))
 
@@ -319,7 +319,7 @@ async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None
         "2.1: maxAmountRequired",
         so="A deposit that is asked for can be paid, to the base unit, however large it is.",
     ),
-    baseline="payment",
+    control="payment",
     needs="funds, sessions, world",
     decisive=True,
 )

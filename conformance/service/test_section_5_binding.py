@@ -87,7 +87,7 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
         "5: An entitlement is valid only",
         so="The record that grants has the same id and resource: the payer is not enough.",
     ),
-    baseline="payment",
+    control="payment",
     needs="funds, sessions",
     pays=1,
     deposits="0.02",
@@ -105,7 +105,7 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
 @check(
     "5/resource-binding",
     title="If the list of agents costs money, its payment does not open another resource.",
-    baseline="payment",
+    control="payment",
     needs="funds, agents",
     pays=1,
 )

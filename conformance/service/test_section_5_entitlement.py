@@ -276,7 +276,7 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     "5/stored-records",
     title=("After a restart, an id whose settlement was refused or failed still grants nothing."),
     ground=UNSETTLED,
-    baseline="payment",
+    control="payment",
     needs="world, restart",
     decisive=True,
     disturbs=True,
@@ -295,7 +295,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
 @check(
     "5/stored-records",
     title="After a restart, with an empty cache, a deposit's record does not open the quote.",
-    baseline="payment",
+    control="payment",
     needs="funds, restart, sessions",
     deposits="0.02",
 )

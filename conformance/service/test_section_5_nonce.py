@@ -13,7 +13,7 @@ from typing import Any
 from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
-from x402sim.report.results import Demand
+from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.service.check import check, refusal_check, session_check
@@ -200,7 +200,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
         "no receipt for a cancelled nonce",
         not answer.is_receipt,
         answer.summary,
-        demand=Demand.CANCELLED_NONCE,
+        demand=DemandKey.CANCELLED_NONCE,
     )
     await expect_nothing(probe, challenge, payer, answer, is_402=True)
 

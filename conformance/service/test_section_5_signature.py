@@ -53,7 +53,11 @@ async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     except CheckFailed as failed:
         raise CheckFailed(
-            f"{what}: {failed.what}", failed.expected, failed.actual, failed.show, failed.demand
+            f"{what}: {failed.what}",
+            failed.expected,
+            failed.actual,
+            failed.show,
+            failed.violation.demand,
         ) from failed
 
 

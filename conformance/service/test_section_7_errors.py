@@ -346,7 +346,7 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
         "4.1: Store the payment record",
         so="The payment is stored, so its id stays used after a restart.",
     ),
-    baseline="payment",
+    control="payment",
     needs="funds, restart",
     pays=2,
 )

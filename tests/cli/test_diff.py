@@ -50,6 +50,20 @@ def test_different_runs(
     assert says in told
 
 
+def test_runs_that_begin_differently_are_compared_further(
+    journals: dict[str, Path], tmp_path: Path
+) -> None:
+    renamed = tmp_path / "renamed"
+    for name, count in (("a", "all other {} events are equal"), ("short", "{} events are equal, ")):
+        text = journals[name].read_bytes()
+        renamed.write_bytes(text.replace(b'"scenario":"replay"', b'"scenario":"again"', 1))
+        done = diff(journals["a"], renamed)
+        assert done.exit_code == 1
+        told = " ".join(done.stdout.split())
+        assert 'the runs begin differently: scenario: a "replay", b "again"' in told
+        assert count.format(len(text.splitlines()) - 2) in told
+
+
 def test_a_file_that_is_not_a_journal(journals: dict[str, Path], tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("a shopping list\n")

@@ -238,8 +238,16 @@ def test_wrong_options_say_what_is_wanted(
 ) -> None:
     done = pay(server, *options)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert done.stderr.count(told) == 1
     assert "Signed" not in done.stderr
+
+
+def test_a_server_of_tools_wants_the_name_of_one(server: LocalServer) -> None:
+    done = run(f"{server.url}/mcp")
+    assert done.exit_code == 2
+    assert (
+        "the server answered 405; a server of MCP sells tools: name one with --tool" in done.stderr
+    )
 
 
 def test_a_key_of_the_environment_is_called_so(server: LocalServer) -> None:

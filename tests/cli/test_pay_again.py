@@ -19,6 +19,7 @@ from tests.cli import runner
 from tests.cli.shops import Asked, Reply, required, serving, wanted
 from tests.serve.driver import command, environment
 from x402sim.commands.purchase import Kept
+from x402sim.payer.tools import tool_request
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import BASE, TESTNET, Network
 from x402sim.protocol.x402 import RequiredV1, read_payment, requirements_v1
@@ -98,7 +99,9 @@ def test_options_have_priority_over_the_environment(tmp_path: Path) -> None:
     assert shop.nonces == []
 
 
-@pytest.mark.parametrize("failure", [LOST, BUSY, NO])
+@pytest.mark.parametrize(
+    "failure", [LOST, BUSY, NO, Reply(200, b"x", {"Content-Encoding": "unknown"})]
+)
 def test_a_second_start_sends_the_same_authorization(tmp_path: Path, failure: Reply) -> None:
     shop = Shop([failure, failure, GOODS])
     with serving(shop) as url:
@@ -128,6 +131,19 @@ def test_another_price_is_not_signed_while_the_first_may_be_used(tmp_path: Path)
     assert done.exit_code == 1
     assert "signed, not seen to be paid" in done.stderr
     assert len(set(shop.nonces)) == 1
+
+
+def test_equal_arguments_of_a_tool_are_one_purchase(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    one, equal, other = (
+        tool_request("http://shop/mcp", "forecast", arguments)
+        for arguments in ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}, {"a": 1, "b": 3})
+    )
+    with kept.alone(one, 0):
+        with pytest.raises(TimeoutError), kept.alone(equal, 0):
+            pass
+        with kept.alone(other, 0):
+            pass
 
 
 def test_purchases_are_kept_apart(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def test_without_a_target_file_only_unreadable_records_are_skipped() -> None:
     )
 
 
-BASELINES_BASE = 2 * (10_000 + 20_000)
-"""What the baselines cost, before and after the checks that depend on them."""
+CONTROLS_BASE = 2 * (10_000 + 20_000)
+"""What the controls cost, before and after the checks that depend on them."""
 
 
 def test_without_a_world_the_other_checks_are_skipped() -> None:
@@ -91,7 +91,7 @@ def test_without_a_world_the_other_checks_are_skipped() -> None:
     async def main() -> list[Result]:
         async with in_process(OURS) as stage:
             assert stage.parts is not None
-            payer, budget_base = stage.parts.accounts.funded[0], declared + BASELINES_BASE
+            payer, budget_base = stage.parts.accounts.funded[0], declared + CONTROLS_BASE
             setting = Setting(
                 options=Options(payer=payer, budget_base=budget_base),
                 http=stage.client("suite"), clock=stage.clock, rng=stage.rng,

@@ -103,7 +103,7 @@ def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
     file = saved / "2" / BUNDLE
     kept = json.loads(file.read_text())
     maker = Run.load(saved / "2").journal.maker
-    assert maker == Maker(kept["versions"]["x402sim"], kept["versions"]["Python"])
+    assert maker == Maker(kept["versions"]["x402sim"], kept["versions"]["Python"], kept["source"])
     assert not (saved / "2" / "journal.ndjson.made.json").exists()
     kept["versions"] |= {"pandas": "0.9", "gone": "1.0"}
     file.write_text(json.dumps(kept))

@@ -15,7 +15,7 @@ from tests.house import PUBLIC, names_of
 from x402sim import LiveWorld, PaymentAuth, SessionAuth, Wallet, World
 from x402sim.cli import COMMANDS
 from x402sim.suite.options import again
-from x402sim.suite.payer.play import Command
+from x402sim.suite.payer.play import PayerCommand
 from x402sim.suite.payer.subject import PayerOptions
 
 DIGITS = "5ec2e7" * 10 + "abcd"
@@ -156,5 +156,5 @@ def test_an_amount_names_its_argument() -> None:
 
 def test_a_report_of_a_judge_shows_none_of_its_subjects_command() -> None:
     words = ("agent", "--key", KEY)
-    assert Command(words).shown == "agent --key <hidden>"
+    assert PayerCommand(words).shown == "agent --key <hidden>"
     assert again(("payer",), PayerOptions, {}, behind=words).endswith(" -- agent --key <hidden>")

@@ -68,7 +68,7 @@ def test_a_line_has_its_fields_in_the_order_of_their_declaration():
     journal = Journal()
     journal.record(5, refused)
     journal.record(6, note)
-    assert HEADER == b'{"journal":"x402sim","version":5}\n'
+    assert HEADER == b'{"journal":"x402sim","version":6}\n'
     assert (
         journal.ndjson()
         == HEADER
@@ -118,8 +118,8 @@ def test_merging_puts_entries_in_order_of_time_and_numbers_them_again():
 
 
 VERSIONS = {
-    b'{"seq":0,"at_ms":1,"actor":"world","event":"begin"}': "version 1 .*; version 5 is needed",
-    b'{"journal":"x402sim","version":2}': "this journal has version 2; version 5 is needed",
+    b'{"seq":0,"at_ms":1,"actor":"world","event":"begin"}': "version 1 .*; version 6 is needed",
+    b'{"journal":"x402sim","version":2}': "this journal has version 2; version 6 is needed",
     b'{"journal":"x402sim","version":"2"}': "this journal has version '2'",
     **dict.fromkeys(
         (b'{"journal":"x402sim"}', b'{"journal":"another"}', b"\xff", b"[]", b"", b"[" * 400_000),
@@ -137,7 +137,7 @@ ENTRIES = [
 
 
 def test_a_file_of_another_version_or_with_a_line_that_is_no_entry_is_refused_by_name():
-    assert VERSION == 5
+    assert VERSION == 6
     wrong = [
         (first + rest, VERSIONS[first])
         for first in VERSIONS
@@ -248,6 +248,10 @@ def test_the_versions_stand_beside_a_journal_and_not_in_it(tmp_path: Path) -> No
     other.save(file)
     assert json.loads(beside.read_text()) == {"x402sim": "0.0.9", "python": "3.11.1"}
     assert Journal.open(file).maker == other.maker
+    other.played("study.py:story")
+    assert other.sha256() == journal.sha256()
+    other.save(file)
+    assert Journal.open(file).maker == Maker(OURS.x402sim, OURS.python, "study.py:story")
     Journal.load(journal.ndjson()).save(file)
     assert not beside.exists(), "what is not known is not said by an older file"
     assert Journal.open(file).maker is None

@@ -41,6 +41,8 @@ def test_a_sync_client_pays_over_tcp(server: LocalServer) -> None:
     assert response.status_code == 200
     assert response.json()["quote"]["pair"] == "BTC-USD"
     assert (len(auth.receipts), auth.signed_base) == (1, 10_000)
+    assert repr(auth).endswith("signed 0.01 of 1.00>")
+    assert server.wallets[0].private_key not in repr(auth)
 
 
 @pytest.mark.clause("1/session-no-402")

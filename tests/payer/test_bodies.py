@@ -326,6 +326,28 @@ def test_a_task_that_is_cancelled_while_it_reads_has_bought_nothing() -> None:
     assert len(shop.nonces) == 1
 
 
+def test_a_caller_whose_time_ends_after_the_last_byte_has_bought_nothing() -> None:
+    """The answer is closed before the caller has it, and the time may end in the close."""
+    shop, auth = StandardShop(2), payer()
+
+    class ClosesSlowly(Body):
+        async def aclose(self) -> None:
+            await asyncio.sleep(1)
+
+    streaming = Streaming(shop, [lambda: ClosesSlowly(b"first last"), whole])
+
+    async def main() -> None:
+        transport = httpx.MockTransport(streaming.serve)
+        async with httpx.AsyncClient(transport=transport, auth=auth) as http:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await http.get(URL)
+            assert (await http.get(URL)).content == b"first last"
+
+    asyncio.run(main())
+    assert len(shop.nonces) == 1
+
+
 @BOTH
 def test_a_session_whose_answers_break_off_is_followed_by_no_other(
     ask: Callable[..., None],

@@ -198,6 +198,8 @@ def breaks(_: httpx.Request) -> httpx.Response:
         lambda _: httpx.Response(200, json={"jsonrpc": "2.0"}),
         lambda _: httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=b": \n\n"),
         {"isError": True, "content": [{"type": "text", "text": "the tool failed"}]},
+        {"isError": "true", "content": []},
+        {"resultType": "payment_required", "paymentRequired": {"x402Version": 2, "error": "no"}},
         asks("unexpected_settle_error"),
     ],
 )  # fmt: skip

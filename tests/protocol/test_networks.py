@@ -2,7 +2,15 @@ import pytest
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Domain
-from x402sim.protocol.networks import BASE, BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, network_named
+from x402sim.protocol.networks import (
+    BASE,
+    BASE_SEPOLIA,
+    MAINNET,
+    NETWORKS,
+    TESTNET,
+    Network,
+    network_named,
+)
 
 STARGATE = "Bridged USDC (Stargate)"
 PUBLISHED = [
@@ -42,3 +50,9 @@ def test_an_unknown_network_is_refused_naming_those_known(name):
         network_named(name)
     assert repr(name) in str(refused.value)
     assert "cronos-testnet, cronos-mainnet" in str(refused.value)
+
+
+def test_a_network_shows_its_token_as_an_address_and_takes_one() -> None:
+    for network in NETWORKS.values():
+        assert f"asset='{checksum(network.asset)}'" in repr(network)
+        assert eval(repr(network), {"Network": Network}) == network

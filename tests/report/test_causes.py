@@ -13,13 +13,14 @@ from tests.independent.implementation import world
 from tests.independent.matrix import Trial, kept as independent, try_one
 from tests.mutants import matrix
 from x402sim.report.causes import by_cause, cause, causes
-from x402sim.report.results import Demand, Evidence, Outcome, Result
+from x402sim.report.results import DemandKey, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
 from x402sim.suite.case import of_id
+from x402sim.suite.engine import result
 from x402sim.suite.payer.case import Cause
 from x402sim.suite.payer.subject import all_cases as payers
-from x402sim.suite.row import Violation, result
+from x402sim.suite.verdict import Violation
 
 NAMES, *ROWS = matrix.kept()
 IDS = NAMES[len(matrix.FIRST) :]
@@ -71,14 +72,14 @@ def failed(name: str, level: Level, demand: str = "", about: str = "") -> Result
 
 def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
     names = ("spec/2.1/amount", "spec/4.1/settle-on-chain")
-    unpaid = [failed(name, "MUST", Demand.TRANSFER, "one transfer") for name in names]
+    unpaid = [failed(name, "MUST", DemandKey.TRANSFER, "one transfer") for name in names]
     first, second = causes([*unpaid, failed("spec/8/timeout", "MUST")])
     assert (first.id, first.follows) == (names[1], [names[0]])
     assert second.id == "spec/8/timeout"
 
 
 def test_a_must_comes_before_what_costs_more() -> None:
-    found = causes([failed("a", "SHOULD", Demand.WITHHELD), failed("b", "MUST", Demand.FORM)])
+    found = causes([failed("a", "SHOULD", DemandKey.WITHHELD), failed("b", "MUST", DemandKey.FORM)])
     assert [(each.id, each.loss) for each in found] == [("b", ""), ("a", "goods")]
 
 
@@ -100,9 +101,9 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
     cases = {case.id: case for case in payers()}
 
     def cause_at(check_id: str, key: Cause) -> str:
-        wrong = Violation(expected="", actual="it sent a payment to localhost", cause=key)
+        wrong = Violation(expected="", actual="it sent a payment to localhost", demand=key)
         case = cases[check_id]
-        return cause(of_id([case], {case: result(case, wrong, "", "", 0)}, ""))
+        return cause(of_id([case], {case: result(case, wrong)}, ""))
 
     redirected = "it follows a redirect, and pays there or shows its payment"
     assert cause_at("payer/send/proof-redirected", Cause.HOSTS) == redirected

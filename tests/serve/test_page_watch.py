@@ -1,4 +1,4 @@
-"""The page of `watch` before another's shop: its lanes, what is wrong in them, and what is copied."""
+"""The page of `watch` before another's shop: lanes, findings, copied tests."""
 
 import json
 import os
@@ -12,10 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.browser import Browser, picture, saved_run
+from tests.serve.browser import EACH_LANE, Browser, picture, saved_run
 from tests.serve.driver import Running, Server, command, environment, started
 from tests.serve.test_page_browser import copied
-from x402sim import World
+from tests.watch.said import (
+    ALICE,
+    NOW_S,
+    exchange,
+    offer,
+    packed,
+    paid,
+    required,
+    settled,
+    signed,
+    terms,
+)  # fmt: skip
+from tests.watch.test_recorder import recorded
 from x402sim.suite.started import free_port
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
@@ -71,34 +83,103 @@ def test_each_payment_of_a_shop_is_a_lane_and_can_be_copied(
             assert browser.run("return page.$$eval('.lane', (all) => all.length)") == 3
             picture(browser, tmp_path, "watching")
             texts = copied(browser)
+            assert all(what.endswith("a test") for what in texts), "no world has its scenarios"
+            tests = dict.fromkeys(texts.values())
+            assert len(tests) == 2, "an offer, and a purchase"
+            for number, text in enumerate(tests):
+                (tmp_path / f"test_{number}.py").write_text(text)
+            tested = _tested(world, tmp_path)
             browser.do("goto", "about:blank")  # a page that is open asks a server that is gone
         finally:
             shop.kill()
             shop.wait()
             assert watch.end(signal.SIGINT) == 0, watch.errors()
-    scenarios = {what: text for what, text in texts.items() if what.endswith("scenario")}
-    assert len(scenarios) == len(texts) / 2 >= 6
-    for number, text in enumerate(dict.fromkeys(scenarios.values())):
-        file = tmp_path / f"play_{number}.py"
-        file.write_text(text)
-        assert World().play(str(file)).outcome == "passed", text
-    tests = dict.fromkeys(text for what, text in texts.items() if what not in scenarios)
-    for number, text in enumerate(tests):
-        (tmp_path / f"test_{number}.py").write_text(text)
-    pytest_ = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]
-    tested = subprocess.run(pytest_, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert f"{len(tests)} passed" in tested.stdout, tested.stdout
+    assert f"{len(tests)} passed" in tested, tested
+    assert f"{len(tests)} failed" in _tested(world, tmp_path), "the shop is gone"
     (tmp_path / "run").mkdir()
     recording.rename(tmp_path / "run" / "journal.ndjson")
     with saved_run(browser, tmp_path / "run"):
         browser.sees(".lane .badge.served", "served")
-        assert browser.run("return page.$$eval('.lane', (all) => all.length)") == 3
+        assert browser.run("return page.$$eval('.lane', (all) => all.length)") == 4, (
+            "and one that was bought without the proxy"
+        )
 
 
 def _pay(world: Server, url: str, *args: str) -> int:
     key = world.ready["accounts"][2]["privateKey"]
     pay = command("pay", url, "--key", key, "--network", "base-sepolia", "--steps", "1", *args)
     return subprocess.run(pay, env=environment(), capture_output=True, check=False).returncode
+
+
+def _tested(world: Server, folder: Path) -> str:
+    key = world.ready["accounts"][3]["privateKey"]
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), str(folder)]
+    environ = {**environment(), "X402SIM_PRIVATE_KEY": key}
+    done = subprocess.run(
+        pytest_, capture_output=True, text=True, cwd=folder, env=environ, check=False
+    )
+    return done.stdout
+
+
+SEARCHES = {
+    "status:refused": 2, "status:refused -nonce_already": 1, "path:/odd": 1, "-path:/odd": 4,
+    "amount>0.01": 1, "error:nonce": 1, "payer:0x19e7": 4, "payer:0x19e7 amount<0.01": 0,
+}  # fmt: skip
+
+
+def test_a_lane_says_what_the_log_says(browser: Browser, tmp_path: Path) -> None:
+    """Refused by a header alone, refused without a reason, served and sent again, charged."""
+    said, header, value = required(), signed(NOW_S), {"value": 5000}
+    again = {"PAYMENT-REQUIRED": packed(said | {"error": "nonce_already_used"})}
+    other = terms() | {"asset": ALICE.address, "amount": "77"}
+    receipt = {"PAYMENT-RESPONSE": packed(settled(transaction="0x" + "cd" * 32))}
+    goods = {"PAYMENT-REQUIRED": packed(said | {"accepts": [other]})}
+    run = recorded(
+        offer(1), paid(2, header),
+        offer(3), paid(4, header, status=402, answered=again, answer=b"{}"),
+        offer(5), paid(6, signed(NOW_S, **value), status=402, answered={}, answer=b"{}"),
+        offer(7), paid(8, signed(NOW_S), status=500, answered=receipt, answer=b""),
+        exchange(9, status=402, target="/odd", answered=goods, answer=b"{}"),
+    )  # fmt: skip
+    (tmp_path / "journal.ndjson").write_bytes(run.journal.ndjson())
+    with saved_run(browser, tmp_path):
+        browser.sees(".badge", "served")
+        lanes = [text.split("\n") for text, _ in browser.run(EACH_LANE)]
+        assert [(lane[1], lane[4]) for lane in lanes] == [
+            ("asked", "77 base units"), ("charged, not served", "0.01 USDC"),
+            ("refused", "0.005, asked 0.01 USDC"), ("refused", "0.01 USDC"), ("served", "0.01 USDC"),
+        ]  # fmt: skip
+        reasons = browser.run("return page.$$eval('.why', (all) => all.map((it) => it.innerText))")
+        assert reasons[1:] == [
+            "answer: 500, and a receipt",
+            "402, without a reason",
+            "nonce_already_used",
+        ]
+        (odd,) = browser.run(
+            "return page.$$eval('.badge.charged', (all) => all.map((it) => getComputedStyle(it).color))"
+        )
+        (good,) = browser.run(
+            "return page.$$eval('.badge.served', (all) => all.map((it) => getComputedStyle(it).color))"
+        )
+        assert odd != good
+        curls = copied(browser, "curl").values()
+        assert len(curls) >= 5  # equal ones are one
+        assert all(" 'https://shop/" in each for each in curls), curls
+        for search, count in SEARCHES.items():
+            browser.do("type", "#search", search)
+            browser.sees("#count", f"{count} of 5")
+            browser.run(
+                "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
+            )
+        browser.do("click", ".lane:has(.badge.served)")
+        browser.do("click", "#detail button[title^=Until]")
+        browser.sees("#count", "4 of 5")
+        browser.press("#moment", "Home", "End")
+        browser.sees("#count", "4 of 5")
+        browser.do("select", "#status", "refused")
+        browser.sees("#count", "2 of 5")
+        browser.view("state")
+        browser.sees("#state", "watch --rpc URL")
 
 
 def _until_it_listens(port: int) -> None:

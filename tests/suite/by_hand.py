@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tests.mutants import matrix
 from tests.mutants.rows import MUTANTS
 from x402sim.report.causes import LOSSES, WORDS
-from x402sim.report.results import Demand
+from x402sim.report.results import DemandKey
 from x402sim.spec.ground import folder
 from x402sim.suite.service.engine import all_checks
 
@@ -20,7 +20,7 @@ def missing() -> Iterator[str]:
     """Yield what is missing: where it goes, and what to write."""
     ids = dict.fromkeys(each.id for each in all_checks() if not each.id.startswith("silent/"))
     words = tomllib.loads((folder() / WORDS).read_text("utf-8"))
-    have = {key.partition(": ")[0] for key in words} - {*Demand}
+    have = {key.partition(": ")[0] for key in words} - {*DemandKey}
     losses = "; ".join(f"{loss}: {told}" for loss, told in LOSSES.items())
     for check_id in ids:
         if check_id not in have:

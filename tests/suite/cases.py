@@ -9,7 +9,7 @@ from typing import Any
 
 from x402sim.spec.ground import folder
 from x402sim.suite import row
-from x402sim.suite.row import AnyPlayed
+from x402sim.suite.case import AnyCase
 from x402sim.suite.service.check import Check, check
 from x402sim.suite.service.probe import Probe
 
@@ -43,7 +43,7 @@ def names(text: str) -> list[str]:
     ]
 
 
-def with_ids(every: Iterable[AnyPlayed], ids: str) -> list[AnyPlayed]:
+def with_ids(every: Iterable[AnyCase], ids: str) -> list[AnyCase]:
     """Return the cases that a text names, in their own order; each must be there."""
     wanted = names(ids)
     found = [case for case in every if case.name in wanted]

@@ -1,4 +1,4 @@
-"""The engine: outcomes, baselines, needs, budget, and no secrets in results."""
+"""The engine: outcomes, controls, needs, budget, and no secrets in results."""
 
 import asyncio
 from typing import Any
@@ -61,7 +61,7 @@ async def a_refusal(probe: Probe) -> None:
     expect_refused(await probe.send("POST", "/api/pay", json={}))
 
 
-a_refusal = case("2.2/body", a_refusal, baseline="payment", needs="funds")
+a_refusal = case("2.2/body", a_refusal, control="payment", needs="funds")
 
 
 async def always_fails(probe: Probe) -> None:
@@ -82,17 +82,17 @@ sings = case("5/reuse", sing, ground=silent(why="a test"))
 def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
     (result,) = judged(refuses_all(), [a_refusal], payer=WALLET, budget_base=10**6)
     assert result.outcome is Outcome.INCONCLUSIVE
-    assert "the baseline (payment) was not accepted" in result.reason
+    assert "the control (payment) was not accepted" in result.reason
 
 
-def test_a_baseline_refused_at_the_end_makes_passes_inconclusive() -> None:
+def test_a_control_refused_at_the_end_makes_passes_inconclusive() -> None:
     turned_off = []
 
     async def turns_the_target_off(probe: Probe) -> None:
         turned_off[0].process._app = refuses_all()
 
     turns_the_target_off = case(
-        "2.1/resource", turns_the_target_off, baseline="payment", needs="funds"
+        "2.1/resource", turns_the_target_off, control="payment", needs="funds"
     )
 
     (result,) = judge(OURS, checks=[turns_the_target_off], mutate=turned_off.append)

@@ -380,7 +380,7 @@ def test_what_fails_beside_others_and_holds_alone_is_inconclusive_and_says_with_
     result = judged(fails, case("2.1/asset"))["2.1/amount"]
     assert (result.outcome, left) == (Outcome.INCONCLUSIVE, [])
     assert result.reason == (
-        "it failed beside spec/2.1/asset (expected the answer: 1, got 2); repeated alone, it holds"
+        "it failed beside spec/2.1/asset (expected the answer: 1, got 2); played again alone, it holds"
     )
 
 
@@ -409,7 +409,7 @@ def test_what_cannot_be_judged_alone_is_inconclusive() -> None:
     fails = case("2.1/amount", looks, waits=lambda _: 1, needs="world")
     result = judged(fails, case("2.1/asset"))["2.1/amount"]
     assert result.outcome is Outcome.INCONCLUSIVE
-    assert result.reason.endswith("; alone, it was not judged: nothing there")
+    assert result.reason.endswith("; played again alone, it was not judged: nothing there")
 
 
 def test_one_failure_alone_is_enough_for_an_id() -> None:

@@ -22,7 +22,7 @@ from x402sim.suite.options import flags_of
 from x402sim.suite.service.check import IDS_BEGIN, PATIENCE_S, Check
 from x402sim.suite.service.engine import all_checks, run, run_case
 from x402sim.suite.service.options import Options
-from x402sim.suite.service.plan import WORK, Cost, Plan, cost_base, costs, make_plan
+from x402sim.suite.service.plan import WORK, Cost, Estimate, cost_base, costs, make_plan
 from x402sim.suite.service.preflight import examine
 from x402sim.suite.service.sending import reach, requested_wait_s
 from x402sim.suite.service.setting import Pace, Setting
@@ -50,8 +50,8 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
                 before = setting.signed_base
                 await run_case(setting, case)
                 signed = setting.signed_base - before
-                baselines = PRICE + 2 * PRICE  # the first case that has one pays for it
-                if signed > cost_base(setting, case, PRICE) + baselines * bool(case.baseline):
+                controls = PRICE + 2 * PRICE  # the first case that has one pays for it
+                if signed > cost_base(setting, case, PRICE) + controls * bool(case.control):
                     wrong.append(f"{case.name}: {signed}")
             return setting.signed_base, plan.signs_base, wrong, plan.needs_base
 
@@ -96,10 +96,10 @@ def planned(
     measured: dict[str, Cost] | None = None,
     price_base: int = PRICE,
     **options: Any,
-) -> Plan:
-    """Plan a run of checks against a URL."""
+) -> Estimate:
+    """Estimate a run of checks against a URL."""
 
-    async def main() -> Plan:
+    async def main() -> Estimate:
         async with reach(parse("http://127.0.0.1:9", **options)) as setting:
             return make_plan(
                 setting, checks, measured or {}, price_base=price_base, round_trip_s=0.001

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from x402sim import World
 from x402sim.report import conformance as report
 from x402sim.report.conformance import as_html, as_markdown as markdown
-from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result
+from x402sim.report.results import CaseResult, DemandKey, Evidence, Outcome, Result
 from x402sim.spec.ground import Ground, GroundType, sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
@@ -45,9 +45,9 @@ def of_each_kind() -> list[Result]:
     return [
         result("spec/2.2/body", "failed", title=f"title {NASTY}", expected=NASTY,
                actual=f"not {NASTY}", rerun="again", exchange=f"POST /\n{NASTY}", seconds=0.5,
-               evidence=Evidence(Demand.FORM)),
+               evidence=Evidence(DemandKey.FORM)),
         result("spec/2.2/payment-id", "failed", "SHOULD", expected="1", actual="2",
-               evidence=Evidence(Demand.FORM)),
+               evidence=Evidence(DemandKey.FORM)),
         result("spec/5/window", "inconclusive", reason=NASTY),
         result("spec/5/nonce-once", "skipped", reason="it needs money"),
         result("spec/7/invalid-signature", "passed", seconds=0.25),
@@ -191,8 +191,8 @@ def of_one_cause() -> list[Result]:
     said = '200 {"success":false,"error":"%s","paymentId":"pay_%s…"}'
     unsettled = f"a valid payment was not settled: {said % ('y', 'cc')}"
     stopped = Evidence(answer="it stopped at _")
-    again = "the baseline (payment) was not accepted: it stopped at 1795360759177"
-    alike = Evidence(Demand.ERROR_TEXT, answer=impersonal(said % ("x", "bb")))
+    again = "the control (payment) was not accepted: it stopped at 1795360759177"
+    alike = Evidence(DemandKey.ERROR_TEXT, answer=impersonal(said % ("x", "bb")))
     return [
         result("kit/7/a", "failed", "SHOULD", title="one", expected="the error's text: 'No money'",
                actual=said % ("No", "aaaa"), evidence=alike),
@@ -291,13 +291,13 @@ def of_money() -> list[Result]:
     return [
         result("spec/1/indexer", "failed", expected="a query", actual="none"),
         result("spec/2.1/scheme", "failed", expected="scheme: exact", actual="upto",
-               evidence=Evidence(Demand.FORM)),
+               evidence=Evidence(DemandKey.FORM)),
         result("spec/2.3/window", "failed", expected="a valid payment: a receipt", actual="400"),
         result("spec/3/expiry-refund", "failed", expected="refunds of one payer", actual="none"),
         result("spec/5/nonce-once", "failed", expected="one receipt", actual="2", ground=GROUND,
                cases=tuple(twice), rerun="again"),
         result("kit/7/malformed-body", "failed", "SHOULD", expected="no protected content for x",
-               actual="200", evidence=Evidence(Demand.WITHHELD)),
+               actual="200", evidence=Evidence(DemandKey.WITHHELD)),
     ]  # fmt: skip
 
 

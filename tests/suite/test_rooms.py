@@ -10,16 +10,17 @@ import pytest
 
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.causes import cause
-from x402sim.report.results import CaseResult, Demand, Outcome, Result
+from x402sim.report.results import CaseResult, DemandKey, Outcome, Result
 from x402sim.rng import Rng
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite import rooms, subject
 from x402sim.suite.case import of_id
+from x402sim.suite.engine import Judging, Plan, result, skipped
 from x402sim.suite.kept import Written
-from x402sim.suite.rooms import PlayedJudging
-from x402sim.suite.row import RoomCase, RoomKind, Violation, result, skipped
+from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import Running
-from x402sim.suite.subject import Plan, once
+from x402sim.suite.subject import once
+from x402sim.suite.verdict import NotApplicable, Violation
 
 SHARED = RoomKind(name="shared", is_shared=True)
 GROUND = Ground(GroundType.OURS, (), "a test")
@@ -70,7 +71,7 @@ class Play(rooms.Play[Any, Any]):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Judge(rooms.Judge[Any, Any]):
+class Judge(rooms.RoomJudge[Any, Any]):
     plain: ClassVar[RoomKind] = SHARED
     beside: ClassVar[int] = 2
     after: ClassVar[Violation] = Violation(expected="a good payment", actual="")
@@ -120,7 +121,7 @@ def test_one_that_ends_by_itself_in_some_plays_has_one_failure() -> None:
     assert found["a"].actual == "after this, it ended by itself, exit code 3"
     assert found["b"].reason == "it ended by itself, exit code 3, as after a"
     assert found["a"].evidence is not None
-    assert found["a"].evidence.demand is Demand.GOES_ON_RUNNING
+    assert found["a"].evidence.demand is DemandKey.GOES_ON_RUNNING
     subject = case("a")
     said = of_id([subject], {subject: found["a"]}, "")
     assert cause(said) == "it ends by itself, and serves nobody until it is started again"
@@ -158,15 +159,15 @@ def test_an_id_is_told_once_and_when_it_is_certain_in_every_dialect() -> None:
 
     class Plays:
         async def run(self, cases: Any, on_begin: Any) -> AsyncIterator[tuple[Any, CaseResult]]:
-            yield v2, result(v2, None, "", "", 0)
-            yield v1, result(v1, WRONG, "", "", 0)
+            yield v2, result(v2, None)
+            yield v1, result(v1, WRONG)
 
-    judging = PlayedJudging(
+    judging = Judging(
         judge=Plays(),
         cases=[v1, v2, mcp],
         rerun="",
-        left_out=lambda case: skipped(case, "only its offer is judged"),
-        count=str,
+        left_out=lambda case: skipped(case, NotApplicable("only its offer is judged")),
+        done=str,
         plan=Plan(cases=[v1, v2]),
     )
 

@@ -22,13 +22,13 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.rng import Rng
+from x402sim.suite.engine import skipped, unclear
 from x402sim.suite.facilitator.case import is_settled
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import Given, Money, Moved
 from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays, rows
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.kept import filled
-from x402sim.suite.row import skipped, unclear
 from x402sim.suite.started import FIRST_PORT, LAST_PORT, error_lines, free_port
 from x402sim.suite.verdict import Skipped
 

@@ -16,11 +16,11 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
+from x402sim.suite.engine import result
 from x402sim.suite.facilitator.payment import Answer, Dialect
 from x402sim.suite.facilitator.room import ChainRoomKind, FacilitatorRoom, Money
 from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_cases
 from x402sim.suite.facilitator.truth import Observed
-from x402sim.suite.row import result
 from x402sim.suite.started import App
 
 DEFECTS = {
@@ -216,7 +216,7 @@ def test_what_comes_in_turn_is_advised_no_lock() -> None:
     (case,) = cases("facilitator/many/after-refusals [v2]")
     no = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json={"success": False})
     wrong = case.test(None, Observed(pairs=((Any, no),), money=Money(moved=(), sent=())))
-    (one,) = causes([of_id([case], {case: result(case, wrong, "", "", 0)}, "")])
+    (one,) = causes([of_id([case], {case: result(case, wrong)}, "")])
     assert one.cause == "it settles no payment any more after something was asked"
 
 

@@ -17,14 +17,14 @@ from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.judging import judge
-from x402sim.report.results import Demand, Outcome
+from x402sim.report.results import DemandKey, Outcome
 from x402sim.suite import subject
 from x402sim.suite.case import unfinished
 from x402sim.suite.payer import play
 from x402sim.suite.payer.case import Cause
 from x402sim.suite.payer.play import Function, Task
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.subject import ONE_THING, PAYER, Judge, all_cases, rows, seconds_of
+from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, rows, seconds_of
 from x402sim.text.environment import passing
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_a_plan_counts_cpu_by_cores_and_waits_by_plays_at_once(
     """A hundred plays of 1.3 starts, four at once on two cores, and then two starts more."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     case = next(each for each in all_cases() if each.starts > 1 and not each.waits_s)
-    judge = Judge(payer=Function(Payer()), jobs=4, start_s=wall_s, start_cpu_s=cpu_s)
+    judge = PayerJudge(payer=Function(Payer()), jobs=4, start_s=wall_s, start_cpu_s=cpu_s)
     assert seconds_of(judge, [case] * 100) == pytest.approx(seconds, rel=0.01)
     endless = next(each for each in all_cases() if each.waits_s >= judge.patience_s)
     assert seconds_of(judge, [endless]) < 2 * wall_s + 1
@@ -251,7 +251,7 @@ def test_a_payer_that_hangs_is_told_while_it_does(monkeypatch: pytest.MonkeyPatc
             while not told:
                 await asyncio.sleep(0.01)
 
-        judge = Judge(payer=Function(hangs), tell=subject.once(told.append))
+        judge = PayerJudge(payer=Function(hangs), tell=subject.once(told.append))
         await judge.play(next(case for case in all_cases() if case.is_control))
 
     asyncio.run(main())
@@ -347,4 +347,4 @@ def test_the_page_of_cases_is_up_to_date() -> None:
 
 def test_each_cause_has_words_and_no_other_has() -> None:
     words = tomllib.loads((ROOT / "conformance/payer/causes.toml").read_text(encoding="utf-8"))
-    assert {*words} - {*Demand} == {*Cause}
+    assert {*words} - {*DemandKey} == {*Cause}

@@ -12,12 +12,12 @@ from tests.suite.cases import with_ids
 from tests.suite_payer.payer import Payer
 from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.case import of_id
+from x402sim.suite.case import by_play, of_id
+from x402sim.suite.engine import result
 from x402sim.suite.payer.case import Cause, PayerCase, Violation
 from x402sim.suite.payer.play import Function
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.subject import Judge, all_cases
-from x402sim.suite.row import by_play, result
+from x402sim.suite.payer.subject import PayerJudge, all_cases
 
 DEFECTS = {
     "signs again": "payer/lost/events-break-off [mcp] payer/budget/instalments [v2] payer/lost/no-answer-before-settling [v2] payer/lost/slow [v1] payer/lost/cut [mcp] "
@@ -127,7 +127,7 @@ def judged(payer: Payer, cases: Iterable[PayerCase]) -> dict[str, CaseResult]:
     async def main() -> dict[str, CaseResult]:
         with ThreadPoolExecutor(32) as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            judge = Judge(payer=Function(payer), jobs=4)
+            judge = PayerJudge(payer=Function(payer), jobs=4)
             found = judge.played(list(cases), lambda check_id: None)
             return {case.name: result async for case, result in found}
 
@@ -141,7 +141,7 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
     """
     found: dict[str, CaseResult] = {}
 
-    async def look(judge: Judge, group: list[PayerCase]) -> None:
+    async def look(judge: PayerJudge, group: list[PayerCase]) -> None:
         for again in ("", " again"):  # the first is no proof if the judge answered too late
             played = await judge.play(group[0], again)
             failed = {case: it for case in group if isinstance(it := case.test(played), Violation)}
@@ -149,12 +149,12 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
                 break
         for case, it in failed.items():
             wrong = replace(it, loss=None)
-            found[case.name] = result(case, wrong, played.report(), "", played.seconds)
+            found[case.name] = result(case, wrong, played.report)
 
     async def main() -> None:
         with ThreadPoolExecutor(32) as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            judge = Judge(payer=Function(payer), patience_s=patience_s, jobs=4)
+            judge = PayerJudge(payer=Function(payer), patience_s=patience_s, jobs=4)
             await asyncio.gather(*(look(judge, group) for group in by_play(wanted)))
 
     asyncio.run(main())
@@ -178,7 +178,7 @@ def test_a_defect_is_caught(defect: str) -> None:
     found = failures(payer, wanted, PATIENCE_S.get(defect, 20))
     assert [case.name for case in wanted if case.name not in found] == [], "missed"
     if defect in CAUSES:
-        assert {found[case.name].evidence.about for case in wanted} == {CAUSES[defect]}
+        assert {found[case.name].evidence.demand for case in wanted} == {CAUSES[defect]}
     told = causes([of_id([case], {case: found[case.name]}, "") for case in wanted])
     assert all(each.repair for each in told), (
         "conformance/payer/causes.toml says what is wrong, and how to repair it"

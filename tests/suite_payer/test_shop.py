@@ -14,12 +14,12 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import BASE_SEPOLIA
-from x402sim.suite.payer.play import Function, Played, Task, play
+from x402sim.suite.payer.play import Function, Purchase, Task, play
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     Offer,
-    Paid,
     PaymentFlow,
+    Settled,
     Shop,
     Signed,
     Story,
@@ -40,8 +40,8 @@ def authorization(wallet: Wallet, value: int, to: bytes) -> Authorization:
 def shop(flow: PaymentFlow, story: Story) -> Shop:
     """A shop whose facilitator settles nothing."""
 
-    async def settle(_: Signed) -> Paid:
-        return Paid("", "insufficient_funds")
+    async def settle(_: Signed) -> Settled:
+        return Settled("", "insufficient_funds")
 
     right = Offer(amount="10000", pay_to="0x" + PAYEE.hex(), asset="0x" + "22" * 20, network="x")
     return Shop(
@@ -77,7 +77,7 @@ def test_a_body_that_is_no_object_is_answered() -> None:
     assert asked(shop(PaymentFlow.STEPS, Story()), "/api/pay", [1], pays=True).status == 402
 
 
-def signing(*signed: tuple[int, Any]) -> Played:
+def signing(*signed: tuple[int, Any]) -> Purchase:
     """What is counted of a payer that signs so much for each domain, always with one nonce."""
 
     def buy(task: Task) -> None:
@@ -105,8 +105,8 @@ def test_of_authorizations_with_one_nonce_the_dearest_counts_and_on_each_chain()
 
 
 def test_a_session_has_what_was_deposited_whatever_the_payer_asks_for_then() -> None:
-    async def settle(_: Signed) -> Paid:
-        return Paid("0x" + "ab" * 32)
+    async def settle(_: Signed) -> Settled:
+        return Settled("0x" + "ab" * 32)
 
     it = shop(PaymentFlow.SESSION, Story())
     it.settle = settle

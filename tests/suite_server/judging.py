@@ -7,11 +7,13 @@ from typing import ClassVar
 
 from tests.suite.cases import names, with_ids
 from tests.suite_server.shop import Shop, shop
-from x402sim.suite.row import Found, RoomCase, RoomKind, Violation, by_play
+from x402sim.suite.case import by_play
+from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Given, ServerRoom
 from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App
+from x402sim.suite.verdict import Found, Violation
 
 ITEMS = tuple(map(item_in, ("/weather", "/forecast?city=Paris", 'POST /report {"title": "a"}')))
 

@@ -41,6 +41,8 @@ from x402sim.events import (
 from x402sim.journal import Journal
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
 from x402sim.report.diff import describe
+from x402sim.report.reading import end_of_recording
+from x402sim.report.run import Run, RunFailed
 from x402sim.serving.log import Form
 from x402sim.watch.messages import HIDDEN, digest, hidden_body, hidden_message
 from x402sim.watch.proxy import MAX_BODY, Exchange
@@ -265,6 +267,7 @@ def test_the_facilitator_tells_that_a_payment_without_any_answer_was_settled():
     assert sum("a second payment" in each for each in watch.wrong) == 1
 
 
+FUNDS = "insufficient_funds"
 FAILED = settled(success=False, errorReason="settle_exact_node_failure", transaction="")
 
 
@@ -275,7 +278,7 @@ def test_a_facilitators_unknown_word_leaves_the_outcome_open():
     assert "Sign no other" in found["do"]
     line = line_of(watch.seen[-1], Form(lambda _: None), NETWORKS)
     assert "it is not known whether it was paid: settle_exact_node_failure" in line.notes
-    known = FAILED | {"errorReason": "insufficient_funds"}
+    known = FAILED | {"errorReason": FUNDS}
     watch.see(asked(signed(NOW_S), "/settle", known, number=91), to="facilitator")
     assert len([each for each in watch.notes("finding") if each["about"] == "success"]) == 1
 
@@ -374,7 +377,7 @@ def test_the_reason_of_a_refusal_is_in_the_header_of_the_next_offer_too():
 RIGHT = {
     "bought twice": [{}, {}],
     "refused, then paid": [
-        {"status": 402, "answered": {"PAYMENT-RESPONSE": packed(settled(success=False))}},
+        {"status": 402, "answered": {"PAYMENT-RESPONSE": packed(FAILED | {"errorReason": FUNDS})}},
         {},
     ],
 }
@@ -385,7 +388,17 @@ def test_what_is_bought_twice_is_paid_twice_rightly(name):
     watch = Watch()
     for number, how in enumerate(RIGHT[name]):
         watch.see(offer(2 * number + 1), paid(2 * number + 2, signed(NOW_S), **how))
-    assert not any("a second payment" in each for each in watch.wrong)
+    assert not any("a second" in each for each in watch.wrong)
+
+
+@pytest.mark.parametrize("fate", [{"status": 402}, {"status": None, "broke": "it ended"}])
+def test_a_served_payment_that_is_sent_again_is_refused_rightly(fate):
+    watch, header = Watch(), signed(NOW_S)
+    watch.see(offer(1), paid(2, header), offer(3))
+    watch.see(paid(4, header, **{"answered": {}, "answer": b"{}"} | fate))
+    watch.see(offer(5), paid(6, signed(NOW_S)))
+    assert watch.recorder.wrong == 0
+    assert not any("was settled" in each for each in watch.wrong)
 
 
 def test_a_payment_that_is_repeated_until_it_is_served_is_one_payment():
@@ -706,3 +719,49 @@ def test_an_unknown_network_counts_as_real():
     watch.see(asked)
     assert watch.recorder.is_main is True
     assert watch.recorder.fault(exchange(2)) is None
+
+
+def recorded(*exchanges: Exchange) -> Run:
+    """Return the recording of a shop's exchanges, as `watch` ends it."""
+    watch = Watch()
+    begin = Begin(
+        scenario="watch",
+        title="Recording of https://shop",
+        seed=0,
+        start_ms=NOW_S * 1000,
+        network="",
+        decimals=6,
+        symbol="tokens",
+        upstream="https://shop",
+    )
+    watch.journal.record(NOW_S * 1000, begin)
+    watch.see(*exchanges)
+    watch.journal.record(NOW_S * 1000, end_of_recording(watch.recorder.wrong))
+    return Run(journal=watch.journal)
+
+
+def test_the_orders_of_a_recording_name_who_signed():
+    refused = {"status": 402, "answered": {}, "answer": b"{}"}
+    receipt = {"PAYMENT-RESPONSE": packed(settled(transaction="0x" + "cd" * 32))}
+    lost = {"status": None, "broke": "it ended", "answered": receipt}
+    run = recorded(
+        offer(1), paid(2, signed(NOW_S)), offer(3), paid(4, signed(NOW_S), **refused),
+        offer(5), paid(6, signed(NOW_S), **lost),
+    )  # fmt: skip
+    assert list(run.orders["payer"]) == [ALICE.address] * 3
+    assert list(run.orders["served"]) == [True, False, False]
+    assert list(run.orders["charged"]) == [True, False, True]
+
+
+def test_a_failed_recording_raises_its_findings_and_plays_nothing_again(tmp_path):
+    run = recorded(offer(1), paid(2, signed(NOW_S, value=5000), status=500, answer=b""))
+    with pytest.raises(RunFailed) as failed:
+        run.raise_for_failure()
+    first, *found = str(failed.value).splitlines()
+    assert first == "Recording of https://shop: 2 errors found"
+    assert found[0].startswith("  value: 5000; wanted: 10000")
+    assert found[1].startswith("  answer: 500, and a receipt; wanted: what was paid for")
+    assert run.command == "python -m x402sim watch --upstream https://shop"
+    killed = run.journal.ndjson().rpartition(b"\n{")[0] + b"\n"
+    (tmp_path / "killed.ndjson").write_bytes(killed)
+    assert Run.load(tmp_path / "killed.ndjson").outcome == "failed"

@@ -151,6 +151,26 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
     assert run.command == "python -m x402sim run playing.py:quote --on in-process --seed 7"
 
 
+def test_a_run_of_a_renamed_file_has_the_same_journal(tmp_path: Path) -> None:
+    """What made a journal stands beside it, also while it grows, in a saved run and a bundle."""
+    told = "async def story(world):\n    await (await world.payer('alice', balance='1.00')).buy()\n"
+    runs = []
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.py").write_text(told)
+        journal = tmp_path / f"{name}.ndjson"
+        run = World(seed=7, journal=journal).play(f"{tmp_path / name}.py:story")
+        for each in run, Run.load(journal), pickle.loads(pickle.dumps(run)):
+            assert f" run {name}.py:story " in each.command
+        runs.append(run)
+    assert runs[0].sha256 == runs[1].sha256
+    assert (tmp_path / "one.ndjson").read_bytes() == (tmp_path / "other.ndjson").read_bytes()
+
+
+def test_a_world_completes_its_options_and_play() -> None:
+    assert {"seed", "service", "play"} <= set(dir(World()))
+    assert not {"backend", "latencies", "first_facilitator"} & set(dir(World()))
+
+
 def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
     run = World(
         seed=2,

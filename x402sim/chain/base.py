@@ -28,7 +28,7 @@ class Reverted(Exception):
         self.last = last
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """An unsent transaction: `data` is ABI-encoded calldata, `value` native wei."""
 
     sender: Address
@@ -59,7 +59,7 @@ class ForcedReverts(msgspec.Struct, frozen=True):
         return ForcedReverts(self.calls - 1, self.account)
 
 
-class Log(msgspec.Struct, frozen=True):
+class Log(msgspec.Struct, frozen=True, gc=False):
     """An event of a mined transaction; `index` counts within its block."""
 
     address: Address
@@ -74,7 +74,7 @@ class Log(msgspec.Struct, frozen=True):
     """The time of its block; 0 if the node does not report it."""
 
 
-class Transaction(msgspec.Struct, frozen=True):
+class Transaction(msgspec.Struct, frozen=True, gc=False):
     """A transaction, mined or not: the block fields are None while it is in the mempool.
 
     `gas_price` is in wei for a unit of gas. `signed` is None if the chain sent the transaction for
@@ -92,7 +92,7 @@ class Transaction(msgspec.Struct, frozen=True):
     signed: SignedTransaction | None = None
 
 
-class TxReceipt(msgspec.Struct, frozen=True):
+class TxReceipt(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a mined transaction; `revert_reason` is None if it succeeded."""
 
     tx_hash: Hash
@@ -113,7 +113,7 @@ class TxReceipt(msgspec.Struct, frozen=True):
         return self.revert_reason is None
 
 
-class Block(msgspec.Struct, frozen=True):
+class Block(msgspec.Struct, frozen=True, gc=False):
     """A mined block; `timestamp_s` never decreases from one block to the next."""
 
     number: int

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from x402sim.commands.common import as_misuse, completing, made, number, whole
+from x402sim.commands.configuration import defaults
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing
 from x402sim.suite.case import select
@@ -170,7 +171,10 @@ class Command(TyperCommand):
         if name == DEFAULT:
             args = args[1:]
         elif name in SUBJECTS:
-            return judge_of(name).make_context(f"{info_name} {name}", args[1:], *more, **named)
+            command = judge_of(name)
+            named["default_map"] = defaults(command, f"conformance {name}")
+            return command.make_context(f"{info_name} {name}", args[1:], *more, **named)
+        named["default_map"] = defaults(self, "conformance")
         return super().make_context(info_name, args, *more, **named)
 
 

@@ -11,6 +11,27 @@ Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chai
 With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
 for gas, and a minter's key, if listed, mints for payers.
 """,
+    "fault": """Add a fault to a running `serve`, list the faults, or clear them.
+
+\b
+Example: x402sim fault add service "lose answer" path=/api/pay times=1
+""",
+    "advance": """Move the clock of a running `serve` forward, and run what is due.
+
+Example: x402sim advance 1h
+""",
+    "mine": "Mine blocks on the chain of a running `serve`.",
+    "accounts": """List the accounts of a running `serve`, with their private keys.
+
+`--failing` makes accounts that fail in fixed ways: one has no balance, one is blacklisted, and
+one has a used nonce.
+""",
+    "payments": """List the settled payments of a running `serve`, and demand a number of them.
+
+Example: x402sim payments /api/perp/quote --times 1
+
+Exit codes: 0, it has so many; 1, it has another number; 2, the server refused or did not answer.
+""",
     "demo": "Pay for a quote through every component, and print each step.",
     "pay": """Pay for a request: a curl that answers a 402.
 

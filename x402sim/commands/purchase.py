@@ -16,7 +16,6 @@ on a second file lets a single process at a time go on with a purchase.
 
 import hashlib
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -37,9 +36,10 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.diagnosis import Picked, pick
 from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
-from x402sim.payer.purchases import Unfinished
+from x402sim.payer.purchases import Unfinished, body_key
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
+from x402sim.payer.stored import lock, write_whole
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import mcp
@@ -198,18 +198,6 @@ def no_answer(url: httpx.URL, error: Exception) -> str:
 # --- kept purchases ------------------------------------------------------------------------
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: int) -> None:
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _lock(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 class Bought(msgspec.Struct, kw_only=True):
     """A finished purchase: the answer, the payment as in JSON, and the time (Unix seconds).
 
@@ -246,11 +234,11 @@ class Kept:
         `OSError` for a folder that cannot be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        elapsed_s, lock = stopwatch(), self._file(request).with_suffix(".lock")
-        with open(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+        elapsed_s, path = stopwatch(), self._file(request).with_suffix(".lock")
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
             while True:
                 try:
-                    _lock(file.fileno())
+                    lock(file.fileno())
                     break
                 except (BlockingIOError, PermissionError) as taken:
                     if elapsed_s() >= most_s:
@@ -298,18 +286,11 @@ class Kept:
         if not found.unfinished.payments and found.bought is None:
             file.unlink(missing_ok=True)
             return
-        new = file.with_suffix(".new")
-        new.unlink(missing_ok=True)  # of a start that was killed; a link would lead elsewhere
-        # readable by its owner only: a payment id is proof of payment for anyone who has it
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(msgspec.json.format(msgspec.json.encode(found)))
-            out.flush()
-            os.fsync(out.fileno())
-        new.replace(file)
+        write_whole(file, msgspec.json.format(msgspec.json.encode(found)))
 
     def _file(self, request: httpx.Request) -> Path:
-        named = b"\0".join((request.method.encode(), str(request.url).encode(), request.content))
-        return self.folder / f"pay-{hashlib.sha256(named).hexdigest()[:32]}.json"
+        named = "\0".join((request.method, str(request.url), body_key(request)))
+        return self.folder / f"pay-{hashlib.sha256(named.encode()).hexdigest()[:32]}.json"
 
 
 # --- the purchase -----------------------------------------------------------------------
@@ -731,7 +712,7 @@ class Purchase:
         if amount_base <= most or self.session:
             return ""
         price = f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
-        return f"the 402 asks for {price}; --max allows {self.max_amount}. Raise --max to pay it."
+        return f"the 402 asks for {price}; --max allows {self.max_amount}: raise it to pay"
 
     def _unpayable(self, ways: list[Way], picked: Picked) -> PaymentFailed:
         """Return the error for a 402 without a payable offer, with the reasons."""
@@ -747,10 +728,12 @@ class Purchase:
                 f"the 402 asks for a payment on {named}; known are {known}. "
                 "Describe the network and its token in a file: --network-file"
             )
-        whys = [each.why for each in picked.rejected]
-        if len(whys) > 1:
-            whys = [str(each) for each in picked.rejected]
-        return PaymentFailed("; ".join(whys))
+        offers: dict[str, list[str]] = {}
+        for each in picked.rejected:
+            offers.setdefault(each.why, []).append(each.offered)
+        if len(offers) == 1:
+            return PaymentFailed(*offers)
+        return PaymentFailed("; ".join(f"{', '.join(of)}: {why}" for why, of in offers.items()))
 
     # --- printing ---------------------------------------------------------------------------
 

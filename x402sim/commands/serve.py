@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -13,27 +13,45 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
+from starlette.routing import Mount
 
-from x402sim.commands import common
+from x402sim.commands import common, selling
 from x402sim.commands.common import Misuse
 from x402sim.facilitator.engine import FacilitatorSettings
+from x402sim.http import web
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, choose_network
 from x402sim.protocol.routes import ORDER
+from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
 from x402sim.serving import serve as server
 from x402sim.serving.control.messages import Ready
-from x402sim.serving.listen import Listen, certified
+from x402sim.serving.listen import (
+    Listen,
+    base_url,
+    certified,
+    listening_socket,
+    own_programs_only,
+)
 from x402sim.text.console import console as new_console
 from x402sim.text.program import SHOWN
 from x402sim.text.words import unknown
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
-from x402sim.world.world import World
+from x402sim.world.world import World, with_goods
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+Recording = Annotated[
+    Path | None,
+    typer.Option(
+        help="Answer as the shop in this file of `watch --out` did, and start no world.",
+        metavar="FILE",
+    ),
+]
+_OF_RECORDING = ("recording", "host", "port", "as_json")
 
 ReadyFile = Annotated[
     Path | None,
@@ -253,9 +271,15 @@ def serve(
     allow_origin: AllowOrigin = None,
     rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
+    sell: selling.Sell = None,
+    body: selling.Body = None,
+    openapi: selling.OpenApi = None,
+    upstream: selling.UpstreamUrl = None,
+    price: selling.Price = None,
     payment_flow: Flow = None,
     facilitator: FacilitatorSetting = None,
     tls: Tls = None,
+    recording: Recording = None,
     stop_with_stdin: StopWithStdin = False,
     as_json: AsJson = False,
     to_file: ReadyFile = None,
@@ -264,6 +288,9 @@ def serve(
     quiet: common.Quiet = False,
 ) -> None:
     """Start a local mock server: a whole world on one port."""
+    if recording is not None:
+        _answer_as(recording, context, Listen(host=host, port=port), as_json=as_json)
+        return
     with common.as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
     write_ready = context.with_resource(ready_file(to_file))
@@ -291,6 +318,8 @@ def serve(
             service=Settings(phase=0, payment_flow=payment_flow),
             facilitator=facilitator_settings(facilitator),
         )
+        if goods := selling.goods(sell, body, openapi, upstream, price):
+            world = with_goods(world, goods)
         parts, sock = server.open_world(world, listen)
 
     def on_start(running: Any, ready: Ready) -> None:
@@ -301,7 +330,7 @@ def serve(
         if as_json:
             typer.echo(line)
         else:
-            show(ready, db)
+            show(ready, db, [each for each in goods if each.price is not None])
         write_ready(f"{line}\n")  # last: whoever waits for the file may then read stdout
 
     gc.collect()
@@ -334,7 +363,7 @@ OFF = "off: on this host it needs --control-token"
 """Printed in place of the URL if the control API is disabled."""
 
 
-def show(ready: Ready, db: Path | None) -> None:
+def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
     from rich.table import Table  # programs do not need it
 
@@ -347,6 +376,7 @@ def show(ready: Ready, db: Path | None) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in (
         ("service", url),
+        *(("sells", f"{each.name}  {each.price} tokens") for each in goods),
         ("facilitator", f"{ready.facilitator}  (x402 versions 1 and 2)"),
         ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
         ("explorer", ready.explorer),
@@ -369,15 +399,22 @@ def show(ready: Ready, db: Path | None) -> None:
         console.print(f"    [dim]{account.private_key}[/]")
     order = json.dumps(ORDER, separators=(",", ":"))
     console.print("\n[bold]Try[/]")
-    console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
+    wanted, paid = "", f"{url}/api/perp/market"
+    if goods:
+        wanted = f" -X {goods[0].method}" if goods[0].method not in ("", "GET") else ""
+        paid = f"{url}{goods[0].sample}"
+        console.print(f"curl -i{wanted} {paid}", markup=False)
+    else:
+        quote = f"{url}/api/perp/quote"
+        console.print(f"curl -i {quote} -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
         console.print(f"curl {ready.control}")
         known = NETWORKS.get(ready.network)  # `pay` knows the test networks' tokens
         is_known = known is not None and known.is_test and known.asset == parse_address(ready.asset)
         believed = "" if is_known else f" --world {url}"
-        console.print(f"x402sim pay {url}/api/perp/market{believed}")
+        console.print(f"x402sim pay{wanted} {paid}{believed}", markup=False)
     console.print("\nor pay from Python:")
-    for line in quick_start(ready):
+    for line in quick_start(ready, next(iter(goods), None)):
         console.print(line, markup=False)
     console.print("\nCtrl-C stops it.")
 
@@ -416,17 +453,23 @@ def _show_world(console: "Console", ready: Ready) -> None:
     )
 
 
-def quick_start(ready: Ready) -> list[str]:
-    """Return a program that pays for a quote."""
+def quick_start(ready: Ready, good: Good | None = None) -> list[str]:
+    """Return a program that pays for a good of the user, or for a quote."""
     imports, lines, network = _network(ready)
     key = ready.accounts[0].private_key
+    bought = [
+        f"order = {json.dumps(ORDER)}",
+        f'print(httpx.post("{ready.service}/api/perp/quote", json=order, auth=payer).json())',
+    ]
+    if good is not None:
+        request = f'httpx.request("{good.method or "GET"}", "{ready.service}{good.sample}"'
+        bought = [f"print({request}, auth=payer).text)"]
     return [
         "import httpx",
         f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",
         *lines,
         f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05"{network})',
-        f"order = {json.dumps(ORDER)}",
-        f'print(httpx.post("{ready.service}/api/perp/quote", json=order, auth=payer).json())',
+        *bought,
     ]
 
 
@@ -444,3 +487,31 @@ def _network(ready: Ready) -> tuple[list[str], list[str], str]:
         f"network = Network({ready.network!r}, {token.chain_id}, asset, *token)",
     ]
     return ["Network"], own, ", network=network"
+
+
+def _answer_as(recording: Path, context: typer.Context, listen: Listen, *, as_json: bool) -> None:
+    """Serve the answers of a recording until a signal."""
+    from x402sim.watch.replay import Replay  # a world starts sooner without it
+
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in _OF_RECORDING and source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise Misuse(f"--recording starts no world: omit {option}")
+    journal = common.load_journal(recording)
+    with common.starting(None):
+        shop = Replay(journal)
+        sock = listening_socket(listen)
+    app = web.Application([Mount("/", app=shop)])
+
+    def on_start() -> None:
+        common.stop_on_signals(running)
+        url, count = base_url(listen, sock), len(shop.asked)
+        if as_json:
+            typer.echo(json.dumps({"event": "ready", "service": url}))
+        else:
+            typer.echo(f"{url} answers {count} recorded requests: {', '.join(shop.asked[:5])}")
+            typer.echo("Ctrl-C stops it.")
+
+    running = server.Server(own_programs_only(app, (), is_local=listen.is_local), on_start)
+    server.run(running.serve(sockets=[sock]))

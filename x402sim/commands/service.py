@@ -1,12 +1,13 @@
 """`service`: the service only, against external dependencies."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands import common
+from x402sim.commands import common, selling
 from x402sim.journal import Journal
 from x402sim.protocol.networks import choose_network
 from x402sim.service.environment import read_environment
@@ -25,6 +26,11 @@ def service(
             "Without it, a restart forgets them.",
         ),
     ] = None,
+    sell: selling.Sell = None,
+    body: selling.Body = None,
+    openapi: selling.OpenApi = None,
+    upstream: selling.UpstreamUrl = None,
+    price: selling.Price = None,
     network: common.NetworkName = None,
     network_file: common.NetworkFile = None,
     log: common.LogForm = "text",
@@ -37,6 +43,8 @@ def service(
         if network is not None or network_file is not None:
             chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
         setup = read_environment(os.environ, chosen)
+        if goods := selling.goods(sell, body, openapi, upstream, price):
+            setup = replace(setup, settings=selling.selling(setup.settings, goods))
         listen = Listen(host=host, port=port)
         sock = listening_socket(listen)
         journal = Journal(limit=1)  # the log gets each event as it happens

@@ -16,7 +16,8 @@ from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network, choose_network, known_networks
-from x402sim.report.page import of_journal
+from x402sim.report.page import of_journal, of_recording
+from x402sim.report.reading import end_of_recording
 from x402sim.serving.listen import Listen, base_url, listening_socket, own_programs_only
 from x402sim.serving.log import LogThread
 from x402sim.serving.page import PATH, PageFeed, journal_page
@@ -132,7 +133,8 @@ def watch(
     first, to = next(iter(upstreams.items()))
     begin = _begin(to.url, chosen, named=network is not None)
     journal.record(begin.start_ms, begin)
-    words = of_journal(journal, to.url) | {"label": "watching", "origin": urls[first]}
+    words = of_journal(journal, to.url) | of_recording(begin, known)
+    words |= {"label": "watching", "origin": urls[first]}
     feed = PageFeed(journal)
     page = own_programs_only(journal_page(lambda: words, feed), (), is_local=True)
     form = common.log_form(log, verbose=verbose, quiet=quiet)
@@ -179,9 +181,7 @@ def watch(
                 await proxy.close()
             await recorder.close()
             await http.aclose()
-            why = f"{recorder.wrong} findings say what is wrong" if recorder.wrong else ""
-            end = events.End(outcome="failed" if why else "passed", reason=why)
-            journal.record(Clock().now_ms(), end)
+            journal.record(Clock().now_ms(), end_of_recording(recorder.wrong))
             journal.close()
             if thread:
                 thread.close()

@@ -288,5 +288,5 @@ def frame_of(
     frame.attrs["parameters"] = list(cells[0].labels)  # the other columns are results
     units = {name: unit for done in tables for name, unit in done.units.items()}
     frame.attrs["units"] = {name: units[name] for name in results if name in units}
-    frame.attrs["made by"] = msgspec.structs.asdict(OURS)  # for `plots.caption`; a folder has one's
+    frame.attrs["made by"] = msgspec.to_builtins(OURS)  # for `plots.caption`; a folder has one's
     return frame

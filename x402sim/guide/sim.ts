@@ -95,6 +95,29 @@ export interface Schedule {
   periods: [number, number][];
 }
 
+/** An account whose payments fail, how, and why; `nonce` is the used one. */
+export interface FailingAccount {
+  address: `0x${string}`;
+  privateKey: `0x${string}`;
+  /** Base units. */
+  balance: string;
+  /** Tokens. */
+  balanceDecimal: string;
+  fails: string;
+  why: string;
+  nonce?: string | null;
+}
+
+/** A settled payment: the path, the payer, the amount in base units, the transaction. */
+export interface Paid {
+  paymentId: string;
+  path: string;
+  payer: string;
+  /** Base units. */
+  amountBase: string;
+  txHash: string;
+}
+
 /** The state of a world: its clock (epoch ms), chain, database and cache. */
 export interface State {
   now: number;
@@ -307,6 +330,16 @@ export class Sim {
   /** The funded accounts of `serve`, with their private keys and balances in base units. */
   accounts(): Promise<Account[]> {
     return this.#json("GET", "/accounts", {});
+  }
+
+  /** Make the accounts that fail in fixed ways, and list them: no balance, blacklisted, and so on. */
+  failingAccounts(): Promise<FailingAccount[]> {
+    return this.#json("POST", "/accounts/failing", {});
+  }
+
+  /** List the settled payments: ?path=/api/perp/quote&times=1 demands exactly one for the path. */
+  payments(given: { path?: string; times?: number | null } = {}): Promise<Paid[]> {
+    return this.#json("GET", "/payments", given);
   }
 
   /** Show the state of the world: clock, chain, database and cache. */

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from starlette.applications import Starlette
@@ -160,7 +161,8 @@ def url_of(request: Request) -> str:
     """Return the URL of a request to a route without parameters; the query is left out."""
     scope = request.scope
     host, server = header(request, b"host"), scope.get("server")
-    return _origin(scope["scheme"], server and tuple(server), host) + str(scope["path"])
+    path = quote(scope["path"], safe="/:@!$&'()*+,;=~")
+    return _origin(scope["scheme"], server and tuple(server), host) + path
 
 
 @lru_cache(maxsize=8)  # a host may be long, and there are few

@@ -10,6 +10,8 @@ Clauses: 1/sign-settle-repeat.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import msgspec
@@ -54,16 +56,25 @@ from x402sim.payer.standard import (
     read_required,
     settlement_in,
 )
+from x402sim.payer.stored import Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol.messages import Receipt
-from x402sim.protocol.networks import TESTNET, Network
-from x402sim.protocol.x402 import Settlement, Version
+from x402sim.protocol.messages import PaymentRequired, Receipt
+from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
+from x402sim.protocol.ways import ways_in
+from x402sim.protocol.x402 import AnyRequired, Settlement, Version
 
 DEADLINE_S = 120.0
 """Seconds for a purchase: more than a service waits for its facilitator."""
 
 
 Served = Callable[[httpx.Response], bool]
+Required = dict[Network, PaymentRequired | AnyRequired]
+_TEST_NETWORKS = {
+    name: each
+    for name, each in NETWORKS.items()
+    if each.is_test and each.decimals == TESTNET.decimals  # so that one cap holds for all
+}
+"""The networks that are paid unless the user names one."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -78,6 +89,15 @@ class Order(msgspec.Struct, frozen=True):
     payments: ResourcePayments
     is_served: Served
     shown: str
+    stored: Stored | None
+
+    def store(self, *, is_over: bool = False) -> None:
+        """Write the unfinished payments to the payer's `state_dir`; raises `PaymentFailed`.
+
+        The flow, or the reading of a body, lets go of the folder when it `is_over`.
+        """
+        if self.stored is not None:
+            self.stored.write(self.payments.unfinished, is_over=is_over)
 
 
 def _is_success(response: httpx.Response) -> bool:
@@ -108,9 +128,17 @@ class PaymentAuth(FlowAuth):
     refuses payments never holds more than one usable authorization for each resource, all within
     `max_total`. Later the payer signs another only if the server refuses both the first
     and the payment id; a 5xx or no answer leaves the payment unresolved. A server that reports the
-    nonce as used or the payment as settled has been paid: nothing more is signed. Only this object
-    remembers unfinished payments, by host and port: a server that restarts on another port is paid
-    anew.
+    nonce as used or the payment as settled has been paid: nothing more is signed. Unfinished
+    payments are remembered by host and port: a server that restarts on another port is paid anew.
+
+    `state_dir` is a folder for the unfinished payments, each stored before it is sent. After a
+    restart, another object with this folder sends them again instead of signing. A purchase that
+    another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
+    folder, only this object remembers.
+
+    `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
+    default every test network of our table is paid, in the order of the offers; both caps hold for
+    all of them together. A main network, with real money, is paid only if it is named.
 
     A payment has bought something when the caller has read the answer's body to the end. If the
     body breaks off, or the caller closes the answer earlier, the next request sends the same
@@ -142,7 +170,8 @@ class PaymentAuth(FlowAuth):
         *,
         max_amount: str = "0.10",
         max_total: str = "1.00",
-        network: Network = TESTNET,
+        network: Network | str | None = None,
+        state_dir: str | Path | None = None,
         reuse: bool = True,
         max_unserved: int = 1,
         max_window_s: int = AFTER_SIGNING_S,
@@ -153,11 +182,13 @@ class PaymentAuth(FlowAuth):
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self.wallet = wallet
-        self.network = network
+        self.network = TESTNET if network is None else networks_of(network)[0]
+        """The only network that is paid; by default the first of several."""
+        self._networks = _TEST_NETWORKS if network is None else {self.network.name: self.network}
         self.clock = clock or Clock()
         self.signer = Signer(
             wallet,
-            network,
+            self.network,
             max_amount=max_amount,
             max_total=max_total,
             max_window_s=max_window_s,
@@ -180,7 +211,14 @@ class PaymentAuth(FlowAuth):
         self._pay_path = pay_path
         self._payments: dict[tuple[str, ...], ResourcePayments] = {}
         """By `purchase_key`."""
+        self._state_dir = None if state_dir is None else Path(state_dir)
+        self._stored: dict[tuple[str, ...], Stored] = {}
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        signed, total = map(self.signer.decimal, (self.signed_base, self.signer.max_total_base))
+        where = ", ".join(self._networks)
+        return f"<PaymentAuth of {self.wallet.address} on {where}: signed {signed} of {total}>"
 
     @property
     def signed_base(self) -> int:
@@ -196,8 +234,12 @@ class PaymentAuth(FlowAuth):
         """
         key = purchase_key(request)
         with self._lock:
-            payments = self._payments.setdefault(key, ResourcePayments())
-        order = Order(Send(request, is_own), key[0], payments, is_served, shown_in(request))
+            payments, stored = self._payments.setdefault(key, ResourcePayments()), None
+            if self._state_dir is not None:
+                name = (self.wallet.address, *key)
+                stored = self._stored.setdefault(key, Stored(self._state_dir, name))
+        shown = shown_in(request)
+        order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored)
         response, sent_id = None, payments.granted
         if sent_id is not None or not (payments.unserved or payments.interrupted):
             response = yield from _send(order, proofs(sent_id))
@@ -205,17 +247,29 @@ class PaymentAuth(FlowAuth):
                 return response
         yield payments.lock
         try:
-            payments.requeue_interrupted()
-            if payments.granted not in (None, sent_id):  # another request has paid meanwhile
-                response = yield from _send(order, proofs(payments.granted))
-            elif payments.unserved:
-                response = yield from self._show_unserved(order)
-            elif response is None:  # another request was served meanwhile
-                response = yield from _send(order, {})
-            if response.status_code == 402:
-                response = yield from self._buy(order, response)
+            left = None if stored is None else stored.take()
+            if left is not None:
+                self.signer.count(payments.signed_elsewhere(left))
+                payments.resume(left)
+            try:
+                return (yield from self._exchange(order, response, sent_id))
+            finally:
+                order.store(is_over=True)
         finally:
             payments.lock.release()
+
+    def _exchange(self, order: Order, response: httpx.Response | None, sent_id: str | None) -> Flow:
+        """Show an earlier payment, or buy; `response` is the 402, `sent_id` the id shown for it."""
+        payments = order.payments
+        payments.requeue_interrupted()
+        if payments.granted not in (None, sent_id):  # another request has paid meanwhile
+            response = yield from _send(order, proofs(payments.granted))
+        elif payments.unserved:
+            response = yield from self._show_unserved(order)
+        elif response is None:  # another request was served meanwhile
+            response = yield from _send(order, {})
+        if response.status_code == 402:
+            response = yield from self._buy(order, response)
         return response
 
     def unfinished(self, request: httpx.Request) -> Unfinished:
@@ -241,7 +295,7 @@ class PaymentAuth(FlowAuth):
         if other is not None and payments.unresolved is None and not payments.unserved:
             self.foreign.append(other)
             return response
-        required = read_required(order.step.request, response, self.network, self.version)
+        required = self._read(order.step.request, response)
         while (answer := (yield from self._resend(order))) is None:
             if not payments.replace_unresolved():
                 break
@@ -252,7 +306,7 @@ class PaymentAuth(FlowAuth):
                 raise self._not_served(order)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
-            payment = self.signer.sign(required)
+            payment = self._sign(required)
             if payments.unresolved is not None:
                 payments.given_up_base += payments.unresolved.auth.value
             answer = yield from self._settle(order, payment)
@@ -262,6 +316,28 @@ class PaymentAuth(FlowAuth):
         if response.status_code == 402:
             raise self._not_served(order)
         return response
+
+    def _read(self, request: httpx.Request, response: httpx.Response) -> Required:
+        """Return what a 402 requires on each payable network; raises `PaymentFailed` for none."""
+        ways = ways_in(response.headers, response.content)
+        offered = filter(None, (way.network(self._networks) for way in ways))
+        found: Required = {}
+        for network in dict.fromkeys(offered) or [self.network]:
+            try:
+                found[network] = read_required(request, response, network, self.version)
+            except PaymentFailed as wrong:
+                failed = wrong
+        if not found:
+            raise failed
+        return found
+
+    def _sign(self, required: Required) -> Payment:
+        """Sign the first offer within the caps; raises the `PaymentFailed` of the last without."""
+        *others, last = required
+        for network in others:
+            with suppress(PaymentFailed):
+                return self.signer.sign(required[network], network)
+        return self.signer.sign(required[last], last)
 
     def _show_unserved(self, order: Order) -> Flow:
         """Send the proof of the newest payment that bought nothing yet."""
@@ -278,12 +354,12 @@ class PaymentAuth(FlowAuth):
         payments.unserved.remove(payment)
         if self._reuse and payment.version is None:
             granted = payments.granted = payment.proof[PAYMENT_ID]
-        _await_body_end(payments, payment, response, granted)
+        _await_body_end(order, payment, response, granted)
 
     def _not_served(self, order: Order) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
         payment = order.payments.unserved[-1]
-        paid = f"{self.signer.tokens(payment.auth.value)} with {payment.shown}"
+        paid = f"{payment.amount} with {payment.shown}"
         if payment.receipt is not None:
             paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
         else:
@@ -336,13 +412,14 @@ class PaymentAuth(FlowAuth):
         payments = order.payments
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
         payments.unresolved = payment
+        order.store()
         try:
             if payment.version is not None:
                 response = yield from _send(order, payment.proof, payment)
                 if response.status_code != 402:
                     if order.is_served(response):
                         payments.unresolved = None
-                        _await_body_end(payments, payment, response)
+                        _await_body_end(order, payment, response)
                     reported = settlement_in(response, payment.version)
                     if reported is not None and reported.success:
                         self.settlements.append(reported)
@@ -368,7 +445,7 @@ class PaymentAuth(FlowAuth):
 
 
 def _await_body_end(
-    payments: ResourcePayments,
+    order: Order,
     payment: Payment,
     response: httpx.Response,
     granted: str | None = None,
@@ -378,8 +455,13 @@ def _await_body_end(
     Until the end the payment counts as served, so that other requests pay for themselves: a caller
     may read two streams at once.
     """
+    payments = order.payments
+    payments.reading.append(payment)
+    if order.stored is not None:
+        order.stored.hold()
 
     def ended(is_whole: bool) -> None:
+        payments.reading.remove(payment)
         if is_whole:
             payments.given_up_base = 0
         else:
@@ -387,6 +469,7 @@ def _await_body_end(
             if granted is not None and payments.granted == granted:
                 payments.granted = None
             payments.interrupted.append(payment)
+        order.store(is_over=True)
 
     on_body_end(response, ended)
 

@@ -16,7 +16,7 @@ Ended = Callable[[bool], None]
 
 
 def on_body_end(response: httpx.Response, ended: Ended) -> None:
-    """Call `ended` once: when the body was read to its end, breaks off, or is closed before.
+    """Call `ended` once: when the body was read to its end and closed, or when it breaks off.
 
     `ended` is called at once if the body is read already, or if the answer has none (HEAD, 204, a
     length of 0 without chunks). A body in gzip or deflate that ends before its encoding does has
@@ -37,7 +37,10 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
 
 
 class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that reports its end once."""
+    """A body that reports its end once: when it is closed, as httpx does after the last byte.
+
+    A caller who is cancelled in this close gets no answer, so the body counts as not read.
+    """
 
     def __init__(
         self,
@@ -45,39 +48,50 @@ class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
         encoded: EncodedEnd,
         ended: Ended,
     ) -> None:
-        self._inner, self._encoded, self._ended, self._is_reported = inner, encoded, ended, False
+        self._inner, self._encoded, self._ended = inner, encoded, ended
+        self._is_whole = self._is_reported = False
 
     def __iter__(self) -> Iterator[bytes]:
         assert isinstance(self._inner, httpx.SyncByteStream)
-        is_whole = False
         try:
             for chunk in self._inner:
                 self._encoded.feed(chunk)
                 yield chunk
-            is_whole = self._encoded.is_whole
+            self._is_whole = self._encoded.is_whole
         finally:
-            self._report(is_whole)
+            self._report_broken()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._inner, httpx.AsyncByteStream)
-        is_whole = False
         try:
             async for chunk in self._inner:
                 self._encoded.feed(chunk)
                 yield chunk
-            is_whole = self._encoded.is_whole
+            self._is_whole = self._encoded.is_whole
         finally:
-            self._report(is_whole)
+            self._report_broken()
 
     def close(self) -> None:
-        self._report(False)
         assert isinstance(self._inner, httpx.SyncByteStream)
-        self._inner.close()
+        is_closed = False
+        try:
+            self._inner.close()
+            is_closed = True
+        finally:
+            self._report(is_closed and self._is_whole)
 
     async def aclose(self) -> None:
-        self._report(False)
         assert isinstance(self._inner, httpx.AsyncByteStream)
-        await self._inner.aclose()
+        is_closed = False
+        try:
+            await self._inner.aclose()
+            is_closed = True
+        finally:
+            self._report(is_closed and self._is_whole)
+
+    def _report_broken(self) -> None:
+        if not self._is_whole:
+            self._report(False)
 
     def _report(self, is_whole: bool) -> None:
         if not self._is_reported:

@@ -44,6 +44,8 @@ class Payment(msgspec.Struct, kw_only=True):
     """The body of POST /api/pay, in two steps."""
     version: Version | None = None
     """The version of the standard, in one step."""
+    amount: str = ""
+    """The amount in words, "0.01 USDC"."""
     note: str = ""
     sent: int = 0
     """How often the payment was sent; the server may have got every copy."""
@@ -114,6 +116,8 @@ class ResourcePayments(msgspec.Struct):
 
     Bodies end while nobody holds the lock; the next flow with the lock requeues the payments.
     """
+    reading: list[Payment] = msgspec.field(default_factory=list)
+    """Payments that were served, and somebody is still reading the body."""
 
     def requeue_interrupted(self) -> None:
         """Count interrupted payments as not served: the next flow sends them again."""
@@ -143,15 +147,23 @@ class ResourcePayments(msgspec.Struct):
     def unfinished(self) -> "Unfinished":
         """Return payments that may still be made, and payments that bought nothing yet."""
         sent = [] if self.unresolved is None else [self.unresolved]
-        sent += [each for each in self.interrupted if each.version is not None]
-        shown = [each for each in self.interrupted if each.version is None]
+        open_ = [*self.interrupted, *self.reading]
+        sent += [each for each in open_ if each.version is not None]
+        shown = [each for each in open_ if each.version is None]
         given_up_base = self.given_up_base
         return Unfinished(sent=sent, unserved=self.unserved + shown, given_up_base=given_up_base)
 
+    def signed_elsewhere(self, left: "Unfinished") -> int:
+        """Return the base units of unfinished payments that another object has signed."""
+        ours = self.unfinished()
+        nonces = {each.auth.nonce for each in ours.payments}
+        theirs = sum(each.auth.value for each in left.payments if each.auth.nonce not in nonces)
+        return theirs + max(0, left.given_up_base - ours.given_up_base)
+
     def resume(self, unfinished: "Unfinished") -> None:
         """Take over the unfinished payments of another object."""
-        if unfinished.sent:
-            self.unresolved, *self.interrupted = unfinished.sent
+        self.unresolved = unfinished.sent[0] if unfinished.sent else None
+        self.interrupted = unfinished.sent[1:]
         self.unserved = list(unfinished.unserved)
         self.given_up_base = unfinished.given_up_base
 
@@ -187,16 +199,18 @@ def purchase_key(request: httpx.Request) -> tuple[str, ...]:
     """
     resource = origin_of(request.url) + request.url.path
     if (tool := request.headers.get(TOOL)) is not None:
-        return f"{resource} ({tool})", _json_in_order(request.content)
+        return f"{resource} ({tool})", body_key(request)
     body = object_in(request.content) if b"maxSpend" in request.content else None
     if body is None or "maxSpend" not in body:
         return (resource,)
     return resource, repr(body["maxSpend"]), repr(body.get("duration"))
 
 
-def _json_in_order(content: bytes) -> str:
-    """Return JSON with sorted names and 3 for 3.0, or the text if it is no JSON."""
-    text = content.decode("utf-8", "replace")
+def body_key(request: httpx.Request) -> str:
+    """Return the body as text; for a call of a tool, equal arguments have equal text."""
+    text = request.content.decode("utf-8", "backslashreplace")
+    if TOOL not in request.headers:
+        return text
     try:
         return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
     except (ValueError, RecursionError):

@@ -38,7 +38,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import routes
 from x402sim.protocol.messages import SessionRequest, Wire, decoded
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.protocol.networks import TESTNET, Network
+from x402sim.protocol.networks import TESTNET, Network, networks_of
 
 
 class _SessionAnswer(Wire, frozen=True):
@@ -94,7 +94,7 @@ class SessionAuth(FlowAuth):
         duration: int = 3600,
         max_sessions: int | None = None,
         session_id: str | None = None,
-        network: Network = TESTNET,
+        network: Network | str | None = None,
         create_path: str = routes.SESSIONS,
         pay_path: str = PAY_PATH,
         clock: Clock | None = None,
@@ -104,13 +104,12 @@ class SessionAuth(FlowAuth):
     ) -> None:
         if max_sessions is None:
             max_sessions = 1 if session_id is None else 0
-        total_base = (
-            to_base(deposit, network.decimals, fraction_digits=2, name="deposit") * max_sessions
-        )
+        decimals = (TESTNET if network is None else networks_of(network)[0]).decimals
+        total_base = to_base(deposit, decimals, fraction_digits=2, name="deposit") * max_sessions
         self.payment = PaymentAuth(
             wallet,
             max_amount=deposit,
-            max_total=to_decimal(total_base, network.decimals),
+            max_total=to_decimal(total_base, decimals),
             network=network,
             reuse=False,
             pay_path=pay_path,
@@ -128,6 +127,9 @@ class SessionAuth(FlowAuth):
         self._create_path = create_path
         self._sellers: dict[str, _Seller] = {}
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<SessionAuth of deposit {self.deposit}, paid by {self.payment!r}>"
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""

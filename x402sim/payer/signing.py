@@ -200,7 +200,7 @@ def _describe(offered: x402.AnyRequirements) -> str:
 
 
 class Signer:
-    """Signs for a `PaymentAuth`: one wallet on one network, within caps.
+    """Signs for a `PaymentAuth`: one wallet on networks of equal decimals, within caps.
 
     `max_amount_base` caps one payment, and `max_total_base` all payments together, in base units.
     """
@@ -224,18 +224,18 @@ class Signer:
             raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
         self.signed_base = 0
         """The amount signed for so far, in base units."""
-        self._wallet, self._network, self._clock = wallet, network, clock
+        self._wallet, self._clock, self._decimals = wallet, clock, network.decimals
         self._max_window_s = max_window_s
         self._lock = threading.Lock()
 
-    def sign(self, required: PaymentRequired | x402.AnyRequired) -> Payment:
+    def sign(self, required: PaymentRequired | x402.AnyRequired, network: Network) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         with self._lock:  # without the lock, two threads could each find room for their amount
             try:
                 if isinstance(required, PaymentRequired):
-                    payment = self._sign_two_steps(required)
+                    payment = self._sign_two_steps(required, network)
                 else:
-                    payment = self._sign_one_step(required)
+                    payment = self._sign_one_step(required, network)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
@@ -246,51 +246,58 @@ class Signer:
         with self._lock:
             self.signed_base += amount_base
 
-    def tokens(self, amount_base: int) -> str:
-        """Return an amount in words: "0.01 devUSDC.e"."""
-        return f"{to_decimal(amount_base, self._network.decimals)} {self._network.token_symbol}"
+    def decimal(self, amount_base: int) -> str:
+        """Return an amount in tokens: "0.01"."""
+        return to_decimal(amount_base, self._decimals)
 
-    def _sign_two_steps(self, offer: PaymentRequired) -> Payment:
+    def _sign_two_steps(self, offer: PaymentRequired, network: Network) -> Payment:
         requirements = offer.payment_requirements
         amount_base = parse_base(requirements.max_amount_required)
-        if over := self._over_caps(amount_base):
-            raise SpendingCapExceeded(f"the 402 asks for {self.tokens(amount_base)}; {over}")
+        if over := self._over_caps(amount_base, network):
+            raise SpendingCapExceeded(f"the 402 asks for {_tokens(amount_base, network)}; {over}")
         allowed_s = min(requirements.max_timeout_seconds, self._max_window_s)
         shorter = msgspec.structs.replace(requirements, max_timeout_seconds=allowed_s)
         auth = self._wallet.authorize(shorter, self._clock.now_s())
-        header = signed_header(auth, self._wallet, self._network)
+        header = signed_header(auth, self._wallet, network)
         return Payment(
             auth=auth,
             proof=proofs(offer.payment_id),
             shown=f"payment id {offer.payment_id[:12]}…",
+            amount=_tokens(amount_base, network),
             settlement=settlement(offer.payment_id, header, msgspec.to_builtins(requirements)),
         )
 
-    def _sign_one_step(self, required: x402.AnyRequired) -> Payment:
-        offer = choose(required, self._network, self._over_caps)
+    def _sign_one_step(self, required: x402.AnyRequired, network: Network) -> Payment:
+        offer = choose(required, network, lambda amount: self._over_caps(amount, network))
         now_s, most_s = self._clock.now_s(), self._max_window_s
-        auth, header = sign(offer, self._wallet, self._network, now_s, most_s)
+        auth, header = sign(offer, self._wallet, network, now_s, most_s)
         return Payment(
             auth=auth,
             proof=proof(offer, header),
             shown=f"authorization {to_hex(auth.nonce)[:12]}…",
+            amount=_tokens(auth.value, network),
             version=offer.accepted.version,
             note=short_window_note(offer, auth),
         )
 
-    def _over_caps(self, amount_base: int) -> str:
+    def _over_caps(self, amount_base: int, network: Network) -> str:
         """Return why an amount is above a cap; else ""."""
         left_base = self.max_total_base - self.signed_base
         if amount_base > self.max_amount_base:
             cap = "max_amount"
-            allowed = f"{cap} allows {self.tokens(self.max_amount_base)} for one payment"
+            allowed = f"{cap} allows {_tokens(self.max_amount_base, network)} for one payment"
         elif amount_base > left_base:
             cap = "max_total"
-            total = self.tokens(self.max_total_base)
-            allowed = f"{self.tokens(left_base)} is left of {cap} {total}"
+            total = _tokens(self.max_total_base, network)
+            allowed = f"{_tokens(left_base, network)} is left of {cap} {total}"
         else:
             return ""
         return f"{allowed}. Raise {cap} to pay it."
+
+
+def _tokens(amount_base: int, network: Network) -> str:
+    """Return an amount in words: "0.01 devUSDC.e"."""
+    return f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
 
 
 # --- 3. the signature of a payment in one step ------------------------------------------------

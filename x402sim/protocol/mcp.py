@@ -103,8 +103,8 @@ def payment_in(params: Mapping[str, Any]) -> dict[str, str]:
 def answered(response: Mapping[str, Any]) -> Answered:
     """Return a response of JSON-RPC to tools/call as HTTP would answer.
 
-    402 has the offer; another failed result is 500, as is an error of JSON-RPC, or 400 for a wrong
-    request. Anything but a result or an error is 502.
+    402 has the offer. Another failed result is 500, as are a refusal without an offer and an error
+    of JSON-RPC; or 400 for a wrong request. Anything but a result or an error is 502.
     """
     result, error = response.get("result"), response.get("error")
     if isinstance(error, dict):
@@ -117,10 +117,12 @@ def answered(response: Mapping[str, Any]) -> Answered:
     if (required := required_in(result)) is not None:
         return _asks(required, result, result)
     headers = _JSON | _receipt(_meta(result).get(RESPONSE))
-    return Answered(500 if result.get("isError") is True else 200, headers, encode(result))
+    is_failed = bool(result.get("isError")) or result.get("resultType") == _REQUIRED_TYPE
+    return Answered(500 if is_failed else 200, headers, encode(result))
 
 
 _JSON = {"Content-Type": "application/json"}
+_REQUIRED_TYPE = "payment_required"
 
 
 def required_in(result: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -129,7 +131,7 @@ def required_in(result: Mapping[str, Any]) -> dict[str, Any] | None:
     The offer is in `structuredContent`, or as JSON in the first text, perhaps as `x402/error`. The
     draft has `paymentRequired`.
     """
-    if result.get("resultType") == "payment_required":
+    if result.get("resultType") == _REQUIRED_TYPE:
         return _required(result.get("paymentRequired"))
     if result.get("isError") is not True:
         return None

@@ -13,7 +13,7 @@ called wrong.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from x402sim.protocol.crypto import Address, parse_address
+from x402sim.protocol.crypto import Address, checksum, parse_address
 from x402sim.protocol.eip3009 import Domain
 from x402sim.text.toml_file import read_toml
 from x402sim.text.words import as_given, unknown
@@ -29,7 +29,10 @@ from x402sim.text.words import as_given, unknown
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One selectable network: the name on the wire, the chain and the stablecoin token."""
+    """One selectable network: the name on the wire, the chain and the stablecoin token.
+
+    `asset` is the token's address: 20 bytes, or a text "0x…".
+    """
 
     name: str
     chain_id: int
@@ -44,11 +47,19 @@ class Network:
     """The token's EIP-712 domain."""
 
     def __post_init__(self) -> None:
+        given: Any = self.asset
+        if isinstance(given, str):
+            object.__setattr__(self, "asset", parse_address(given))
         domain = Domain(self.token_name, self.token_version, self.chain_id, self.asset)
         object.__setattr__(self, "domain", domain)
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def __repr__(self) -> str:
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.repr}
+        given["asset"] = checksum(self.asset)
+        return f"Network({', '.join(f'{name}={it!r}' for name, it in given.items())})"
 
     @property
     def caip2(self) -> str:

@@ -12,9 +12,10 @@ from hashlib import blake2b
 
 MAC_BYTES = 16
 CONTENT_BYTES = 29
-"""With the MAC 45 bytes, which are 60 letters of base64 without padding."""
+"""The fewest bytes of a content. With the MAC 45 bytes, which are 60 letters of base64 without
+padding; a longer content has a multiple of 3 bytes more."""
 _URL_SAFE, _STANDARD = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
-_SPELLING = re.compile("[A-Za-z0-9_-]{60}")
+_SPELLING = re.compile("[A-Za-z0-9_-]{60}(?:[A-Za-z0-9_-]{4})*")
 
 
 class Seal:
@@ -28,7 +29,7 @@ class Seal:
         self._ciphers = blake2b(key=key, digest_size=CONTENT_BYTES, person=b"cipher")
 
     def seal(self, content: bytes) -> str:
-        """Return the sealed text of 29 bytes."""
+        """Return the sealed text of 29 bytes, or 3, 6, 9… more."""
         mac = self._mac(content)
         text = b2a_base64(mac + self._cipher(mac, content), newline=False)
         return text.translate(_URL_SAFE).decode()
@@ -48,7 +49,9 @@ class Seal:
         return mac.digest()
 
     def _cipher(self, mac: bytes, text: bytes) -> bytes:
-        """Encipher or decipher 29 bytes under the MAC of their plain text."""
-        stream = self._ciphers.copy()
-        stream.update(mac)
-        return (int.from_bytes(text) ^ int.from_bytes(stream.digest())).to_bytes(CONTENT_BYTES)
+        """Encipher or decipher a content under the MAC of its plain text."""
+        cipher, key = self._ciphers.copy(), b""
+        while len(key) < len(text):  # most contents need one turn
+            cipher.update(mac)
+            key += cipher.digest()
+        return (int.from_bytes(text) ^ int.from_bytes(key[: len(text)])).to_bytes(len(text))

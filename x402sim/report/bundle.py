@@ -307,7 +307,7 @@ class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
     """The `bundle.json` of a run: facts, and hashes of journal and frames.
 
     `world` has the options of its world as Python code, `frames` each frame's `frame_sha256`, and
-    `files` the hashes of the frames' files, as `sha256sum` prints them.
+    `files` the hashes of the frames' files, as `sha256sum` prints them. `source` is the Maker's.
     """
 
     scenario: str
@@ -318,6 +318,7 @@ class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
     frames: dict[str, str]
     origin: Origin
     files: dict[str, str] = {}
+    source: str | None = None
 
 
 class NotRepeatable(ValueError):

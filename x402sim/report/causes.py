@@ -16,7 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result, Results, failures
+from x402sim.report.results import (
+    CaseResult,
+    DemandKey,
+    Evidence,
+    Outcome,
+    Result,
+    Results,
+    failures,
+)
 from x402sim.spec.ground import folder
 
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
@@ -26,10 +34,16 @@ _LEAST_ANSWER = 14
 """Characters that identify an answer: its status, and some of its body."""
 _SETTLES = "spec/4.1/settle-on-chain"
 """The id whose case checks that an ordinary payment is a transfer."""
-_GENERAL = (Demand.WITHHELD, Demand.REFUSED)
+_GENERAL = (DemandKey.WITHHELD, DemandKey.REFUSED)
 """Demands of many checks: two failures of such a demand need not have one cause."""
-_GIVES_AWAY = (Demand.WITHHELD, Demand.UNPAID_2XX)
-_OF_FORM = (Demand.FORM, Demand.OFFER, Demand.STATUS, Demand.ERROR_TEXT, Demand.GOES_ON)
+_GIVES_AWAY = (DemandKey.WITHHELD, DemandKey.UNPAID_2XX)
+_OF_FORM = (
+    DemandKey.FORM,
+    DemandKey.OFFER,
+    DemandKey.STATUS,
+    DemandKey.ERROR_TEXT,
+    DemandKey.GOES_ON,
+)
 Loss = Literal["goods", "payers", "gas", "work", "sales", "words"]
 LOSSES: dict[str, str] = {
     "goods": "the service gives away what it sells",
@@ -185,7 +199,7 @@ def _there(evidence: Evidence) -> str:
 def _evidence(result: CaseResult | Result) -> Evidence:
     """Return the evidence by which failures are compared, or a result's texts instead."""
     answer = result.actual if result.outcome is Outcome.FAILED else result.reason
-    return result.evidence or Evidence(Demand.OTHER, result.expected or "", answer or "")
+    return result.evidence or Evidence(DemandKey.OTHER, result.expected or "", answer or "")
 
 
 @cache
@@ -291,7 +305,7 @@ def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
 
 def _is_unpaid(case: CaseResult | Result) -> bool:
     """Tell whether a case failed because an expected transfer did not come."""
-    return _evidence(case).demand == Demand.TRANSFER
+    return _evidence(case).demand == DemandKey.TRANSFER
 
 
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:

@@ -1,5 +1,7 @@
 """Finds the first different event of two runs, and the fields that differ.
 
+Runs that begin differently, such as with another seed or title, are compared further.
+
 Two recordings of `watch` differ in every time, id and hash, so only the order of requests and
 answers, and the findings, are compared.
 """
@@ -25,16 +27,23 @@ def describe(a: Journal, b: Journal) -> list[str]:
     before = deque[Entry](maxlen=CONTEXT)
     both = all(map(_is_watched, (a, b)))
     pairs = zip_longest(_lasting(a), _lasting(b)) if both else zip_longest(a, b)
-    for position, (one, other) in enumerate(pairs):
-        if one is None or other is None or line(one) != line(other):
+    begins: list[str] = []
+    equal = 0
+    for one, other in pairs:
+        if one and other and line(one) == line(other):
+            equal += 1
+            before.append(one)
+        elif one and other and isinstance(one.event, Begin) and isinstance(other.event, Begin):
+            begins = ["the runs begin differently:", *_changes(one, other)]
+        else:
             return [
-                f"{position} events are equal, and then the runs differ:",
+                *begins,
+                f"{equal} events are equal, and then the runs differ:",
                 *(f"    {_shown(entry)}" for entry in before),
                 *(f"  a {_shown(one)}", f"  b {_shown(other)}"),
                 *(_changes(one, other) if one and other else ()),
             ]
-        before.append(one)
-    return []
+    return [*begins, f"all other {equal} events are equal"] if begins else []
 
 
 def _is_watched(journal: Journal) -> bool:

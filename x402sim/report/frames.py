@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from msgspec import UNSET
 
 from x402sim.events import (
     ChainReorganised,
     Check,
     FaultPeriodEnded,
     IndexerRan,
+    Note,
     PayerJoined,
     RequestArrived,
     RequestEnded,
@@ -393,7 +395,7 @@ budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is
 merchants have earned on the chain.""",
     Column("order", "Int64", "the number, from 1"),
     moment("when the payer first requested it"),
-    alike(("payer", "service"), "category", "the payer, and the service that was asked"),
+    alike(("payer", "service"), "category", "the payer (in a recording the signer, or without a signature the client), and the service that was asked"),
     Column("resource", "category", "the path that was requested"),
     Column("way", "category", "the way of paying: payment (for this order alone), deposit (opens a session), session (from a session's budget)", among=WAYS),
     alike(("payment_id", "session_id"), "string", "of the payment; of the opened or used session"),
@@ -427,10 +429,17 @@ a session took is in the rows of deposits.""",
 def orders(journal: Journal, form: Form) -> pd.DataFrame:
     found, texts = orders_of(journal), payers_exchanges(journal).sent.texts
     names = "payer", "service", "resource", "payment_id", "session_id", "tx", "refund_tx"
+    given = {name: words(list(map(attrgetter(name), found)), texts) for name in names}
+    if signers := _signers(journal):  # a recording: its requests come from addresses of clients
+        signed = ([signers.get(texts.all[each]) for each in order.nonces] for order in found)
+        clients = given["payer"].to_pylist()
+        given["payer"] = [
+            next(filter(None, who), at) for who, at in zip(signed, clients, strict=True)
+        ]
     return form.of_objects(
         found,
         reading_of(journal),
-        {name: words(list(map(attrgetter(name), found)), texts) for name in names},
+        given,
         order=attrgetter("number"),
         asked=lambda _: True,
         charged=attrgetter("is_charged"),
@@ -439,6 +448,15 @@ def orders(journal: Journal, form: Form) -> pd.DataFrame:
         refunded=lambda order: bool(order.returned_base),
         waiting_s=attrgetter("waiting_s"),
     )
+
+
+def _signers(journal: Journal) -> dict[str | None, str]:
+    """Return the signer of each authorization in a recording; a played run names its payers."""
+    begin = reading_of(journal).begin
+    if begin is None or begin.upstream is UNSET:
+        return {}
+    seen = (note.data for note in journal.events(Note) if note.name == "exchange")
+    return {each["authorization"]: each["payer"] for each in seen if "payer" in each}
 
 
 @frame(

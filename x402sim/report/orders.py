@@ -81,10 +81,12 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_charged(self) -> bool:
-        """Whether money moved for the order; without chain events, whether a receipt came."""
+        """Whether money moved for the order; without chain events, whether a receipt came, or the
+        service recorded the settlement."""
         if self.way == "session":
             return self.debited_base > 0
-        return self.has_receipt if self.paid_base is None else self.paid_base > 0
+        is_reported = self.has_receipt or self.is_granted
+        return is_reported if self.paid_base is None else self.paid_base > 0
 
 
 class Orders:
@@ -244,7 +246,7 @@ class Orders:
         unknown = [each for each in self._settled.items() if each[1] not in self._first]
         nonces = {use.tx: nonce for nonce, use in self._used.items()} if unknown else {}
         for tx, payment_id in unknown:
-            paid = self._presented.get(nonces.get(tx, 0))
+            paid = self._presented.get(nonces.get(tx, payment_id))  # `watch` has no other id
             if paid and payment_id not in self._first:
                 self._keep(payment_id, paid[0])
         settled, failed, undone, opened, refunded = tables(

@@ -11,12 +11,13 @@ sessions.
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
 from msgspec.structs import astuple
 
 from x402sim import events
@@ -25,6 +26,7 @@ from x402sim.protocol import x402_reasons
 from x402sim.protocol.advice import advice_for
 from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, InvalidReason, Presented
 from x402sim.protocol.x402 import VERSIONS
@@ -194,6 +196,8 @@ def _came_to(journal: Journal, older: int) -> str:
     )
     looks = {"passed": "served", "skipped": "pending"}.get(outcome, "refused")
     facts = f"{begin.scenario}, seed {begin.seed}: {held_of(journal)}"
+    if run.is_recording:
+        facts = run.reason or "no errors found"
     trace = "\n".join(raised_in(journal))
     parts = [f'<p><span class="badge {looks}">{outcome}</span> {escape(begin.title)} ']
     parts.append(f'<span class="quiet">{escape(facts)}</span></p>')
@@ -235,15 +239,34 @@ def of_journal(journal: Journal, title: str) -> dict[str, Any]:
     begin = next(journal.events(events.Begin), None)
     names = {begin.merchant.lower(): "merchant"} if begin and begin.merchant else {}
     names |= {each.address.lower(): each.name for each in journal.events(events.PayerJoined)}
-    return tables() | {
-        "live": False,
-        "version": VERSION,
-        "title": title,
-        "service": True,
-        "symbol": begin.symbol if begin else "tokens",
-        "decimals": begin.decimals if begin else 6,
-        "names": names,
-    }
+    recorded = {} if begin is None or begin.upstream is UNSET else of_recording(begin, NETWORKS)
+    return (
+        tables()
+        | recorded
+        | {
+            "live": False,
+            "version": VERSION,
+            "title": title,
+            "service": True,
+            "symbol": begin.symbol if begin else "tokens",
+            "decimals": begin.decimals if begin else 6,
+            "names": names,
+        }
+    )
+
+
+def of_recording(begin: events.Begin, known: Mapping[str, Network]) -> dict[str, Any]:
+    """Return the words of a recording: the watched URL, and the tokens by their addresses.
+
+    A token names its network if a copied test may pay there: a built-in test network.
+    """
+    tokens = {}
+    for each in known.values():
+        network = each.name if each.is_test and each.name in NETWORKS else ""
+        facts = {"symbol": each.token_symbol, "decimals": each.decimals, "network": network}
+        tokens[f"0x{each.asset.hex()}"] = facts
+    urls = {"upstream": begin.upstream, "origin": begin.upstream}
+    return {**urls, "network": begin.network, "tokens": tokens}
 
 
 def tables() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 from msgspec import UNSET
 
 from x402sim import events
-from x402sim.events import Begin, Check, End, Outcome, StoryRaised, name_of
+from x402sim.events import Begin, Check, End, Note, Outcome, StoryRaised, name_of
 from x402sim.journal import EVERY, Entry, EventType, Journal
 from x402sim.text.program import SHOWN
 from x402sim.text.tracebacks import is_users
@@ -171,6 +171,22 @@ def held_of(journal: Journal) -> str:
     return f"{held} of {len(checks)} checks held" if checks else "no checks"
 
 
+def findings_of(journal: Journal) -> list[str]:
+    """Return the errors in a recording: "value: 5000; wanted: 10000, as amount says. Sign…"."""
+    found = (note.data for note in journal.events(Note) if note.name == "finding")
+    return [
+        f"{each['about']}: {each['seen']}; wanted: {each['wanted']}. {each['do']}"
+        for each in found
+        if each["stops"]
+    ]
+
+
+def end_of_recording(errors: int) -> End:
+    """Return the end of a recording with this number of findings that are errors."""
+    reason = f"{errors} error{'s' * (errors > 1)} found" if errors else ""
+    return End(outcome="failed" if errors else "passed", reason=reason)
+
+
 def raised_in(journal: Journal) -> list[str]:
     """Return the lines of the scenario's traceback; none if the scenario did not raise."""
     return [line for each in journal.events(StoryRaised) for line in each.trace]
@@ -193,8 +209,8 @@ class Summary:
 
     @cached_property
     def _end(self) -> End:
-        if self._begin.upstream is not UNSET and not any(True for _ in self.journal.of(End)):
-            return End(outcome="passed", reason="")  # `watch` was killed, and wrote no end
+        if self.is_recording and not any(True for _ in self.journal.of(End)):
+            return end_of_recording(len(findings_of(self.journal)))  # `watch` was killed
         return self._one(End)
 
     def _one(self, kind: type[EventType]) -> EventType:
@@ -203,6 +219,11 @@ class Summary:
             name = name_of(kind)
             raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
         return found[0]
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether `watch` has recorded it: nothing was played, and nothing can be played again."""
+        return self._begin.upstream is not UNSET
 
     @property
     def name(self) -> str:
@@ -244,8 +265,11 @@ class Summary:
     @property
     def command(self) -> str:
         """The command that plays the run again; a Python expression if the world had options, or
-        if the scenario has no file."""
-        options, source = self._begin.options, self._begin.source
+        if the scenario has no file. Of a recording: the command that records again."""
+        if self.is_recording:
+            return f"{SHOWN} watch --upstream {shlex.quote(str(self._begin.upstream))}"
+        options, maker = self._begin.options, self.journal.maker
+        source = maker.source if maker else None
         source = self.name if source is None else source
         if not source:
             return self._expression(options, self.name)

@@ -32,7 +32,7 @@ INTERRUPTED = "the run was interrupted before this was certain"
 """The reason of results left inconclusive by Ctrl-C or SIGTERM."""
 
 
-class Demand(StrEnum):
+class DemandKey(StrEnum):
     """A check's demand, where `causes.toml` or the loss depends on it."""
 
     OTHER = ""
@@ -60,8 +60,8 @@ class Evidence(msgspec.Struct, frozen=True):
     `answer` has no ids, hashes and times; for an id without judgement, `answer` is the reason.
     """
 
-    demand: str = Demand.OTHER
-    """A `Demand`, or a key of `causes.toml`."""
+    demand: str = DemandKey.OTHER
+    """A `DemandKey`, or a key of `causes.toml`."""
     about: str = ""
     answer: str = ""
     place: str = ""

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from x402sim.events import Begin, Check, StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
-from x402sim.report.reading import LAST, Summary, checks_of, held_of, raised_in, why_failed
+from x402sim.report.reading import (
+    LAST,
+    Summary,
+    checks_of,
+    findings_of,
+    held_of,
+    raised_in,
+    why_failed,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,7 +38,8 @@ _MOST_SHOWN = 5
 class RunFailed(Exception):
     """A run failed: a check did not hold, or the scenario raised. `run` is the run.
 
-    The text has the failed checks, the scenario's traceback, and the command that plays it again.
+    The text has the failed checks, the scenario's traceback, and the command that plays it again;
+    of a recording by `watch`, the findings.
     """
 
     def __init__(self, run: "Run") -> None:
@@ -39,6 +48,10 @@ class RunFailed(Exception):
 
     def __str__(self) -> str:
         run = self.run
+        if run.is_recording:
+            found = list(dict.fromkeys(findings_of(run.journal)))
+            more = [f"and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
+            return "\n  ".join([f"{run.title}: {run.reason}", *found[:_MOST_SHOWN], *more])
         lines = [f"{run.name!r} failed with seed {run.seed}: {why_failed(run)}"]
         failed = [check for check in checks_of(run.journal) if not check.ok]
         for check in failed[:_MOST_SHOWN]:

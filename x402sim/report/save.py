@@ -53,12 +53,13 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
     program = bundle.running()
     hashes: dict[str, str] = {}
     save_run(run, folder, hashes)
-    write_maker(folder / JOURNAL, None)  # bundle.json has the versions
+    write_maker(folder / JOURNAL, None)  # bundle.json says it
     found = bundle.OfRun(
         scenario=run.name,
         seed=run.seed,
         world=next(run.journal.events(Begin)).options,
         versions={**bundle.own_versions(), **bundle.required()},
+        source=run.journal.maker.source if run.journal.maker else None,
         journal=run.sha256,
         frames=hashes,
         origin=bundle.carry(calls, folder, program),

@@ -13,7 +13,8 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.http import web
 from x402sim.protocol import routes
@@ -28,19 +29,23 @@ from x402sim.protocol.messages import (
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.routes import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.service import content, gate, one_step, payments, proofs, sessions
-from x402sim.service.docs.routes import documentation
+from x402sim.service.docs.routes import WELL_KNOWN, documentation
+from x402sim.service.goods import MAX_PATH, Found
 from x402sim.service.policies import NoStore
 from x402sim.service.state import Service
 from x402sim.service.unsettled import record_refusal
+from x402sim.service.upstream.api import Passed, plain_path
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
+Work = Callable[[], Awaitable[Response]]
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]
 
 
 async def perp_quote(service: Service, request: Request) -> Response:
     """POST /api/perp/quote: 402, or the quote (4.2/price, 4.2/quote, 1/repeat-served)."""
     body = await web.read_body(request)
 
-    def quoted() -> Response:
+    async def quoted() -> Response:
         order: QuoteRequest = web.parse(body, QuoteRequest)
         return web.answer({"quote": content.quote(service.env.settings, order)})
 
@@ -50,28 +55,82 @@ async def perp_quote(service: Service, request: Request) -> Response:
 async def perp_market(service: Service, request: Request) -> Response:
     """GET /api/perp/market: 402, or a snapshot of the market, at the quote's price."""
     await web.read_body(request)  # one that is cut off or too long is not charged
-    return await sell(service, request, MARKET, lambda: web.answer(content.market()))
+
+    async def shown() -> Response:
+        return web.answer(content.market())
+
+    return await sell(service, request, MARKET, shown)
+
+
+async def own_good(service: Service, built_in: Starlette, request: Request) -> Response | Starlette:
+    """Any other path: what the user sells or gives away there, or a path that every service has."""
+    path = plain_path(request)
+    found = service.env.shop.at(resource := request.scope["path"], request.method)
+    if found is None:
+        return built_in
+    whole = Request(request.scope, _again(await web.read_body(request), request.receive))
+    if found.price_base is None:
+        answer = await found.good.answer(whole)
+        if answer.status_code == 404 and isinstance(answer, Passed) and _is_in(built_in, request):
+            await answer.drop()  # the API behind comes first, and then our own pages
+            return _Unread(built_in)
+        return answer
+    if len(path) > MAX_PATH:
+        raise web.Refused(414, "Path too long", f"a path for sale has at most {MAX_PATH} bytes")
+
+    async def made() -> Response:
+        return await found.good.answer(whole)
+
+    return await sell(service, request, resource, made, own=found)
+
+
+class _Unread(Response):
+    """The answer of an application to a GET whose body was read already."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, _again(b"", receive), send)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read already, and then the end of the connection."""
+    unread = [body]
+
+    async def received() -> Message:
+        return {"type": "http.request", "body": unread.pop()} if unread else await receive()
+
+    return received
+
+
+def _is_in(app: Starlette, request: Request) -> bool:
+    """Tell whether an application has a path, for requests whose body nobody has read."""
+    is_get = request.method == "GET"
+    return is_get and any(each.matches(request.scope)[0] is Match.FULL for each in app.routes)
 
 
 async def sell(
-    service: Service, request: Request, resource: str, prepare: Callable[[], Response]
+    service: Service, request: Request, resource: str, prepare: Work, own: Found | None = None
 ) -> Response:
     """Answer with what `prepare` makes, if the request pays for it, and with 402 otherwise.
 
-    If `prepare` raises `Refused`, nothing is charged.
+    If `prepare` raises `Refused`, or makes an answer of status 400 or more, nothing is charged.
+    `own` is a good of the user, which is made for payments only.
     """
-    settings, price = service.env.settings, service.env.quote_price_base
+    settings = service.env.settings
+    price = (own and own.price_base) or service.env.quote_price_base
     if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)
     # If decision 4.2/gate-before-body is switched, a bad body is refused before its payment
     # is read. A payment flow excludes that: there the endpoint works after its first step.
     is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
-    prepared = None if is_later else prepare()
+    prepared = None if is_later or own else await prepare()
     if not (headers := gate.proof_headers(request)):
         return gate.payment_required(service, request, resource, price)
 
-    def answer_paid() -> Response:
-        answer = prepared or prepare()
+    async def answer_paid() -> Response:
+        answer = prepared or await prepare()
         if not isinstance(settings.policy.cache, NoStore):  # every answer says no-store already
             del answer.headers["cache-control"]
             answer.headers.update(settings.policy.cache.headers())
@@ -80,14 +139,14 @@ async def sell(
     try:
         match proof := await gate.find_pass(service, headers, resource, price):
             case gate.PaymentPass():
-                answer = answer_paid()
-                if settings.reputation.counts_served:
+                answer = await answer_paid()
+                if settings.reputation.counts_served and answer.status_code < 400:
                     service.store.served.mark(proof.payment_id, resource)
                 return answer
             case gate.SessionPass():
-                return await _sell_from_session(service, request, proof, answer_paid)
+                return await _sell_from_session(service, request, proof, answer_paid, own)
             case one_step.OneStep():
-                return await _sell_in_one_step(service, request, proof, answer_paid)
+                return await _sell_in_one_step(service, request, proof, answer_paid, own)
             case _:
                 assert_never(proof)
     except one_step.IdempotentReplay as replay:
@@ -100,30 +159,46 @@ async def _sell_from_session(
     service: Service,
     request: Request,
     session: gate.SessionPass,
-    answer_paid: Callable[[], Response],
+    answer_paid: Work,
+    own: Found | None,
 ) -> Response:
     """Make the answer, then debit the session; raises `Unpaid` if it cannot pay."""
+    can_pay = partial(proofs.session_has_budget, service, session.session_id, session.amount_base)
+    if own and own.good.works and not await can_pay():
+        raise Unpaid
     try:
-        answer = answer_paid()
+        answer = await answer_paid()
     except web.Refused:  # only a payer who can pay sees it: decision 4.2/gate-before-body
-        if await proofs.session_has_budget(service, session.session_id, session.amount_base):
+        if await can_pay():
             raise
         raise Unpaid from None
-    await gate.spend(service, session, answer, web.connection(request))
+    if answer.status_code < 400:
+        await gate.spend(service, session, answer, web.connection(request))
     return answer
 
 
 async def _sell_in_one_step(
-    service: Service, request: Request, paid: one_step.OneStep, answer_paid: Callable[[], Response]
+    service: Service,
+    request: Request,
+    paid: one_step.OneStep,
+    answer_paid: Work,
+    own: Found | None = None,
 ) -> Response:
     """Prepay if the payment flow says so, make the answer, settle, and answer once.
 
     If the payment is settled and the answer fails then, the error carries the receipt. Raises
-    `Unpaid`.
+    `Unpaid`. Work for one payment is done once at a time.
     """
+    if own and own.good.works:
+        async with service.locks.hold(f"work for {paid.settlement.payment_id}"):
+            one_step.require_unserved(service, paid)
+            return await _sell_in_one_step(service, request, paid, answer_paid)
     receipt = await one_step.prepay(service, paid)
     try:
-        answer = answer_paid()
+        answer = await answer_paid()
+        if answer.status_code >= 400:
+            answer.headers.update(receipt)
+            return answer
         await one_step.spend(service, paid, answer, web.connection(request))
     except web.Refused as failed:
         if not receipt:
@@ -179,11 +254,11 @@ async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
     await web.read_body(request)  # as `perp_market` does
 
-    def listed() -> Response:
+    async def listed() -> Response:
         return web.answer(AgentList(agents=content.agents(service)))
 
     if service.env.settings.decisions.agents_free:
-        return listed()
+        return await listed()
     return await sell(service, request, AGENTS, listed)
 
 
@@ -198,16 +273,25 @@ def service_app(service: Service) -> Starlette:
     def route(path: str, handler: Handler, method: str = "GET") -> Route:
         return Route(path, partial(handler, service), methods=[method])
 
-    return web.Application(
-        [
-            route(QUOTE, perp_quote, "POST"),
-            route(MARKET, perp_market),
+    def protocol() -> list[Route]:
+        return [
             route(PAY, pay, "POST"),
             route(SESSIONS, create_session, "POST"),
             route(routes.SESSION + "session_{rest}", show_session),
             route(routes.PAYMENTS + "{payment_id}", show_payment),
-            route(AGENTS, list_agents),
-            route("/healthz", health),
-            *documentation(service),
         ]
-    )
+
+    built_in = [
+        route(QUOTE, perp_quote, "POST"),
+        route(MARKET, perp_market),
+        *protocol(),
+        route(AGENTS, list_agents),
+        route("/healthz", health),
+        *documentation(service),
+    ]
+    if not service.env.shop:
+        return web.Application(built_in)
+    ours = web.Application(built_in)
+    first = [*protocol(), *(each for each in built_in if each.path == WELL_KNOWN)]
+    own = Route("/{path:path}", partial(own_good, service, ours), methods=_METHODS)
+    return web.Application([*first, own])

@@ -17,6 +17,8 @@ from x402sim.service.state import Service
 
 VENUES = ("Fulcrum", "Helios", "Meridian", "Parallax")
 PAIRS = ("BTC-USD", "ETH-USD", "SOL-USD")
+_LEVELS = {"BTC-USD": 60_000.0, "ETH-USD": 3_000.0, "SOL-USD": 150.0}
+"""Dollars: invented prices, of a size that a reader expects."""
 _MAINTENANCE_MARGIN = 0.005
 
 
@@ -67,7 +69,7 @@ def _best(pair: str, direction: int) -> tuple[str, float]:
 
 def _price(pair: str, venue: str) -> float:
     """Return a pair's price at one venue: 0.01 to 100,000 dollars, within 0.1 % elsewhere."""
-    level = 10 ** (_draw(pair, "level") * 7 - 2)
+    level = _LEVELS.get(pair) or 10 ** (_draw(pair, "level") * 7 - 2)
     return _round(level * (1 + (_draw(pair, venue) - 0.5) * 1e-3))
 
 
@@ -83,9 +85,33 @@ def _round(price: float) -> float:
 
 def agents(service: Service) -> list[Agent]:
     """Return the agents, their resources, prices and reputations (4.3/list, 2.7/agent)."""
-    known, env = service.store.payments.reputation(QUOTE), service.env
-    reputation = env.settings.reputation.of(Track()) if known is None else known
+    env, nothing = service.env, service.env.settings.reputation.of(Track())
+    if env.shop:
+        return _agents_of_goods(service, nothing)
+    known = service.store.payments.reputation(QUOTE)
+    reputation = nothing if known is None else known
     return [agent(env.quote_price_base, checksum(env.pay_to), reputation)]
+
+
+def _agents_of_goods(service: Service, nothing: int) -> list[Agent]:
+    """Return an agent for each path that the user sells; with holes, it sums up what was bought."""
+    shop, known = service.env.shop, service.store.payments.reputations()
+    sold = {each.good.path: each for each in shop.sold if each.price_base is not None}
+    made = []
+    for path, (good, price_base) in sold.items():
+        mine = [value for bought, value in known.items() if shop.sells(bought, path)]
+        made.append(
+            Agent(
+                id=good.name,
+                name=good.name,
+                description=good.description or good.name,
+                resource=path,
+                price=str(price_base),
+                pay_to=checksum(service.env.pay_to),
+                reputation=sum(mine) if mine else nothing,
+            )
+        )
+    return made
 
 
 def agent(price_base: int, pay_to: str, reputation: int) -> Agent:

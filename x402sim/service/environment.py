@@ -18,6 +18,7 @@ from x402sim.protocol.crypto import Address, PrivateKey, parse_address, parse_ke
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
+from x402sim.service.goods import Shop
 from x402sim.service.settings import Settings
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -51,6 +52,12 @@ class Environment:
     def __post_init__(self) -> None:
         if self.quote_price_base > MAX_STORED:
             raise ValueError(f"quote_price: {self.settings.quote_price} is too much to store")
+        _ = self.shop
+
+    @cached_property
+    def shop(self) -> Shop:
+        """The goods of the user, at prices of the network's token."""
+        return Shop(self.settings.sells, self.network.decimals)
 
     @cached_property
     def quote_price_base(self) -> int:

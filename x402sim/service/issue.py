@@ -8,6 +8,8 @@ rejects an id that was invented or issued elsewhere. A service that restarts wit
 asset, payee or `max_timeout_s` rejects its own unpaid ids, too: their payers have other
 requirements, which it would not match. What is settled stays good.
 
+The id of a good of the user (`goods.py`) also contains the path, which no number here stands for.
+
 The id of a payment in one step has a salt that is derived from its authorization. So the same
 authorization always has the same id for one resource.
 Clauses: 2.1/*, 2.2/*, 8/timeout.
@@ -49,6 +51,8 @@ A number is never changed and never reused, because issued payment ids contain i
 number they would pay for another resource. A new resource takes the next number; a resource that
 is removed leaves a gap.
 """
+_OWN = 255
+"""The number of all goods of the user; the path follows the terms."""
 _PATHS = {resource.number: path for path, resource in RESOURCES.items()}
 
 PREFIX = "pay_"
@@ -68,7 +72,12 @@ class IssuedTerms(msgspec.Struct, frozen=True):
 
 
 def required_without_id(
-    network: Network, pay_to: Address, max_timeout_s: int, resource: str, amount_base: int
+    network: Network,
+    pay_to: Address,
+    max_timeout_s: int,
+    resource: str,
+    amount_base: int,
+    description: str | None = None,
 ) -> PaymentRequired:
     """Return the 402 of a resource at one price, without a payment id (2.1/requirements).
 
@@ -82,7 +91,7 @@ def required_without_id(
         max_amount_required=str(amount_base),
         max_timeout_seconds=max_timeout_s,
         resource=resource,
-        description=RESOURCES[resource].description,
+        description=description or RESOURCES[resource].description,
     )
     return PaymentRequired(
         error="Payment Required",
@@ -126,8 +135,13 @@ class Issuer:
     def _require(self, resource: str, amount_base: int) -> PaymentRequired:
         env = self._env
         pay_to = env.wallet if resource == SESSIONS else env.pay_to
-        timeout_s = env.settings.max_timeout_s
-        return required_without_id(env.network, pay_to, timeout_s, resource, amount_base)
+        timeout_s, about = env.settings.max_timeout_s, self.description(resource)
+        return required_without_id(env.network, pay_to, timeout_s, resource, amount_base, about)
+
+    def description(self, resource: str) -> str:
+        """Return the description of what is sold at a path."""
+        ours = RESOURCES.get(resource)
+        return self._env.shop.description(resource) or (ours.description if ours else resource)
 
     def requirements(self, resource: str, amount_base: int) -> PaymentRequirements:
         """Return the payment requirements of a resource at one price."""
@@ -141,9 +155,14 @@ class Issuer:
         content = self._seal.open(payment_id[4:]) if payment_id.startswith(PREFIX) else None
         if content is None:
             return None
-        number, amount_base, expires_s, duration = _TERMS.unpack(content[_SALT_BYTES:])
-        path = _PATHS.get(number)
+        number, amount_base, expires_s, duration = _TERMS.unpack_from(content, _SALT_BYTES)
+        path = _PATHS.get(number) or self._own(content[CONTENT_BYTES:])
         return IssuedTerms(path, amount_base, expires_s, duration) if path else None
+
+    def _own(self, padded: bytes) -> str | None:
+        """Return the path of a good of the user; None if it is not sold any more."""
+        path = padded.rstrip(b"\0").decode()
+        return path if self._env.shop.price(path) is not None else None
 
     def derive(self, resource: str, auth: Authorization) -> str:
         """Return the id of a payment in one step: one authorization, for one resource.
@@ -155,6 +174,7 @@ class Issuer:
         return self._sealed(terms, mac[:_SALT_BYTES])
 
     def _sealed(self, terms: IssuedTerms, salt: bytes) -> str:
-        number = RESOURCES[terms.resource].number
+        ours = RESOURCES.get(terms.resource)
+        number, path = (ours.number, b"") if ours else (_OWN, terms.resource.encode())
         packed = _TERMS.pack(number, terms.amount_base, terms.expires_s, terms.duration)
-        return PREFIX + self._seal.seal(salt + packed)
+        return PREFIX + self._seal.seal(salt + packed + path + b"\0" * (-len(path) % 3))

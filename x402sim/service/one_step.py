@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Any, assert_never, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import UNSET
@@ -88,7 +88,7 @@ class IdempotentReplay(Exception):
 
     def __init__(self, stored: StoredResponse) -> None:
         super().__init__()
-        self.response = Response(stored.body)
+        self.response = Response(stored.body, stored.status)
         self.response.raw_headers = list(stored.headers)
 
 
@@ -170,7 +170,7 @@ def _match(
             path = urlsplit(payment.resource.url).path
         except ValueError:
             path = payment.resource.url
-        if path != resource:
+        if unquote(path) != resource:
             reason = f"the payment is for {path[:80]!r}, not for {resource!r}"
             raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, reason)
     if is_early(auth, now_s := service.clock.now_s()):
@@ -275,17 +275,29 @@ def _take_answer(service: Service, paid: OneStep) -> bool:
     Raises `Unpaid` if the answer was given, or if another request has taken it. If decision
     5/authorization-once is switched, returns False instead: the answer is given again.
     """
-    payment_id, served = paid.settlement.payment_id, service.store.served
-    if served.begin(payment_id, service.answering):
+    if service.store.served.begin(paid.settlement.payment_id, service.answering):
         return True
     if not service.env.settings.decisions.authorization_once:
         return False
+    raise _served_already(service, paid)
+
+
+def require_unserved(service: Service, paid: OneStep) -> None:
+    """Raise `Unpaid` if the one answer of a payment was given, before the answer costs work."""
+    payment_id = paid.settlement.payment_id
+    taken = payment_id in service.answering or service.store.served.is_marked(payment_id)
+    if taken and service.env.settings.decisions.authorization_once:
+        raise _served_already(service, paid)
+
+
+def _served_already(service: Service, paid: OneStep) -> Unpaid:
+    payment_id, served = paid.settlement.payment_id, service.store.served
     is_kept = paid.key is not None and served.stored(paid.key) is not None
     if served.is_marked(payment_id) and not is_kept:  # a stored answer is given for its key
         again = SettlementRefused(Refusal.ALREADY_SETTLED, _how_served(service, paid))
     else:
         again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
-    raise _refused(service, paid, again)
+    return _refused(service, paid, again)
 
 
 _AS_FIRST = "send the payment again as it was sent first"
@@ -316,7 +328,7 @@ def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Respons
     again: this payment was settled without the key, and may be sent without it.
     """
     payment_id, resource, served = paid.settlement.payment_id, paid.resource, service.store.served
-    response = StoredResponse(content.raw_headers, bytes(content.body))
+    response = StoredResponse(content.raw_headers, bytes(content.body), content.status_code)
     until_s = key_ends_s(service, paid.valid_before)
     try:
         with service.store.transaction():  # both, or none

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from x402sim.durations import ServiceTime, require_servers
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import PaymentFlow
+from x402sim.service.goods import Good
 from x402sim.service.policies import MatchedPayments, Reputation, ServicePolicy
 from x402sim.spec.decisions import Decisions
 from x402sim.text.arguments import (
@@ -36,6 +37,8 @@ class Settings:
 
     quote_price
         The price of a quote in tokens; default "0.01" (8/quote-price).
+    sells
+        Goods of your own, a tuple of `Good`; default (). `LocalServer(sells=...)` makes it.
     one_step
         Whether protected endpoints take a payment in the request itself, as the x402 standard sends
         it, in X-PAYMENT or PAYMENT-SIGNATURE; default True (5/one-step).
@@ -100,6 +103,7 @@ class Settings:
     """
 
     quote_price: str = "0.01"
+    sells: tuple[Good, ...] = ()
     one_step: bool = True
     payment_flow: PaymentFlow | None = None
     max_timeout_s: WholeAboveZero = 300
@@ -137,6 +141,11 @@ class Settings:
         if price == 0:
             raise ValueError(
                 f"quote_price: expected more than 0 tokens, got {as_given(self.quote_price)}"
+            )
+        if self.payment_flow is None and any(good.works for good in self.sells):
+            raise ValueError(
+                "payment_flow: 'authorization' or 'upfront' is wanted: an answer of `sells` costs "
+                "work, which payments that nobody has verified would cause"
             )
         if self.payment_flow == "upfront" and self.policy.serves_first:
             raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")

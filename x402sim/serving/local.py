@@ -17,15 +17,16 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.report.page import Shown
+from x402sim.service.sources import Sells, goods_of
 from x402sim.serving.control.client import ControlClient, ControlError
-from x402sim.serving.control.messages import Ready, Transfer
+from x402sim.serving.control.messages import Paid, Ready, Transfer
 from x402sim.serving.listen import Listen
 from x402sim.serving.log import Form
 from x402sim.serving.serve import open_world, run, serve
 from x402sim.world.faults import Fault
 from x402sim.world.loop import run_anywhere
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.world import World
+from x402sim.world.world import World, with_goods
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0
@@ -42,7 +43,9 @@ class LocalServer:
 
     It serves a `World`, whose options may also be given here by name, as in
     `LocalServer(seed=1, block_time_s=2)`: `help(x402sim.World)` has them all. `port` is the port to
-    listen on, by default a free one. With a `control_token`, only its holder can change the world.
+    listen on, by default a free one. `sells` are goods of your own:
+    `sells={"GET /weather 0.01": {"sky": "blue"}}`, where a value may also be text, bytes or a
+    function of the request. With a `control_token`, only its holder can change the world.
 
     `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
     (`mnemonic`) is given; `url` is the service, and `facilitator_url`, `explorer_url`, `rpc_url`
@@ -63,11 +66,14 @@ class LocalServer:
         *,
         port: int = 0,
         control_token: str | None = None,
+        sells: Sells | None = None,
         **options: Any,
     ) -> None:
         self.clock = Clock()
         self._listen = Listen(port=port, control_token=control_token)
         self._world = World(**options) if world is None else replace(world, **options)
+        if sells is not None:
+            self._world = with_goods(self._world, goods_of(sells))
         self._http: httpx.AsyncClient | None = None
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
@@ -172,6 +178,14 @@ class LocalServer:
         Each has `tx_hash`, `block_number`, `sender`, `to` and `amount_base`: text, in base units.
         """
         return self._ask(lambda control: control.transfers(account))
+
+    def payments(self, path: str = "", times: int | None = None) -> list[Paid]:
+        """Return the settled payments, oldest first, for one path if given.
+
+        `server.payments("/api/perp/quote", times=1)` demands exactly one: it raises
+        `AssertionError` for another number, and names each payment.
+        """
+        return self._ask(lambda control: control.payments(path, times))
 
     def balance(self, address: str) -> int:
         """Return what an address has of the token, in base units, as an int."""

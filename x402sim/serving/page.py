@@ -357,6 +357,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
     if wanted.wrong and wanted.buys == "session":
         raise bad_body("a mistake is made with a quote or the market, not with a session")
     network, clock = world.service.env.network, world.clock
+    shop = world.service.env.shop
     wallet, used = world.accounts.funded[wanted.account], list[Authorization]()
     payments = list[str]()
 
@@ -389,6 +390,8 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
             limits=payer.limits,
             change=change,
         )
+        if own := next((each.good for each in shop.sold if each.price_base), None):
+            return await http.request(own.method or "GET", own.sample, auth=flow)
         if wanted.buys == "market":
             return await http.get(MARKET, auth=flow)
         return await http.post(QUOTE, json=ORDER, auth=flow)

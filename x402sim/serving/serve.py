@@ -160,12 +160,14 @@ def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None)
         "/rpc": rpc[world.network.name],
         "/_sim": own_programs_only(control, listen.allow_origins, is_local=listen.is_local),
     }
+    shop = world.service.env.shop if world.options.has_service else None
+    is_paywall = shop is not None and shop.at("/", "GET") is not None  # then / is the user's
     first_page: ASGIApp = _HOME if world.options.has_service else RedirectResponse(PATH)
     service_app = world.process.app
 
     def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = scope["path"]
-        if path == "/" and listen.has_control:
+        if path == "/" and listen.has_control and not is_paywall:
             accepted = (value for name, value in scope["headers"] if name == b"accept")
             if any(b"text/html" in value for value in accepted):  # a browser; programs send */*
                 return first_page(scope, receive, send)

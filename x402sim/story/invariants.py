@@ -30,14 +30,14 @@ CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAI
 STANDS = "a transfer that stands when it is served"
 
 
-class _Mined(msgspec.Struct, frozen=True):
+class _Mined(msgspec.Struct, frozen=True, gc=False):
     """The transfers of a transaction, and the authorizations used to pay."""
 
     transfers: tuple[TransferFields, ...] = ()
     used: tuple[bytes, ...] = ()
 
 
-class _Authorization(msgspec.Struct, frozen=True):
+class _Authorization(msgspec.Struct, frozen=True, gc=False):
     """The payment ids of an authorization, and the standing transaction that used the authorization
     to pay."""
 
@@ -45,7 +45,7 @@ class _Authorization(msgspec.Struct, frozen=True):
     tx: bytes | None = None
 
 
-class _Payment(msgspec.Struct, frozen=True):
+class _Payment(msgspec.Struct, frozen=True, gc=False):
     """The authorizations presented for a payment id, the settled authorizations, and whether the
     id was served."""
 

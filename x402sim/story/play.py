@@ -104,6 +104,7 @@ def _chain_of(world: World) -> str | None:
 
 def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
     network, source = live.network, source_of(scenario)
+    live.stage.journal.played(None if source == scenario.name else source)
     live.stage.record(
         events.Begin(
             seed=world.seed or 0,
@@ -119,7 +120,6 @@ def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
             symbol=network.token_symbol,
             merchant=live.info.pay_to if live.info else None,
             token_owner=live.info.token_owner if live.info else None,
-            source=None if source == scenario.name else source,
         )
     )
     if len(live.stage.services) > 1:

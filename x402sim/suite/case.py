@@ -3,8 +3,9 @@
 Several cases may share an id; the worst outcome is the id's.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -20,56 +21,41 @@ _WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED
 """Outcomes, worst first: the id gets the worst outcome of its cases."""
 
 
-class Case(Protocol):
-    """One case of one id, "document/section/slug": the demand, and the reason for the demand.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """One case of one id, "document/section/slug"; each judge adds fields for the play.
 
     `decides` names the questions the case decides: a MUST passes only if a case has decided each
-    question. `controls` are ids of controls: if a control fails, a passed case proves nothing.
+    question.
     """
 
-    @property
-    def id(self) -> str:
-        """The id: document, section and slug, with slashes between them."""
-
-    @property
-    def level(self) -> Level:
-        """MUST, SHOULD or MAY."""
-
-    @property
-    def ground(self) -> Ground:
-        """Where the demand comes from."""
-
-    @property
-    def title(self) -> str:
-        """The demand, in a sentence."""
+    id: str
+    level: Level
+    ground: Ground
+    title: str
+    """The demand, in a sentence."""
+    played_as: str
+    """The name of the play: cases with one name share a play."""
+    control: str = ""
+    """The id of the control: if the control fails, a pass in this dialect proves nothing."""
+    is_control: bool = False
+    """Whether every subject worth judging must pass the case."""
+    waits_s: float = 0
+    """Seconds that the play waits idle, at least."""
+    needs: tuple[Need, ...] = ()
+    decides: tuple[str, ...] = ()
+    dialect: str = ""
+    """The dialect of the play; empty for a subject with only one dialect."""
 
     @property
     def name(self) -> str:
-        """The id and the case's own part: unique."""
-
-    @property
-    def dialect(self) -> str:
-        """The dialect of the play; empty for a subject with only one dialect."""
+        """The id and the dialect, a unique name: "server/many/again [v2]"."""
+        return f"{self.id} [{self.dialect}]" if self.dialect else self.id
 
     @property
     def section(self) -> str:
         """The section of the document."""
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """The conditions for judging the case, such as a world or a key."""
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """The questions the case decides."""
-
-    @property
-    def controls(self) -> tuple[str, ...]:
-        """The ids of the controls the case depends on."""
-
-    @property
-    def is_control(self) -> bool:
-        """Whether every subject worth judging must pass the case."""
+        return self.id.split("/")[1]
 
 
 AnyCase = TypeVar("AnyCase", bound=Case)
@@ -84,6 +70,14 @@ def by_id(cases: Iterable[AnyCase]) -> dict[str, list[AnyCase]]:
     for case in cases:
         found.setdefault(case.id, []).append(case)
     return found
+
+
+def by_play(cases: Iterable[AnyCase]) -> list[list[AnyCase]]:
+    """Return the cases in groups that share a play."""
+    groups: dict[str, list[AnyCase]] = {}
+    for case in cases:
+        groups.setdefault(case.played_as, []).append(case)
+    return list(groups.values())
 
 
 def by_ground(cases: Iterable[AnyCase]) -> list[tuple[Ground, list[AnyCase]]]:
@@ -199,7 +193,7 @@ def unfinished(
 
 def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: str) -> Result:
     """Return the result of an id; `rerun` is the command that repeats the run, without --only."""
-    in_order = sorted(cases, key=lambda case: place(case, done))
+    in_order = sorted(cases, key=lambda case: clarity(case, done))
     first, worst = in_order[0], done[in_order[0]]
     observed = [done[case] for case in cases if done[case].outcome is Outcome.OBSERVED]
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
@@ -236,7 +230,7 @@ def _all_observed(cases: Sequence[CaseResult]) -> str:
     return "; ".join(f"{its}: {text}" if its else text for text, its in named.items())
 
 
-def place(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, int]:
+def clarity(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, int]:
     """Return the sort key of an id's cases: the worst outcome first.
 
     Among failures, fewest needs come first, then the shortest text; among skipped cases, fewest
@@ -280,24 +274,3 @@ def _decided(result: Result, done: Mapping[AnyCase, CaseResult]) -> Result:
         actual=None,
         evidence=None,
     )
-
-
-def unclear(result: Result, why: str) -> Result:
-    """Return the result as inconclusive, with a reason."""
-    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why, evidence=None)
-
-
-def doubted(
-    result: Result,
-    controls: Collection[str],
-    broken: Mapping[str, str | None],
-    why: str = "the control did not work, so this proves nothing",
-) -> Result:
-    """Return a result that holds as inconclusive, if one of its controls is `broken`.
-
-    `broken` maps the id of each failed control to the failure. A failure stays a failure.
-    """
-    met = [f"{name}: {broken[name]}" for name in sorted(controls) if broken.get(name)]
-    if result.outcome not in HOLDS or result.is_control or not met:
-        return result
-    return unclear(result, f"{why} ({'; '.join(met)})")

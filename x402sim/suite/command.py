@@ -25,7 +25,8 @@ from x402sim.report.conformance import About, unready, written
 from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, CaseResult, Outcome, Result
 from x402sim.suite import printing, published
 from x402sim.suite.case import in_order, unfinished
-from x402sim.suite.subject import Chosen, Judging, Subject, Tell
+from x402sim.suite.engine import Judging
+from x402sim.suite.subject import Chosen, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
 from x402sim.text.words import counted, printable
@@ -130,7 +131,7 @@ async def judged(
     on_begin: Callable[[str, int, int], None] = lambda check_id, place, ids: None,
     on_result: Callable[[Result], None] = lambda result: None,
     tell: Tell = lambda text: None,
-    on_ready: Callable[[Judging], None] = lambda judging: None,
+    on_ready: Callable[[Judging[Any]], None] = lambda judging: None,
 ) -> tuple[list[Result], str]:
     """Judge a subject in real time; return results and a record of the run; raises `NotReady`.
 
@@ -203,7 +204,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
     console = new_console(stderr=True, highlight=False)
     found: list[Result] = []
-    begun: list[Judging] = []
+    begun: list[Judging[Any]] = []
     was_interrupted, sections = False, set[str]()
     with console.status("connecting to the target") as status:
 
@@ -211,7 +212,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             with printing.unread(console):
                 console.print(escape(printable(text)))
 
-        def on_ready(judging: Judging) -> None:
+        def on_ready(judging: Judging[Any]) -> None:
             begun.append(judging)
             printing.announce(judging.plan)
 

@@ -9,8 +9,7 @@ import msgspec
 
 from x402sim.report.conformance import FULL, counts_for_exit, explained, readable
 from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome
-from x402sim.suite.case import of_id, select
-from x402sim.suite.row import AnyPlayed, by_play
+from x402sim.suite.case import AnyCase, by_play, of_id, select
 from x402sim.suite.verdict import NotReady, Skipped
 
 Judged = Callable[[Any, Sequence[Any]], Awaitable[Sequence[tuple[Any, CaseResult]]]]
@@ -60,8 +59,8 @@ class CaseOfTest:
 
 
 def chosen(
-    cases: Iterable[AnyPlayed], only: str | Sequence[str], documents: Sequence[str]
-) -> list[list[AnyPlayed]]:
+    cases: Iterable[AnyCase], only: str | Sequence[str], documents: Sequence[str]
+) -> list[list[AnyCase]]:
     """Return the cases of each play, with `only` as on the command line; raises `ValueError`."""
     prefixes = [only] if isinstance(only, str) else only
     return by_play(select(prefixes, list(cases), documents))

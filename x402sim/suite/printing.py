@@ -19,7 +19,8 @@ from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.results import NOT_JUDGED, Outcome, Result
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case, by_ground, by_id
-from x402sim.suite.subject import Plan, Subject
+from x402sim.suite.engine import Plan
+from x402sim.suite.subject import Subject
 from x402sim.text.console import console as new_console
 from x402sim.text.words import counted, printable
 

@@ -1,25 +1,22 @@
-"""Judges a subject in rooms: plays cases, makes good payments in between, repeats failed plays.
+"""Judges a subject in rooms: plays cases, makes good payments in between, finds what jams.
 
-A room is one world with one started subject, in which cases are played in turn. The rule of
-repetition, for servers and facilitators:
+A room is one world with one started subject, in which cases are played in turn. The engine's rule
+of repetition takes these steps here:
 
-1. The control of a dialect is a good payment. A dialect whose control fails is not judged.
-2. Plays that leave the world unchanged share a room, up to `BATCH` plays. The judge makes a good
-   payment after the last play, and after each play without an answer. Any other play has a room
-   alone, and a good payment after it.
-3. If a good payment fails, an earlier play has jammed the subject. The plays of the room are
-   repeated, each with a good payment after it, until the payment fails again: that play jams.
-4. A play that fails, jams or stays unclear is repeated in another room. A case has failed if both
-   plays fail; if only the first fails, the case is inconclusive.
-5. After `JAMS` confirmed jams, a further jam counts without a repetition. After `MOST_JAMS` jams,
-   the judge looks for no more, and all plays of a jammed room are inconclusive.
-6. If the subject ends by itself in a play and in the repetition, the play has failed. Other ends
-   are counted: `MOST_ENDS` ends fail the control.
-7. A subject started by its user has only one room, and failed plays are repeated in that room.
-   After a failed good payment, the rest is inconclusive.
+- Plays that leave the world unchanged share a room, up to `BATCH` plays. The judge makes a good
+  payment after the last play, and after each play without an answer. Any other play has a room
+  alone, and a good payment after it.
+- If a good payment fails, an earlier play has jammed the subject. The plays of the room are
+  repeated, each with a good payment after it, until the payment fails again: that play jams.
+- After `CONFIRMED_JAMS`, a further jam counts without a repetition. After `MOST_JAMS`, the judge
+  looks for no more, and all plays of a jammed room are inconclusive.
+- If the subject ends by itself in a play and in the repetition, the play has failed. Other ends
+  are counted: `MOST_ENDS` ends fail the control.
+- A subject started by its user has one room, and failed plays are repeated there. After a failed
+  good payment, the rest is inconclusive.
 
-Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of `Judge`
-with its good payment. `in_rooms` plans a judgement and begins the run.
+Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of
+`RoomJudge` with its good payment. `in_rooms` plans a judgement and begins the run.
 """
 
 import asyncio
@@ -37,24 +34,25 @@ from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.report.conformance import FULL
-from x402sim.report.results import CaseResult, Demand, Outcome, Result
+from x402sim.report.results import CaseResult, DemandKey, Outcome
 from x402sim.rng import Rng
-from x402sim.suite.case import by_id, of_id
-from x402sim.suite.row import (
-    AnyPlayed,
-    Found,
-    RoomCase,
-    RoomKind,
-    Violation,
-    by_play,
+from x402sim.suite.case import by_play
+from x402sim.suite.engine import (
+    CaseResults,
+    Judging,
+    Plan,
+    Played,
+    attempt,
+    of_two,
     result,
     side_by_side,
     skipped,
     unclear,
 )
+from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
-from x402sim.suite.subject import Chosen, Plan, Tell, patiently
-from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Skipped, Untold
+from x402sim.suite.subject import Chosen, Tell, patiently
+from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Violation
 from x402sim.text.words import counted
 
 MOST_LINES = 60
@@ -205,7 +203,7 @@ PATIENCE_S = 15.0
 BATCH = 10
 """The plays in a shared room between two good payments."""
 START = "the judge must start it: --start COMMAND"
-JAMS = 2
+CONFIRMED_JAMS = 2
 """The jams that a second play confirms; later jams count without a second play."""
 MOST_ENDS = 2
 """Unexplained ends of a subject until they count as a failure."""
@@ -213,55 +211,17 @@ ENDS = Violation(
     expected="it goes on running",
     actual="",
     why="nobody is served until somebody starts it again",
-    demand=Demand.GOES_ON_RUNNING,
+    demand=DemandKey.GOES_ON_RUNNING,
 )
 MOST_JAMS = 12
 """The most jamming plays that the judge singles out: further ones show nothing new."""
 
-Outcomes = list[tuple[RoomCase, CaseResult]]
 AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """A finished play: the finding of each case."""
-
-    play: Play[Any, Any]
-    found: dict[RoomCase, Found]
-    unclear: str = ""
-    """Why the play cannot be judged."""
-    skipped: str = ""
-    """Why there was no play: the case does not apply, or a need `lacks`."""
-    lacks: bool = False
-    is_untold: bool = False
-    seconds: float = 0
-    log: str = ""
-    jams: bool = False
-    """Whether a good payment failed after the play."""
-    ended: str = ""
-    """How the subject ended by itself during the play."""
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether an answer is missing."""
-        return any(not each.status for each in self.play.answers)
-
-    @property
-    def wrong(self) -> Violation | None:
-        """The first broken demand."""
-        return next((each for each in self.found.values() if isinstance(each, Violation)), None)
-
-    def of(self, case: RoomCase) -> CaseResult:
-        """Return the result of a case of the play."""
-        if case in self.found:
-            return result(case, self.found[case], self.play.report, self.log, self.seconds)
-        if self.skipped:
-            return skipped(case, self.skipped, lacks=self.lacks, is_untold=self.is_untold)
-        return unclear(case, self.unclear or "it ended before it was looked at")
+RoomResults = CaseResults[RoomCase]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Judge(ABC, Generic[AnyRoom, AnyPlay]):
+class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     """One judgement of one subject; a subclass opens rooms and makes good payments."""
 
     plain: ClassVar[RoomKind]
@@ -285,9 +245,9 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     start_s: float = 0
     plays: int = 0
     jams: int = 0
-    """The plays that have jammed the subject twice."""
-    culprits: int = 0
     """The plays that have jammed the subject."""
+    confirmed_jams: int = 0
+    """The plays that have jammed the subject twice."""
     ends_in: str = ""
     """The play during which the subject ended by itself twice."""
     ends: list[str] = field(default_factory=list)
@@ -387,35 +347,28 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         named = f"{name} {self.plays} in {room.name}"
         return await self.play(room, dialect, named, patience_s or self.patience_s).begin()
 
-    async def played(self, group: Sequence[RoomCase], room: AnyRoom) -> Played:
+    async def played(self, group: Sequence[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Play the common play of some cases in a room, and test each case."""
-        elapsed, first = stopwatch(), group[0]
+        first = group[0]
         play = await self.begun(room, first.dialect, first.played_as)
         hangs = f"{first.name}: it does not answer, and has {play.patience_s:g} s for each answer"
         try:
             with patiently(self.tell, hangs, first.waits_s, lambda: len(play.answers)):
-                observed = await first.play(play)
-            found = {case: case.test(play, observed) for case in group}
-        except Inconclusive as why:
-            return Played(play=play, found={}, unclear=str(why), seconds=elapsed())
-        except Skipped as why:
-            return Played(
-                play=play,
-                found={},
-                skipped=str(why),
-                lacks=isinstance(why, Lacking),
-                is_untold=isinstance(why, Untold),
-                seconds=elapsed(),
-            )
+                played = await attempt(
+                    group,
+                    play,
+                    lambda: first.play(play),
+                    lambda case, observed: case.test(play, observed),
+                )
         finally:
             await room.tidy()
         log = last_line(room.running.log()) if room.running else ""
-        return Played(play=play, found=found, seconds=elapsed(), log=log)
+        return replace(played, log=log)
 
-    def _ends(self, played: Played, room: AnyRoom) -> Played:
+    def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""
         how = room.running.has_ended if room.running else ""
-        return replace(played, found={}, unclear=how, ended=how) if how else played
+        return replace(played, found={}, left=Inconclusive(how), ended=how) if how else played
 
     async def run(
         self, cases: Sequence[RoomCase], on_begin: Callable[[str], None]
@@ -424,9 +377,9 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
 
         Controls come last: controls fail if the subject ended by itself in several plays.
         """
-        controls: Outcomes = []
+        controls: RoomResults = []
 
-        async def work(batch: list[list[RoomCase]]) -> Outcomes:
+        async def work(batch: list[list[RoomCase]]) -> RoomResults:
             waits = max(group[0].waits_s for group in batch)
             async with self._waiting if waits else self._busy:
                 for case in (case for group in batch for case in group):
@@ -446,19 +399,20 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         if len(self.ends) < MOST_ENDS:
             return found
         fault = replace(ENDS, actual=f"{counted(len(self.ends), 'time')}: {self.ends[0]}")
-        return result(case, fault, "\n".join(self.ends), "", found.seconds)
+        failed = result(case, fault, "\n".join(self.ends))
+        return msgspec.structs.replace(failed, seconds=found.seconds)
 
-    async def every(self, cases: Sequence[RoomCase]) -> Outcomes:
+    async def every(self, cases: Sequence[RoomCase]) -> RoomResults:
         """Play the cases, and close every room; return the cases with their results."""
         try:
             return [each async for each in self.run(cases, lambda check_id: None)]
         finally:
             await self.close()
 
-    async def _judged(self, batch: list[list[RoomCase]]) -> Outcomes:
-        """Play some plays in one room, then a good payment; repeat failures: rules 2 to 5."""
+    async def _judged(self, batch: list[list[RoomCase]]) -> RoomResults:
+        """Play some plays in one room, then a good payment; repeat failures."""
         kind = batch[0][0].kind
-        results: Outcomes = []
+        results: RoomResults = []
         todo, is_careful = batch, not kind.is_shared
         while todo:
             cases = [case for group in todo for case in group]
@@ -467,12 +421,12 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             try:
                 room = await self.room(kind)
             except (Lacking, ChainError) as lacking:  # a kind of room, or an anvil
-                return [*results, *((case, skipped(case, str(lacking))) for case in cases)]
+                return [*results, *((case, skipped(case, Lacking(str(lacking)))) for case in cases)]
             done, broken = await self._in_turn(todo, room, is_careful=is_careful)
             await self.leave(room, keep=not broken)
             if broken and self.is_fixed:
                 self.lost = f"nothing can be told any more, as {broken}"
-            elif broken and not is_careful and len(done) > 1 and self.culprits < MOST_JAMS:
+            elif broken and not is_careful and len(done) > 1 and self.jams < MOST_JAMS:
                 is_careful = True
                 continue
             elif broken and not is_careful and len(done) > 1:
@@ -481,16 +435,15 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
                 continue
             todo = todo[len(done) :]
             for place, (group, played) in enumerate(done, 1):
-                is_culprit = bool(broken) and place == len(done)
-                self.culprits += is_culprit
-                results += await self._certain(
-                    group, self._jammed(played, group, broken) if is_culprit else played
-                )
+                if broken and place == len(done):
+                    self.jams += 1
+                    played = self._jammed(played, group, broken)
+                results += await self._certain(group, played)
         return results
 
     async def _in_turn(
         self, groups: list[list[RoomCase]], room: AnyRoom, *, is_careful: bool
-    ) -> tuple[list[tuple[list[RoomCase], Played]], str]:
+    ) -> tuple[list[tuple[list[RoomCase], Played[RoomCase]]], str]:
         """Play plays in a room until a good payment fails; return the plays, and why it failed.
 
         A good payment comes after the last play, after each play without an answer, and, if
@@ -501,7 +454,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             played = await self.played(group, room)
             done.append((group, played))
             is_last = len(done) == len(groups)
-            if is_careful or is_last or played.is_silent or room.has_ended:
+            if is_careful or is_last or _is_silent(played) or room.has_ended:
                 # a jam in one dialect jams every other
                 dialects = [group[0].dialect] if is_careful else []
                 if broken := room.has_ended or await self.try_good_payment(room, dialects):
@@ -509,15 +462,15 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
                     return done, broken
         return done, ""
 
-    async def _certain(self, group: list[RoomCase], first: Played) -> Outcomes:
-        """Return the results of a play; repeat a failed play in another room first: rules 4 to 6.
+    async def _certain(self, group: list[RoomCase], first: Played[RoomCase]) -> RoomResults:
+        """Return the results of a play; repeat a failed play in another room first.
 
         If the subject ends by itself in both plays, all ends together are one failure.
         """
         if first.ended and self.ends_in:
             why = f"{first.ended}, as after {self.ends_in}"
             return [(case, unclear(case, why)) for case in group]
-        is_usual = first.jams and not first.ended and self.jams >= JAMS
+        is_usual = first.jams and not first.ended and self.confirmed_jams >= CONFIRMED_JAMS
         has_repeated = bool(self.lost) or is_usual
         if has_repeated or not (first.wrong or first.unclear):
             return [(case, first.of(case)) for case in group]
@@ -535,18 +488,12 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             self.ends.append(f"{how}, after {group[0].played_as}")
             if first.ended:
                 return [(case, second.of(case)) for case in group]
-        self.jams += first.jams and second.jams
-        results: Outcomes = []
-        for case in group:
-            wrong, repeated = first.found.get(case), second.found.get(case)
-            if isinstance(wrong, Violation) and not isinstance(repeated, Violation):
-                why = second.unclear or "it did not when it was played again"
-                results.append((case, unclear(case, f"it failed ({wrong.actual}), and {why}")))
-            else:
-                results.append((case, (second if first.unclear else first).of(case)))
-        return results
+        self.confirmed_jams += first.jams and second.jams
+        return [(case, of_two(first.of(case), second.of(case))) for case in group]
 
-    def _jammed(self, played: Played, group: Sequence[RoomCase], broken: str) -> Played:
+    def _jammed(
+        self, played: Played[RoomCase], group: Sequence[RoomCase], broken: str
+    ) -> Played[RoomCase]:
         """Return a play that has jammed the subject; the jam is a failure of one case.
 
         The case has held until now: a MUST, or else a SHOULD. If a MUST of the play has failed
@@ -561,7 +508,12 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         if "MUST" not in levels:
             for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
                 found[case] = fault
-        return replace(played, found=found, unclear=played.ended, jams=True)
+        left = Inconclusive(played.ended) if played.ended else None
+        return replace(played, found=found, left=left, jams=True)
+
+
+def _is_silent(played: Played[RoomCase]) -> bool:
+    return any(not each.status for each in played.play.answers)
 
 
 def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
@@ -579,67 +531,13 @@ def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
     return sorted(alone, key=lambda batch: -batch[0][0].waits_s) + together
 
 
-def _doubtful(group: Sequence[RoomCase]) -> Outcomes:
+def _doubtful(group: Sequence[RoomCase]) -> RoomResults:
     why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
     return [(case, unclear(case, why)) for case in group]
 
 
-class Plays(Protocol[AnyPlayed]):
-    """A judge that plays cases."""
-
-    def run(
-        self, cases: Sequence[AnyPlayed], on_begin: Callable[[str], None]
-    ) -> AsyncIterator[tuple[AnyPlayed, CaseResult]]:
-        """Play the cases; yield each case with its result as soon as the result is certain."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class PlayedJudging(Generic[AnyPlayed]):
-    """A subject ready to be judged, in the dialects whose control has passed.
-
-    `cases` are the cases of the spoken dialects. `left_out` returns the result of a case outside
-    the plan; `count` returns a count of the work.
-    """
-
-    judge: Plays[AnyPlayed]
-    cases: Sequence[AnyPlayed]
-    rerun: str
-    left_out: Callable[[AnyPlayed], CaseResult]
-    count: Callable[[], str]
-    plan: Plan
-
-    async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
-        """Play the cases; yield the result of each id once it is certain in every dialect."""
-        found, cases = self.unplayed(), by_id(self.cases)
-        for its in cases.values():
-            if all(case in found for case in its):
-                yield of_id(its, found, self.rerun)
-        async for case, done in self.judge.run(self.plan.cases, on_begin):
-            found[case] = done
-            its = cases[case.id]
-            if all(each in found for each in its):
-                yield of_id(its, found, self.rerun)
-
-    def unplayed(self) -> dict[AnyPlayed, CaseResult]:
-        """Return the results of the cases that are not in the plan."""
-        planned = set(self.plan.cases)
-        return {case: self.left_out(case) for case in self.cases if case not in planned}
-
-    def of(self, case: AnyPlayed, found: CaseResult) -> Result:
-        """Return the result of an id whose only case is this one."""
-        return of_id([case], {case: found}, self.rerun)
-
-    def done(self) -> str:
-        """Return a count of the work."""
-        return self.count()
-
-    def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return nothing: the results include the cases that were not judged."""
-        return [], []
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class ControlPlay:
     """A good payment in a dialect, tried before any other play.
 
     `why` says why the payment failed; empty if paid. A dialect without a purchase is not judged; if
@@ -647,22 +545,22 @@ class Tried:
     """
 
     why: str = ""
-    played: Played | None = None
+    played: Played[RoomCase] | None = None
     is_broken: bool = False
 
 
 @asynccontextmanager
 async def in_rooms(
-    judge: Judge[AnyRoom, Any],
+    judge: RoomJudge[AnyRoom, Any],
     options: Chosen,
     cases: Sequence[RoomCase],
     wanted: Sequence[Any],
     *,
-    control: Callable[[AnyRoom, Any], Awaitable[Tried]],
+    control: Callable[[AnyRoom, Any], Awaitable[ControlPlay]],
     left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult | None],
     plan: Callable[[Mapping[Any, str]], Plan],
     invalid: Callable[[str], str],
-) -> AsyncIterator[PlayedJudging[RoomCase]]:
+) -> AsyncIterator[Judging[RoomCase]]:
     """Start a subject, play a control in each `wanted` dialect, and plan.
 
     `control` tries a good payment. `left_out` returns the result of a case outside the plan, None
@@ -696,10 +594,9 @@ async def in_rooms(
             its = played.get(case.dialect)
             if its is None or not (is_invalid or tried[case.dialect].is_broken):
                 return left_out(case, broken)
-            result = unclear(case, f"its control fails: {broken[case.dialect]}")
-            if not case.is_control:
-                return result
-            return failed.get(case) or msgspec.structs.replace(result, exchange=its.play.report)
+            exchange = its.play.report if case.is_control else ""
+            control_fails = f"its control fails: {broken[case.dialect]}"
+            return failed.get(case) or unclear(case, control_fails, exchange)
 
         if is_invalid:
             planned = Plan(lines=(nothing,))
@@ -708,12 +605,12 @@ async def in_rooms(
         left = {case: result for case, result in results.items() if result is not None}
         silent = {case.dialect for case in every if case in results and case not in left}
         unspoken = {str(each): why for each, why in broken.items() if each in silent}
-        yield PlayedJudging(
+        yield Judging(
             judge=judge,
             cases=[case for case in every if case in left or case not in results],
             rerun=options.rerun,
             left_out=left.__getitem__,
-            count=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
+            done=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
             plan=replace(planned, unspoken=unspoken),
         )
     except OSError as wrong:

@@ -2,81 +2,35 @@
 
 A row is played once for each dialect of the subject. Every demand of the row has an id, the same in
 each dialect. For a dialect without a play the row gives a reason: the table has no empty cell.
-
-A case turns the finding of a play into a result.
 """
 
-import asyncio
 import runpy
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from x402sim.report import causes
-from x402sim.report.results import CaseResult, Evidence, Loss, Outcome
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType, folder
 from x402sim.spec.needs import Need
-from x402sim.suite.redact import impersonal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlayedCase:
-    """A demand on a play; each judge adds fields for the play."""
-
-    id: str
-    level: Level
-    ground: Ground
-    title: str
-    played_as: str
-    """The name of the play: cases with one name share a play."""
-    control: str
-    """The id of the control: if the control fails, a pass in this dialect proves nothing."""
-    is_control: bool = False
-    waits_s: float = 0
-    """Seconds that the play waits idle, at least."""
-    needs: tuple[Need, ...] = ()
-    decides: tuple[str, ...] = ()
-    dialect: str = ""
-    """The dialect of the play."""
-
-    @property
-    def name(self) -> str:
-        """The id and the dialect: "server/many/again [v2]"."""
-        return f"{self.id} [{self.dialect}]" if self.dialect else self.id
-
-    @property
-    def controls(self) -> tuple[str, ...]:
-        """The control; none for a control."""
-        return () if self.is_control else (self.control,)
-
-    @property
-    def section(self) -> str:
-        """The section of the id."""
-        return self.id.split("/")[1]
-
-
-AnyPlayed = TypeVar("AnyPlayed", bound=PlayedCase)
+from x402sim.suite.case import Case
+from x402sim.suite.verdict import Found
 
 
 @cache
 def rows_of(subject: str, *sections: str) -> tuple[Any, ...]:
-    """Return the rows in the files of a subject, in the order of the sections."""
+    """Return the rows in the files of a subject, in the order of the sections.
+
+    A row of a file is a play under `@case`, or stands in the file's list `ROWS`.
+    """
     files = sorted(folder(subject).glob("*.py"))
-    found = [row for file in files for row in runpy.run_path(str(file), run_name=file.stem)["ROWS"]]
+    found: list[Row] = []
+    for file in files:
+        names = runpy.run_path(str(file), run_name=file.stem)
+        found += [row for row in names.values() if isinstance(row, Row)] + names.get("ROWS", [])
     return tuple(sorted(found, key=lambda row: sections.index(row.section)))
 
 
@@ -88,121 +42,6 @@ def cases_of(subject: str, *sections: str) -> tuple[Any, ...]:
     if twice := sorted(name for name, times in names.items() if times > 1):
         raise ValueError(f"declared twice: {', '.join(twice)}")
     return found
-
-
-def by_play(cases: Iterable[AnyPlayed]) -> list[list[AnyPlayed]]:
-    """Return the cases in groups that share a play."""
-    groups: dict[str, list[AnyPlayed]] = {}
-    for case in cases:
-        groups.setdefault(case.played_as, []).append(case)
-    return list(groups.values())
-
-
-Each = TypeVar("Each")
-
-
-async def side_by_side(works: Iterable[Coroutine[Any, Any, list[Each]]]) -> AsyncIterator[Each]:
-    """Run works at once, and yield each result at its end.
-
-    An exception of a work is raised here, and cancels the other works, as leaving the loop does.
-    """
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        for done in asyncio.as_completed(tasks):
-            for each in await done:
-                yield each
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """A broken demand: the subject's act, and its cost.
-
-    `demand` is a key of `causes.toml` in the folder of the subject's cases; that entry has the
-    text of `expected` for cases without an own text.
-    """
-
-    actual: str
-    demand: str = ""
-    expected: str = ""
-    loss: Loss | None = None
-    why: str = ""
-    cause: str = ""
-    """The key of `causes.toml` where a `demand` has several causes."""
-
-
-Found = Violation | str | None
-"""A violation; or an observation, in words; or None if the demand holds."""
-
-
-def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: float) -> CaseResult:
-    """Return the result of a judged case.
-
-    `exchange` is the record of requests and answers, `log` the subject's last line of output, empty
-    without output.
-    """
-    if not isinstance(found, Violation):
-        return CaseResult(
-            title=case.title,
-            dialect=str(case.dialect),
-            ground=case.ground,
-            outcome=Outcome.PASSED if found is None else Outcome.OBSERVED,
-            actual=found,
-            seconds=round(seconds, 3),
-            has_begun=True,
-        )
-    expected = found.expected
-    if found.demand and not expected:
-        expected = causes.expected(found.demand)
-    about, answer = found.cause or expected, impersonal(found.actual)
-    return CaseResult(
-        title=case.title,
-        dialect=str(case.dialect),
-        ground=case.ground,
-        outcome=Outcome.FAILED,
-        expected=expected,
-        actual=found.actual,
-        reason="" if found.loss else found.why,
-        loss=found.loss,
-        evidence=Evidence(found.demand, about, answer, case.id),
-        exchange=exchange + (f"\nits last line: {log}" if log else ""),
-        seconds=round(seconds, 3),
-        has_begun=True,
-    )
-
-
-def unclear(case: PlayedCase, why: str) -> CaseResult:
-    """Return the inconclusive result of a case, with the reason."""
-    return CaseResult(
-        title=case.title,
-        dialect=str(case.dialect),
-        ground=case.ground,
-        outcome=Outcome.INCONCLUSIVE,
-        reason=why,
-        has_begun=True,
-    )
-
-
-def skipped(
-    case: PlayedCase, why: str, *, lacks: bool = True, is_untold: bool = False
-) -> CaseResult:
-    """Return the result of a case without judgement: a need `lacks`, or the case does not apply.
-
-    `is_untold`: the case was played, and the subject showed nothing to judge by.
-    """
-    return CaseResult(
-        title=case.title,
-        dialect=str(case.dialect),
-        ground=case.ground,
-        outcome=Outcome.SKIPPED,
-        reason=why,
-        applies=lacks,
-        lacks=lacks,
-        is_untold=is_untold,
-    )
 
 
 def documents(subject: str) -> dict[GroundType, str]:
@@ -255,7 +94,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RoomCase(PlayedCase):
+class RoomCase(Case):
     """A demand on a play in a room, in one dialect."""
 
     dialect: Any
@@ -271,6 +110,8 @@ class Row(ABC):
 
     section, slug
         Parts of the id, DOCUMENT/section/slug[-suffix].
+    play
+        The play of the cases, or of a payer the story.
     absent
         A reason for each dialect without the play.
     waits_s
@@ -286,9 +127,16 @@ class Row(ABC):
     section: str
     slug: str
     demands: Sequence[Demand]
+    play: Any
     absent: Mapping[Any, str] = field(default_factory=dict)
     waits_s: float = 0
     is_control: bool = False
+
+    @classmethod
+    def of(cls, path: str, *demands: Demand, **more: Any) -> Callable[[Any], Self]:
+        """Return a decorator that makes a row of a play; `path` is section/slug."""
+        section, slug = path.split("/")
+        return lambda play: cls(section=section, slug=slug, demands=demands, play=play, **more)
 
     @abstractmethod
     def case(self, dialect: Any, demand: Demand, common: dict[str, Any]) -> Any:
@@ -323,6 +171,10 @@ class Row(ABC):
                 yield self.case(dialect, demand, common)
 
 
+AnyAct = Callable[[Any], Awaitable[Any]]
+"""A play: asks the subject, and returns what the demands test."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomRow(Row):
     """A row of a subject in rooms.
@@ -337,7 +189,7 @@ class RoomRow(Row):
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
 
-    play: Callable[[Any], Awaitable[Any]]
+    play: AnyAct
     kind: RoomKind | None = None
 
     @property

@@ -9,7 +9,7 @@ plan; run the cases, by the one engine; write the verdict and the reports.
 import asyncio
 import json
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -18,12 +18,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.report.results import Result
+from x402sim.suite.engine import Judging
 
 Tell = Callable[[str], None]
 """Tells the user what a run waits for."""
-Begin = Callable[[str], None]
-"""Gets each id before the id's first case runs."""
 
 
 class Chosen(Protocol):
@@ -39,46 +37,6 @@ class Chosen(Protocol):
 
 
 AnyChosen = TypeVar("AnyChosen", bound=Chosen)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The plan of a run: cases to judge, lines to print before the run, expected seconds.
-
-    `unspoken` maps the dialects that the subject does not speak to the evidence; the results leave
-    out these dialects.
-    """
-
-    cases: Sequence[Any] = ()
-    lines: tuple[str, ...] = ()
-    seconds: float = 0.0
-    unspoken: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The ids that can be judged, in at least one dialect."""
-        return tuple(dict.fromkeys(case.id for case in self.cases))
-
-
-class Judging(Protocol):
-    """A run that has begun: the subject is ready and worth judging."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan."""
-
-    @property
-    def cases(self) -> Sequence[Any]:
-        """The cases with a result: the cases of the plan, and the cases left out for a reason."""
-
-    def run(self, on_begin: Begin) -> AsyncIterator[Result]:
-        """Run the cases; yield the result of each id as soon as the result is certain."""
-
-    def done(self) -> str:
-        """Return a count of the work, such as "2178 requests"."""
-
-    def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return lines to tell besides the results, and the demands of --require not met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +63,7 @@ class Subject(Generic[AnyChosen]):
     """The first parts of its ids; the user may leave out the first document."""
     sections: Mapping[str, str]
     """The title of each section."""
-    begin: Callable[[AnyChosen, Sequence[Any], Tell], AbstractAsyncContextManager[Judging]]
+    begin: Callable[[AnyChosen, Sequence[Any], Tell], AbstractAsyncContextManager[Judging[Any]]]
     texts: Callable[[str], str] = field(default=lambda check_id: "")
     """Returns the text of the clause of an id; empty without a clause."""
     needs: Mapping[Any, str] = field(default_factory=dict)

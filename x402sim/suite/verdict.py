@@ -3,9 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from x402sim.report.results import Demand, Loss
+from x402sim.report.results import Loss
 
 
 def plain(value: object) -> str:
@@ -40,8 +41,29 @@ class NotReady(Exception):
     """A run cannot begin: one line with the observation, the requirement, and the next step."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A broken demand: the subject's act, and its cost.
+
+    `demand` is a key of `causes.toml` in the folder of the subject's cases; that entry has the
+    text of `expected` for cases without an own text.
+    """
+
+    actual: str
+    demand: str = ""
+    expected: str = ""
+    loss: Loss | None = None
+    why: str = ""
+    about: str = ""
+    """The object that failures are compared by; `expected` if empty."""
+
+
+Found = Violation | str | None
+"""A violation; or an observation, in words; or None if the demand holds."""
+
+
 class CheckFailed(Exception):
-    """The target breaks the clause.
+    """The subject breaks the demand of a case: a `violation`.
 
     `show` renders the exchange; without `show`, reports have the last exchange. `loss` is the
     counted money lost.
@@ -53,12 +75,18 @@ class CheckFailed(Exception):
         expected: Any,
         actual: Any,
         show: Callable[[], str] | None = None,
-        demand: Demand = Demand.OTHER,
+        demand: str = "",
         loss: Loss | None = None,
     ) -> None:
         super().__init__(what, expected, actual)
-        self.what, self.expected, self.actual = what, expected, actual
-        self.show, self.demand, self.loss = show, demand, loss
+        self.what, self.expected, self.actual, self.show = what, expected, actual, show
+        self.violation = Violation(
+            actual=plain(actual),
+            demand=demand,
+            expected=f"{what}: {plain(expected)}" if what else plain(expected),
+            loss=loss,
+            about=what,
+        )
 
 
 class Inconclusive(Exception):

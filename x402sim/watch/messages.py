@@ -322,6 +322,8 @@ class Messages:
     @property
     def is_open(self) -> bool:
         """Whether an answer's word for a failure leaves the fate of the money open."""
+        if self.settled:
+            return False
         word, fields = self.refusal or "", self.receipt or {}
         is_reported = self.receipt is not None or word in WORDS
         return is_reported and meaning_of(word, fields.get("transaction")) is Meaning.UNCLEAR

@@ -151,6 +151,8 @@ class Recorder:
         self._orders = _Newest[str, _Order]()
         self._paid = _Newest[str, str]()
         """By nonce: the settling transaction, as the service or the facilitator answered."""
+        self._served = _Newest[str, bool]()
+        """By nonce: a payment whose client got the goods. A refusal of the next use is right."""
         self._asked = _Newest[str, bool]()
         """By nonce, as the watched facilitator got it: whether the facilitator settled it."""
         self._followed = _Newest[str, bool]()
@@ -334,15 +336,16 @@ class Recorder:
         elif found.signed is not None:
             order.open_until = nonce, found.signed.authorization.valid_before
         if found.is_delivered:
-            order.unserved = None
-        elif tx_hash is not None:
+            order.unserved, self._served[nonce] = None, True
+        elif tx_hash is not None and nonce not in self._served:
             order.unserved = nonce, tx_hash
         return findings
 
     def _of_facilitator(self, found: Messages, nonce: str, order: _Order) -> Iterator[Finding]:
         """Yield findings where an answer contradicts the facilitator's settlement."""
         tx_hash, is_ok = self._paid.get(nonce), found.is_delivered
-        if tx_hash is not None and not is_ok and not (found.settled and found.status):
+        is_known = nonce in self._served or bool(found.settled and found.status)
+        if tx_hash is not None and not is_ok and not is_known:
             said = "no whole answer" if found.is_broken else str(found.status)
             seen = f"{said}, and the payment was settled, transaction {tx_hash}"
             do = "Serve what was paid for when the same payment comes again, or refund it."
@@ -502,10 +505,15 @@ class Recorder:
             entries=(*struck, *range(seq, self._journal.length)),
         )
         data = exchange_of(exchange.number, request)
+        if not found.tool:  # as it was sent, and not escaped again
+            data["target"] = data["path"].removeprefix("/facilitator" * (found.to == "facilitator"))
         for half, is_cut in (("sent", sent.is_cut), ("answered", answered.is_cut)):
             data[half]["cut"] |= is_cut
         if order is not None:
             data["lane"] = order.lane
+        if found.signed is not None and not is_hidden:
+            data["authorization"] = found.nonce
+            data["payer"] = checksum(found.signed.authorization.from_)
         more = {
             "broke": exchange.broke,
             "hidden": HIDDEN if is_hidden else "",

@@ -362,7 +362,7 @@ class PartClient(httpx.AsyncClient):
     """
 
     def __init__(self, link: Transport, base_url: str, timeout_s: float | None) -> None:
-        super().__init__(transport=link, base_url=base_url, timeout=timeout_s)
+        super().__init__(transport=link, base_url=_parsed(base_url), timeout=timeout_s)
         self._link, self._base = link, str(self.base_url).rstrip("/")
         self._known: dict[str, httpx.URL] = {}
 
@@ -408,6 +408,9 @@ class PartClient(httpx.AsyncClient):
         response = await self._link.handle_async_request(request)
         response.request = request
         return response
+
+
+_parsed = lru_cache(maxsize=MOST_KNOWN)(httpx.URL)
 
 
 @lru_cache(maxsize=MOST_KNOWN)

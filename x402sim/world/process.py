@@ -58,8 +58,8 @@ class ServiceProcess:
     def _load(self) -> None:
         self.service = self._hooks.service(self._plain)
         app = service_app(self.service)
-        self.paths = paths_of(app)
-        """The paths of the service, as the routes spell them."""
+        self.paths = [] if self.service.env.shop else paths_of(app)
+        """The paths of the service, as the routes spell them; empty if a user adds others."""
         self._app = self._hooks.app(self.service, app)
         if self._queue is not None:
             self._queue.lose()

@@ -3,8 +3,8 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from importlib import import_module
@@ -27,7 +27,9 @@ from x402sim.protocol.phrase import KNOWN
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.report.run import Run
 from x402sim.service.environment import Environment
+from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
+from x402sim.service.sources import selling
 from x402sim.service.state import Service
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, changed, near_url, unknown
@@ -218,7 +220,7 @@ class World:
         File for the growing journal, as NDJSON, such as "run.ndjson"; frames are read from
         there. For long runs: memory grows with the open payments, not with the events.
         An existing file is overwritten. Beside it, "run.ndjson.made.json" has the versions of
-        x402sim and Python. Default: in memory. A server takes none.
+        x402sim and Python, and your scenario's file. Default: in memory. A server takes none.
     file
         SQLite database of the first service, with the chain in FILE.chain; both are continued if
         they exist. Payment ids are then drawn without the seed, as they must never repeat.
@@ -317,6 +319,10 @@ class World:
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
             if clause not in clauses:
                 raise ValueError(f"without: {unknown(f'rule of {table!r}', clause, clauses)}")
+
+    def __dir__(self) -> list[str]:
+        """Name the options, and `play`: what else is here is read by the parts of a world."""
+        return [*(each.name for each in fields(self)), "play"]
 
     def __repr__(self) -> str:
         return changed(replace(self, mnemonic=None))  # a phrase is a secret
@@ -482,6 +488,14 @@ _OF_OUR_OWN = (
     "mnemonic",
 )
 """The options of a world of our own, in the order of refusals at a URL."""
+
+
+def with_goods(world: World, goods: Iterable[Good]) -> World:
+    """Return a world whose only service sells these goods; raises `ValueError`."""
+    if not world.has_service or len(world.services) > 1:
+        raise ValueError("goods: a world with one service is wanted; else give Settings(sells=...)")
+    (settings,) = world.services.values()
+    return replace(world, service=selling(settings, goods))
 
 
 def _interval(option: str, given: float) -> str:

@@ -94,6 +94,15 @@ changed, such as a nonce.
 """
 
 
+class _Write(msgspec.Struct, gc=False):
+    """A write of the undo log. Tuples would be walked by the collector: a transaction has many."""
+
+    mapping: MutableMapping[Any, Any]
+    key: Any
+    old: Any
+    """The replaced value; `_ABSENT` if there was none."""
+
+
 class LedgerState:
     """The token's storage, the accounts, the blocks and the mempool."""
 
@@ -134,7 +143,7 @@ class LedgerState:
         """The mempool: the order of arrival of each transaction that the next block takes."""
         self.queued: dict[tuple[Address, int], Hash] = {}
         """The transactions behind a gap in an account's nonces, by account and nonce."""
-        self._undo: list[tuple[MutableMapping[Any, Any], Any, Any]] = []
+        self._undo: list[_Write] = []
         self._forgotten = 0
         kept = (
             *(self.balances, self.authorizations, self.blacklisted, self.minter_allowances),
@@ -176,10 +185,10 @@ class LedgerState:
         """
         block = self.height
         changes = self._undo[self._recorded - self._forgotten :] if block >= 0 else ()
-        for mapping, key, old in changes:
-            past = self._past.get(id(mapping))
+        for write in changes:
+            past = self._past.get(id(write.mapping))
             if past is not None:
-                past[key] = _with(past.get(key), block, old)
+                past[write.key] = _with(past.get(write.key), block, write.old)
         if block >= 0 and self.supply != self._supply_was:
             self._supplies[None] = _with(self._supplies.get(None), block, self._supply_was)
         self._recorded, self._supply_was = self.mark(), self.supply
@@ -187,7 +196,7 @@ class LedgerState:
     def put(self, mapping: MutableMapping[K, V], key: K, value: V) -> V | None:
         """Write one value; return the replaced value."""
         old = mapping.get(key, _ABSENT)
-        self._undo.append((mapping, key, old))
+        self._undo.append(_Write(mapping, key, old))
         if mapping is self.balances or mapping is self.blocks:
             self._set(mapping, key, value)
         else:
@@ -196,7 +205,7 @@ class LedgerState:
 
     def remove(self, mapping: MutableMapping[K, V], key: K) -> None:
         """Delete one value."""
-        self._undo.append((mapping, key, mapping[key]))
+        self._undo.append(_Write(mapping, key, mapping[key]))
         self._set(mapping, key, _ABSENT)
 
     def mark(self) -> int:
@@ -207,11 +216,12 @@ class LedgerState:
         """Undo every write since a mark."""
         recorded = self._undo[mark - self._forgotten : self._recorded - self._forgotten]
         for _ in range(self.mark() - mark):
-            self._set(*self._undo.pop())
+            write = self._undo.pop()
+            self._set(write.mapping, write.key, write.old)
         if not recorded:
             return
         height = self.height
-        pasts = [(self._past.get(id(mapping), {}), key) for mapping, key, _ in recorded]
+        pasts = [(self._past.get(id(write.mapping), {}), write.key) for write in recorded]
         for past, key in (*pasts, (self._supplies, None)):
             _forget(past, key, height)
         self._recorded, self._supply_was = mark, self.supply

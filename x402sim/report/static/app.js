@@ -100,7 +100,7 @@ async function start() {
   byId("title").textContent = words.title;
   document.title = `x402sim, ${words.title}`;
   const command = `x402sim pay ${origin()}/api/perp/market --world ${origin()}`;
-  byId("empty").replaceChildren(...(words.live ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, command), copy(command))] : [el("p", {}, "No payment is shown.")]));
+  byId("empty").replaceChildren(...(words.live ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, command), copy(command))] : [el("p", {}, words.label && words.upstream ? `No payment yet: send the payer to ${origin()}.` : "No payment is shown.")]));
   if (words.live) buildSteering(model); else document.querySelector("nav a[href='#steering']").hidden = true;
   choose(location.hash);
   addEventListener("hashchange", () => choose(location.hash));

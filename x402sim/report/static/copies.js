@@ -1,8 +1,9 @@
 // One exchange as text that runs: curl, Python, a test, a scenario, fetch with viem; and many as a HAR file.
 
-import { decoded, integer, iso, named, object, origin, own, parse, text, words } from "./dom.js";
+import { decoded, integer, iso, money, named, object, origin, own, parse, text, tokenOf, words } from "./dom.js";
 
 const HIDDEN = /^(host|content-length|connection|accept-encoding|transfer-encoding)$/i;
+const NOT_SENT = /^(x-payment-id|x-session-id|expect|upgrade|keep-alive)$/i; // proofs, and what Node's fetch refuses
 const sentHeaders = (seen) => seen.sent.headers.filter(([name, value]) => !HIDDEN.test(name) && value !== "***");
 
 // A control character in a text that is pasted acts on the terminal: ^C and a line end run what follows. One that
@@ -76,6 +77,9 @@ function asking(lane) {
   return asked ? sending(asked) : path.startsWith("/api/perp/market") ? `await alice.send("GET", ${literal(path)})` : `await alice.ask(${literal(path.startsWith("/api/") && !path.includes("/sessions/") && lane.error !== "Payment requirements do not match" ? path : "/api/perp/quote")})`;
 }
 
+// The first request of a lane that was answered with a 402, whole, over HTTP.
+const askedFirst = (lane) => lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && (lane.isWatched ? !each.endpoint : each.path.startsWith("/api/")));
+
 // The numbers of what was signed, as integers: undefined for one that is no whole number.
 const signedOf = ({ payment }) => object(object(payment?.payload).authorization ?? payment?.payload);
 const numbersOf = (seen) => ["value", "validAfter", "validBefore"].map((name) => integer(text(signedOf(seen)[name]) ?? "none"));
@@ -121,29 +125,9 @@ function paying(lane, seen, lines) {
   lines.push(`answer = await alice.pay(${options.join(", ")})`);
 }
 
-// What a payer of another's shop did, at the service of a world: its quote is bought as the goods were.
-function ofAnotherShop(lane, seen, model) {
-  const { error } = seen.refused, isOk = seen.status >= 200 && seen.status < 300, isPaying = canSign(seen), faults = struckOn(seen, model);
-  if (!isPaying && seen.status !== 402) return undefined;
-  const lines = ['alice = await world.payer("alice", balance="100.00")', ...faults.map(({ does, seconds }) => `await world.fault(Fault(victim="service", does=${literal(does)}, contains="payment"${seconds ? `, seconds=${literal(seconds)}` : ""}))`), `${isPaying ? "required" : "answer"} = await alice.ask("/api/perp/quote")`];
-  const given = isPaying ? mistakes(lane, seen) : [], clause = isOk ? "4.1/receipt" : isPaying ? "4.1/validate" : "1/unpaid-402";
-  if (given.some((each) => each.startsWith("by="))) lines.push('stranger = await world.payer("stranger")');
-  if (isPaying) lines.push(`header = alice.sign(${["required", ...given].join(", ")})`, "answer = await alice.pay(required, header)");
-  if (seen.status === null) lines.push(`world.expect(answer.status is None or answer.status < 500, True, "${clause}")`);
-  else lines.push(isPaying && !isOk ? `world.expect(answer.status == 200, False, "${clause}")` : `world.expect(answer.status, ${isPaying ? 200 : 402}, "${clause}")`);
-  const name = `copied_${plain(error || (isPaying ? "payment" : "offer")).toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, "")}`;
-  const title = `${plain(seen.method)} ${plain(seen.path)} is answered ${seen.status ?? "not at all"}${isPaying && error ? `, ${plain(error)}` : ""}`;
-  return { name, title, why: "", lines: lines.map((line) => `    ${line}\n`).join(""), needs: faults.length ? "funds, faults" : "funds", covers: [clause], imports: ["LiveWorld", ...(faults.length ? ["Fault"] : [])], first: "", isForeign: true };
-}
-
-// The faults that struck an exchange, as they were injected.
-const struckOn = (seen, model) => seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck")
-  .map(({ data }) => ({ ...model.faults.findLast((each) => each.victim === data.victim && each.does === data.does), ...data }));
-
 // The story of one exchange, line by line; undefined for one that no payer sends.
 function story(lane, seen, model) {
-  if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
-  if (lane.isWatched && !seen.path.startsWith("/api/")) return ofAnotherShop(lane, seen, model);
+  if (lane.isWatched || seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined; // no world has another's shop
   const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : canSign(seen), isOk = seen.status >= 200 && seen.status < 300;
   const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
@@ -183,26 +167,51 @@ export function scenario(lane, seen, model) {
   return `# Save it as ${copied.name}.py and play it: x402sim run ${copied.name}.py${network}\n"""Alice does what was seen on the page${copied.why ? `: ${copied.why}` : ""}."""\n\n${copied.first}from x402sim import ${copied.imports.sort().join(", ")}, scenario\n\n\n@scenario(\n    title="${copied.title}",\n    covers="${copied.covers.join(", ")}",\n    needs="${copied.needs}",\n)\nasync def ${copied.name}(world: LiveWorld) -> None:\n${copied.lines}`;
 }
 
+const PARTS = ["scheme", "network", "amount", "maxAmountRequired", "asset", "payTo"];
+
+// Whether a payment, when it was sent, was what the 402 asks for.
+function isAsAsked({ required }, seen) {
+  const { to } = signedOf(seen), [value, from, until] = numbersOf(seen), at = seen.at_ms / 1000;
+  return canSign(seen) && value === integer(required?.amount ?? required?.maxAmountRequired) && isEqual(to, required.payTo) && from < at && at < until;
+}
+
+// A test of the watched URL: what it asks for; or a purchase, where what was signed is what was asked for.
+function ofUrl(lane, seen) {
+  const asked = askedFirst(lane), base = words.upstream?.replace(/\/$/, ""), isPaying = !!seen.payment;
+  if (!asked || !base || seen.path.startsWith("/facilitator") || (!isPaying && seen.status !== 402)) return undefined;
+  const asset = lane.required?.asset, { symbol, network } = tokenOf(asset), price = money(lane.amount, true, asset), name = plain(`${asked.method} ${asked.path.split("?")[0]}`);
+  const call = [literal(asked.method), literal(base + asked.target), `headers=${literal(Object.fromEntries(sentHeaders(asked).filter(([each]) => !NOT_SENT.test(each))))}`, ...(asked.sent.body ? [`content=${content(asked.sent)}`] : []), "timeout=60"];
+  const function_ = name.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/_$/, ""), title = `"""${name} `, request = (more) => `    answer = httpx.request(\n${[...call, ...more].map((each) => `        ${each},\n`).join("")}    )\n`;
+  if (!isPaying) {
+    const inHeader = head(asked.answered, "payment-required"), where = inHeader ? 'json.loads(base64.b64decode(answer.headers["PAYMENT-REQUIRED"]))["accepts"][0]' : `answer.json()${asked.said.paymentRequirements ? '["paymentRequirements"]' : '["accepts"][0]'}`;
+    const offered = object(inHeader ? required(asked).accepts?.[0] : asked.said.paymentRequirements ?? asked.said.accepts?.[0]);
+    const wanted = Object.fromEntries(Object.entries(offered).filter(([each]) => PARTS.includes(each)));
+    return `${title}asks for ${price} ${symbol}."""\n\n${inHeader ? "import base64\nimport json\n\n" : ""}import httpx\n\n\ndef test_${function_}_asks_for_a_payment():\n${request([])}    assert answer.status_code == 402, answer.text\n    offer = ${where}\n    wanted = ${literal(wanted)}\n    assert {name: offer[name] for name in wanted} == wanted\n`;
+  }
+  if (!network || lane.stopped || lane.required.scheme !== "exact" || !isAsAsked(lane, seen)) return undefined;
+  return `${title}is sold for ${price} ${symbol}. The account of X402SIM_PRIVATE_KEY pays."""\n\nimport os\n\nimport httpx\n\nfrom x402sim import PaymentAuth, Wallet\nfrom x402sim.protocol.networks import NETWORKS\n\n\ndef test_${function_}_is_sold():\n    wallet = Wallet(os.environ["X402SIM_PRIVATE_KEY"])\n    payer = PaymentAuth(wallet, max_amount="${price}", network=NETWORKS["${network}"])\n${request(["auth=payer"])}    assert answer.is_success, answer.text\n    assert payer.signed_base == ${integer(lane.amount)}  # one payment\n`;
+}
+
 export function test(lane, seen, model) {
+  if (lane.isWatched) return ofUrl(lane, seen);
   const copied = story(lane, seen, model);
   if (!copied) return undefined;
   const network = words.title === "cronos-testnet" || !words.live ? "" : `@pytest.mark.x402(network=${literal(words.title)})\n`, top = network ? "import pytest\n" : "";
   const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && each.path.startsWith("/api/")) ?? seen;
-  if (!copied.isForeign && seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
+  if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
     return `"""${copied.title}."""\n\n${top && `${top}\n\n`}${network}def test_${copied.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.target)}${bodyOf(asked, "content")})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
   return `"""${copied.title}."""\n\n${copied.first}${top}from x402sim import ${[...copied.imports, "World"].sort().join(", ")}\n\n\nasync def ${copied.name}(world: LiveWorld) -> None:\n${copied.lines}\n\n${network}def test_${copied.name}(x402_server):\n    World(on=x402_server.url).play(${copied.name}).raise_for_failure()\n`;
 }
 
 // --- a program that buys the same, with packages that others publish -------------------------
 
-const NOT_SENT = /^(x-payment-id|x-session-id|expect|upgrade|keep-alive)$/i; // proofs, and what Node's fetch refuses
 const js = (value) => visible(JSON.stringify(value), false);
 const required = (seen) => object(parse(decoded(head(seen.answered, "payment-required") ?? "")));
 
 // It asks for what the lane asked for, and pays with its account, or with account 0 for one that is not the server's.
 export function viem(lane, seen) {
   if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
-  const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && (lane.isWatched ? !each.endpoint : each.path.startsWith("/api/")));
+  const asked = askedFirst(lane);
   const offered = asked && object(required(asked).accepts?.[0]), network = text(offered?.network), asset = text(offered?.asset), most = text(offered?.amount);
   if (!/^eip155:\d+$/.test(network ?? "") || !asset || !/^\d+$/.test(most ?? "") || (asked.sent.body && /^(GET|HEAD)$/.test(asked.method))) return undefined;
   const { body, base64 } = asked.sent, account = /^account (\d+)$/.exec(named(lane.payer))?.[1] ?? 0;

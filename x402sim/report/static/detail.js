@@ -2,7 +2,7 @@
 
 import { curl, har, python, scenario, test, viem, visible } from "./copies.js";
 import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
-import { left, stagesOf, status, step, untimely, why } from "./model.js";
+import { assetOf, left, stagesOf, status, step, untimely, why } from "./model.js";
 
 let unfolded = new Set(); // the parts that the reader has opened
 
@@ -17,6 +17,7 @@ export function showDetail(lane, model, close) {
   if (close) showDetail.close = close;
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
+      el("button", { type: "button", class: "small", title: "Until the page is loaded again", onclick: () => { model.hide(lane); showDetail.close(); } }, "Delete"),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
     ...[refusal, findings, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }
@@ -75,7 +76,7 @@ const folded = (id, title, ...inside) => el("details", { open: unfolded.has(id),
 
 const rowsOf = ({ required: wanted, signed: got }) => {
   if (!wanted || !got) return [];
-  const isMoney = (value) => (value === undefined ? undefined : integer(value) === undefined ? `${value} (no whole number)` : `${value} = ${money(value)}`);
+  const isMoney = (value) => (value === undefined ? undefined : integer(value) === undefined ? `${value} (no whole number)` : `${value} = ${money(value, false, wanted.asset ?? got.asset)}`);
   return [
     ["amount", isMoney(wanted.maxAmountRequired ?? wanted.amount), isMoney(got.value), "5/exact-amount"],
     ["to", wanted.payTo, got.to, "5/exact-recipient"],
@@ -122,7 +123,7 @@ function compared(lane) {
     const until = (seconds, said) => (Number.isNaN(seconds) ? `${said} (no time)` : seconds === undefined ? "?" : el("span", { title: String(seconds) }, utc(seconds)));
     const isOdd = window.some(Number.isNaN) || (lane.stopped && !(window[0] < lane.chain_s && lane.chain_s < window[1]));
     shown.push({ class: isOdd ? "odd" : "", cells: ["valid", [`${lane.required.maxTimeoutSeconds ?? "?"} s at most`, ...(lane.stopped ? ["; the chain's time was ", until(lane.chain_s)] : [])],
-      [until(window[0], got.validAfter), " to ", until(window[1], got.validBefore)], isOdd ? "no" : lane.stopped ? "yes" : ""] });
+      [until(window[0], got.validAfter), " to ", until(window[1], got.validBefore)], isOdd ? "no" : "yes"] });
   }
   shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.resource ?? "not signed", ""]);
   return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
@@ -146,7 +147,7 @@ const copyLink = (key) => copy(() => location.href.split("#")[0] + linkTo(key), 
 
 function ids(lane) {
   const all = [...lane.keys], nonce = lane.signed?.nonce ?? (lane.isOutside ? all.find((key) => /^[0-9a-f]{64}$/.test(key)) : undefined);
-  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [status(lane), lane.stopped && `stopped at ${lane.stopped}`, `begun ${iso(lane.at)}`, lane.past && `${lane.past} at ${time(lane.pastAt)}`].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [status(lane), lane.stopped && `stopped at ${lane.stopped}`, `begun ${iso(lane.at)}`, lane.past && `${lane.past} at ${time(lane.pastAt)}`].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount, false, assetOf(lane))),
     all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copyLink(key))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", nonce, ...(lane.isOutside && nonce ? [copyLink(nonce.replace(/^0x/, "").toLowerCase())] : [])), line("transaction", lane.tx));
 }

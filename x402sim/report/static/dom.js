@@ -31,13 +31,16 @@ export function short(text) {
 // The whole number that digits write; undefined for any other text.
 export const integer = (text) => (/^-?\d+$/.test(text) ? BigInt(text) : undefined);
 
-export function money(base, isPlain) {
-  const whole = integer(base);
+// The token of an address: a recording may have several, and some that are not known.
+export const tokenOf = (asset) => own(words.tokens ?? {}, String(asset).toLowerCase()) ?? (words.tokens && !words.network && asset ? { symbol: "base units", decimals: 0 } : words);
+
+export function money(base, isPlain, asset) {
+  const whole = integer(base), { symbol, decimals } = tokenOf(asset);
   if (whole === undefined) return String(base ?? "");
-  const digits = String(whole < 0n ? -whole : whole).padStart(words.decimals + 1, "0");
-  const cut = digits.length - words.decimals;
-  const fraction = digits.slice(cut).replace(/0+$/, "").padEnd(2, "0");
-  return `${whole < 0n ? "-" : ""}${digits.slice(0, cut)}.${fraction}${isPlain ? "" : ` ${words.symbol}`}`;
+  const digits = String(whole < 0n ? -whole : whole).padStart(decimals + 1, "0");
+  const cut = digits.length - decimals;
+  const fraction = decimals ? `.${digits.slice(cut).replace(/0+$/, "").padEnd(2, "0")}` : "";
+  return `${whole < 0n ? "-" : ""}${digits.slice(0, cut)}${fraction}${isPlain ? "" : ` ${symbol}`}`;
 }
 
 const two = (number, width = 2) => String(number).padStart(width, "0");

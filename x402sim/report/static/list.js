@@ -2,13 +2,13 @@
 
 import { har } from "./copies.js";
 import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
-import { stagesOf, status, step, untimely, why } from "./model.js";
+import { assetOf, stagesOf, status, step, untimely, why } from "./model.js";
 import { linkTo, showDetail, showUnknown } from "./detail.js";
 
 const LINE_PX = 20, MOST_LINES = 10, PADDING_PX = 26;
 const MOST_PRINTED = 2000; // lanes on paper, where nothing can be scrolled
 const MOST_WORDS = 5000; // words whose width is cached: most reasons share them
-const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
+const FILTERS = ["all", "served", "paid", "charged, not served", "pending", "refused", "asked"];
 
 export class List {
   constructor(model) {
@@ -98,7 +98,7 @@ export class List {
     this.wanted = null;
     this.address();
     byId("payments").classList.toggle("open", !!lane);
-    showDetail(lane, this.model, () => { this.choose(null); this.box.focus(); });
+    showDetail(lane, this.model, () => { this.isDirty = true; this.choose(null); this.box.focus(); });
     this.draw();
     if (lane && isClicked && matchMedia("(max-width: 1000px)").matches) byId("detail").scrollIntoView({ block: "start" });
   }
@@ -106,7 +106,7 @@ export class List {
   filter() {
     const lanes = this.held ?? this.model.lanes, phrase = byId("search").value.trim().toLowerCase(), kind = byId("status").value;
     const wanted = lanes.some((lane) => lane.text.includes(phrase)) ? [phrase] : phrase.split(/\s+/); // "account 2", or words anywhere
-    this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.era - a.era || b.at - a.at || b.n - a.n);
+    this.shown = lanes.filter((lane) => !lane.isGone && !this.model.isHidden(lane) && (kind === "all" || status(lane) === kind) && wanted.every((term) => fits(lane, term))).sort((a, b) => b.era - a.era || b.at - a.at || b.n - a.n);
     const more = this.held ? this.model.lanes.length - this.held.length : 0;
     byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}${this.lacks ? `; ${this.lacks}` : ""}`;
     byId("har").hidden = !this.shown.some((lane) => lane.exchanges.length);
@@ -158,14 +158,26 @@ export class List {
   }
 
   drawn(lane, same) {
-    const kind = status(lane), text = reason(lane);
+    const said = status(lane), kind = said.split(",")[0], text = reason(lane);
     return el("div", { class: `lane ${kind}${lane.past ? " over" : ""}`, ...same },
-      el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
+      el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, said),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
         marks(lane) ? el("span", { class: lane.struck.length ? "past struck" : "past" }, marks(lane)) : "", el("span", { class: "amount" }, amounts(lane))),
       el("div", { class: "track", "aria-hidden": "true" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
       el("span", { class: "heard" }, heard(lane, this.model)), text ? el("div", { class: "why" }, text) : "");
   }
+}
+
+const FIELDS = { payer: (lane) => `${lane.payer ?? ""} ${lane.payer ? named(lane.payer) : "somebody"}`, path: (lane) => lane.resource, status, error: why };
+
+// Whether a lane fits a term of the search: a field, as in status:refused, an amount, as in amount>0.01, or any text; a
+// "-" before the term excludes what fits.
+function fits(lane, term) {
+  if (lane.text.includes(term)) return true;
+  const [, not, name, compare, value] = /^(-?)(?:(payer|path|status|error|amount)([:<>]))?(.*)$/s.exec(term);
+  if (not) return !value || !fits(lane, term.slice(1));
+  if (name === "amount") { const [is, than] = [Number(money(lane.amount, true, assetOf(lane))), Number(value)]; return compare === ">" ? is > than : compare === "<" ? is < than : is === than; }
+  return !!name && String(FIELDS[name](lane) ?? "").toLowerCase().includes(value);
 }
 
 // Faults that struck it, and the reset or revert that ended its world.
@@ -178,9 +190,10 @@ function heard(lane, model) {
   return [reached.length ? `as far as ${reached.at(-1)}` : "", ...unknown.map((stage) => `whether it was ${stage} is no longer known`)].filter(Boolean).join(", ");
 }
 
-// Why it stopped, or its newest note.
+// Why it stopped, or its newest note, or what is wrong.
 function reason(lane) {
-  const text = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.notes.at(-1)?.[1] ?? "";
+  const wrong = lane.findings.findLast(({ mark }) => mark === "wrong");
+  const text = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.notes.at(-1)?.[1] ?? (wrong ? `${wrong.about}: ${wrong.seen}` : "");
   return (untimely(lane) ? inShort(lane) : readable(text, true)).replaceAll("`", "");
 }
 
@@ -188,7 +201,8 @@ function reason(lane) {
 function amounts(lane) {
   if (lane.amount === undefined) return "";
   const signed = lane.signed?.value, isOdd = signed !== undefined && String(signed) !== String(lane.amount);
-  return isOdd ? `${money(signed, true)}, asked ${money(lane.amount)}` : money(lane.amount);
+  const asked = money(lane.amount, false, assetOf(lane));
+  return isOdd ? `${money(signed, true, assetOf(lane))}, asked ${asked}` : asked;
 }
 
 // In short: both times, and why it was called valid before.

@@ -12,7 +12,11 @@ const NEVER = "It can never be paid any more";
 const bare = (url) => url.replace(/^\w+:\/\/[^/]*/, "").split("?")[0];
 
 export class Model {
-  constructor() { this.version = 0; this.forgotten = null; this.rewind(); }
+  constructor() { this.version = 0; this.forgotten = null; this.hidden = new Set(); this.rewind(); }
+
+  // A payment that the reader has deleted from the page, also after a tape was rewound.
+  hide(lane) { for (const key of lane.keys) this.hidden.add(key); }
+  isHidden(lane) { return this.hidden.size > 0 && [...lane.keys].some((key) => this.hidden.has(key)); }
 
   // Forget everything: a tape starts from its beginning.
   rewind() { this.eras = [{ begun: 0, events: new Map(), kept: new Set() }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = this.isWatched = false; }
@@ -54,8 +58,8 @@ export class Model {
   }
 
   // These keys and the authorization, unless an earlier payment has presented it.
-  withNonce(keys, nonce) {
-    const owner = this.keys.get(nonce), isReplay = owner && [...owner.keys].some((key) => key.startsWith("pay_"));
+  withNonce(keys, nonce, isRefused) {
+    const owner = this.keys.get(nonce), isReplay = owner && ([...owner.keys].some((key) => key.startsWith("pay_")) || (isRefused && owner.stages.served));
     return isReplay && keys.some((key) => key && this.keys.get(key) !== owner) ? keys : [...keys, nonce];
   }
 
@@ -383,17 +387,21 @@ export class Model {
     const session = isAsking ? undefined : head(seen.sent, "x-session-id") ?? said.sessionId;
     keys.push(session);
     keys.push(seen.lane); // that `watch` saw to belong together
-    const all = this.withNonce(keys.filter((key) => typeof key === "string"), nonce);
+    const all = this.withNonce(keys.filter((key) => typeof key === "string"), nonce, payment && seen.status >= 400);
     if (!all.some(Boolean)) return;
     const lane = this.lane(all, seen.at_ms), { at_ms: at } = seen, end = at + seen.ms;
     lane.at = Math.min(lane.at, at);
     const refusal = seen.seen.map((seq) => this.recent.get(seq)).find((each) => each?.event === "payment refused");
-    const refused = refusal ? { error: refusal.refusal, reason: refusal.reason, isNoted: lane.stages.settled && !lane.undone } : { error: text(said.error ?? said.invalidReason ?? said.errorReason), reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
-    Object.assign(seen, { body, said, payment, decoded: decodedText, refused });
+    const receipt = object(parse(decoded(head(seen.answered, "payment-response") ?? head(seen.answered, "x-payment-response")) ?? ""));
+    const noReason = payment && !isAside && isAsking ? "402, without a reason" : undefined;
+    const refused = refusal ? { error: refusal.refusal, reason: refusal.reason, isNoted: lane.stages.settled && !lane.undone } : { error: text(receipt.errorReason ?? said.invalidReason ?? said.error ?? said.errorReason ?? offer.error) || noReason, reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
+    const isOk = seen.status >= 200 && seen.status < 300;
+    Object.assign(seen, { body, said, receipt, payment, decoded: decodedText, refused, isOk });
     lane.exchanges.push(seen);
     for (const { name, data } of seen.seen.map((seq) => this.recent.get(seq)).filter((each) => each?.event === "note"))
       if (name === "fault struck") { const fault = texts(data); lane.struck.push({ ...fault, at }); this.find(lane, fault.does); }
     lane.isOutside = isAside && (lane.isOutside ?? !this.hasStory);
+    if (!isAside && seen.path !== "/api/pay" && (payment || shown)) lane.isUnserved = !isOk;
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
     const [wanted, sent] = [asked, body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
     if (seen.status === 402) {
@@ -408,7 +416,7 @@ export class Model {
       const isOther = lane.signed && lane.stages.settled && (isAside || seen.status !== 200); // not what has paid
       if (!isOther) lane.signed = { ...signed, asset, network, scheme, resource: text(object(payment.resource).url) };
       this.paying(lane, seen, isAside, at, end);
-    } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) { if (session) this.reach(lane, end, "served"); else this.served(lane, seen.path, end); }
+    } else if (isOk && (shown || session)) { if (session) this.reach(lane, end, "served"); else this.served(lane, seen.path, end); }
     else if (seen.status >= 400 && seen.status !== 402) lane.notes.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);
     if (seen.status === null) lane.notes.push([end, `${seen.method} ${seen.path}: ${seen.broke ?? "the connection broke before the answer"}`]);
     if (seen.hidden) lane.notes.push([end, seen.hidden]);
@@ -428,11 +436,11 @@ export class Model {
     }
     const tried = asked.find((each) => each.path.endsWith("/settle"));
     if (tried || (isAside && seen.said.isValid)) lane.stages.verified = tried ? asked[0].at_ms : end;
-    if (seen.status === 200 && !isAside) { this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
+    if (seen.isOk && !isAside) { if (seen.receipt.success !== false) this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
     if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= text(seen.said.transaction ?? seen.said.txHash); }
     const { error: no, reason: why, isNoted } = seen.refused;
     if (no && !isNoted && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false)) {
-      const isOpen = seen.said.success === false && own(words.advice, no) === undefined; // an unknown word of settle
+      const isOpen = (seen.receipt.success ?? seen.said.success) === false && own(words.advice, no) === undefined; // an unknown word of settle
       const final = typeof seen.said.final === "boolean" ? seen.said.final : isOpen ? false : undefined;
       this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, final);
     }
@@ -443,6 +451,7 @@ export class Model {
 const ofTime = (error, reason) => OF_TIME.exec(`${error}: ${reason}`);
 export const untimely = (lane) => lane.stopped === "settled" && ofTime(lane.error, lane.reason);
 export const why = (lane) => [lane.error, lane.reason].filter(Boolean).join(": ");
+export const assetOf = (lane) => lane.required?.asset ?? lane.signed?.asset;
 export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
 
 export const stagesOf = (lane) => (lane.isOutside ? AT_THE_FACILITATOR : lane.isWatched ? WATCHED : STAGES);
@@ -451,13 +460,13 @@ export const stagesOf = (lane) => (lane.isOutside ? AT_THE_FACILITATOR : lane.is
 export function step(lane, stage, model) {
   if (lane.stopped === stage) return "no";
   if (lane.stages[stage]) return "yes";
-  return stage === "served" && lane.stages.settled && !model.knowsServed(lane) ? "unknown" : "not";
+  return stage === "served" && lane.stages.settled && !lane.isUnserved && !model.knowsServed(lane) ? "unknown" : "not";
 }
 
 export function status(lane) {
   if (lane.stopped) return lane.final === false ? "pending" : "refused";
   if (lane.undone) return "pending";
   if (lane.stages.served) return "served";
-  if (lane.stages.settled || lane.stages.block) return "paid";
+  if (lane.stages.settled || lane.stages.block) return lane.isUnserved ? "charged, not served" : "paid";
   return lane.stages.sent ? "pending" : "asked";
 }

@@ -31,8 +31,8 @@ export async function showState(model, again) {
   const sessions = [...model.sessions.values()].slice(-30).reverse();
   const txs = [...model.txs.values()].slice(-50).reverse();
   parts.push(el("h2", {}, "Sessions"), ...(sessions.length ? sessions.map(session) : [el("p", { class: "quiet" }, "None yet.")]),
-    table("Transactions, the newest first", ["block", "time", "transaction", "call", "moved", "gas"], txs.map((tx) => ({ class: tx.undone ? "odd" : "", cells: [`${tx.block}`, time(tx.at_ms), el("code", { title: tx.tx_hash }, short(tx.tx_hash)),
-      tx.undone ? `${tx.call}, undone` : tx.revert_reason ? `${tx.call}, reverted: ${tx.revert_reason}` : tx.call, tx.moves.map((each) => `${named(each.sender)} to ${named(each.to)}: ${money(each.amount_base)}`).join("; "), `${tx.gas}`] }))));
+    txs.length ? table("Transactions, the newest first", ["block", "time", "transaction", "call", "moved", "gas"], txs.map((tx) => ({ class: tx.undone ? "odd" : "", cells: [`${tx.block}`, time(tx.at_ms), el("code", { title: tx.tx_hash }, short(tx.tx_hash)),
+      tx.undone ? `${tx.call}, undone` : tx.revert_reason ? `${tx.call}, reverted: ${tx.revert_reason}` : tx.call, tx.moves.map((each) => `${named(each.sender)} to ${named(each.to)}: ${money(each.amount_base)}`).join("; "), `${tx.gas}`] }))) : el("p", { class: "quiet" }, words.upstream ? "No transaction was seen: watch --rpc URL follows them on the chain." : "No transaction yet."));
   const buttons = () => [...byId("state").querySelectorAll("button")], focused = buttons().indexOf(document.activeElement);
   byId("state").replaceChildren(...parts);
   buttons()[focused]?.focus();

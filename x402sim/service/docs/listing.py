@@ -11,32 +11,34 @@ from x402sim.protocol.x402 import (
     requirements_v2,
 )
 from x402sim.service.docs.examples import examples_of
-from x402sim.service.issue import RESOURCES
 from x402sim.service.state import Service
 
 
-def sold(service: Service) -> list[str]:
-    """Return the paths of the resources sold by request."""
-    return (
-        [QUOTE, MARKET] if service.env.settings.decisions.agents_free else [QUOTE, MARKET, AGENTS]
-    )
+def sold(service: Service) -> dict[str, int]:
+    """Return the paths of the resources sold by request, and their prices in base units.
+
+    A user's own goods stand in place of the service's. Paths with holes are no resources.
+    """
+    env, own = service.env, [each for each in service.env.shop.sold if each.price_base]
+    if own:
+        return {each.good.path: each.price_base or 0 for each in own if each.good.is_exact}
+    paths = [QUOTE, MARKET] if env.settings.decisions.agents_free else [QUOTE, MARKET, AGENTS]
+    return dict.fromkeys(paths, env.quote_price_base)
 
 
 def accepts(service: Service, base: str) -> list[RequirementsV1]:
     """Return the way to pay for each resource, in version 1; `base` is the service's URL."""
     network, flow = service.env.network, flow_extra(service.env.settings.payment_flow)
-    price = service.env.quote_price_base
     return [
         requirements_v1(service.issuer.requirements(path, price), network, url=base + path, **flow)
-        for path in sold(service)
+        for path, price in sold(service).items()
     ]
 
 
 def items(service: Service, base: str) -> list[Item]:
     """Return the entries of an index, in version 2, with examples of request and answer."""
     env, flow = service.env, flow_extra(service.env.settings.payment_flow)
-    price = env.quote_price_base
-    examples = examples_of(env.settings.decisions, price, env.network)
+    examples = examples_of(env.settings.decisions, env.quote_price_base, env.network)
     declared = {
         QUOTE: declaration("POST", {"quote": examples["Quote"]}, examples["QuoteRequest"]),
         MARKET: declaration("GET", examples["Market"]),
@@ -51,9 +53,9 @@ def items(service: Service, base: str) -> list[Item]:
                 requirements_v2(service.issuer.requirements(path, price), env.network, **flow)
             ],
             last_updated=service.clock.now_s(),
-            description=RESOURCES[path].description,
-            mime_type=MIME_TYPE,
-            extensions=declared[path],
+            description=service.issuer.description(path),
+            mime_type=None if env.shop else MIME_TYPE,  # what the user's are is not known
+            extensions=None if env.shop else declared[path],
         )
-        for path in sold(service)
+        for path, price in sold(service).items()
     ]

@@ -22,6 +22,7 @@ _CSP = {
     "form-action 'none'; frame-ancestors 'none'"
 }
 
+WELL_KNOWN = "/.well-known/x402"
 _FILES = {"json": "application/json", "ts": "text/plain"}
 """The media types of files other than pages, by the ending of the name."""
 
@@ -38,7 +39,7 @@ def documentation(service: Service) -> list[Route]:
         Route("/docs/guide/", guide),
         Route("/docs/{name:path}", partial(markdown, service)),
         Route("/openapi.json", partial(openapi_json, service)),
-        Route("/.well-known/x402", partial(well_known, service)),
+        Route(WELL_KNOWN, partial(well_known, service)),
     ]
 
 

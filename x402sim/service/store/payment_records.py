@@ -193,6 +193,11 @@ class PaymentRecords:
             )
         return list(found.values())
 
+    def settled(self, resource: str = "") -> list[Attempt]:
+        """Return the settled attempts, of one resource if given, oldest first."""
+        where = "AND resource_url = ? " if resource else ""
+        return self._found(f"status = 'settled' {where}ORDER BY attempt", *filter(None, [resource]))
+
     def has_any(self) -> bool:
         """Tell whether the database has any payment."""
         return bool(self._db.one("SELECT EXISTS (SELECT 1 FROM payments)")[0])
@@ -403,6 +408,10 @@ class PaymentRecords:
             for resource, payments, served in matched:
                 value = reputation.of(Track(payments, served))
                 self._db.execute("INSERT INTO reputation VALUES (?, ?)", resource, value)
+
+    def reputations(self) -> dict[str, int]:
+        """Return the reputation of every resource at the last update."""
+        return {str(path): int(n) for path, n in self._db.execute("SELECT * FROM reputation")}
 
     def reputation(self, resource: str) -> int | None:
         """Return the reputation of a resource at the last update; None without an update."""

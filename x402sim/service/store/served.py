@@ -17,10 +17,11 @@ _IS_FREE = """answer IS NULL AND NOT EXISTS(SELECT 1 FROM payments
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """A written answer, head and body."""
+    """A written answer: headers, body and status."""
 
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    status: int = 200
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):

@@ -24,8 +24,17 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.reverts import cause
 from x402sim.http.web import Refused, bad_body
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
+from x402sim.protocol.crypto import (
+    Address,
+    Hash,
+    checksum,
+    from_hex,
+    keccak256,
+    parse_address,
+    to_hex,
+)
 from x402sim.protocol.money import MAX_STORED, to_base, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.service import indexer, sessions
@@ -40,11 +49,13 @@ from x402sim.serving.control.messages import (
     Crashes,
     ExplorerQuery,
     FacilitatorNow,
+    FailingAccount,
     Height,
     Indexed,
     Lag,
     MadeWallet,
     Now,
+    Paid,
     ResetDone,
     Reverted,
     Reverts,
@@ -160,6 +171,80 @@ async def accounts(world: RunningWorld) -> list[Account]:
                 balance_decimal=to_decimal(balance_base, decimals),
             )
         )
+    return found
+
+
+FAILING = {
+    "no balance": "it has no tokens: any payment is insufficient_funds",
+    "blacklisted": "the token refuses any transfer from it",
+    "used nonce": "an authorization with the nonce is refused as used",
+}
+"""The accounts that fail, and why."""
+_USED_NONCE = bytes(31) + b"\x01"
+
+
+async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
+    """Make the accounts that fail in fixed ways, if they are not there yet.
+
+    The keys are the same in every world. A token without a blacklist, as on anvil, has no such
+    account; an existing node has none of these.
+    """
+    found, decimals = [], world.network.decimals
+    rewinding(world)
+    owner, token = checksum(world.chain.owner), checksum(world.chain.token)
+    for name, why in FAILING.items():
+        payer = Wallet(to_hex(keccak256(f"x402sim: {name}".encode())))
+        account, data = payer.address_bytes, b""
+        if name == "blacklisted" and "fiat token" not in world.capabilities:
+            continue
+        if name != "no balance" and not await world.chain.balance(account):
+            await faucet(world, payer.address)
+            if name == "blacklisted":
+                data = abi.calldata(abi.BLACKLIST, account)
+            else:
+                signature = payer.sign_cancellation(_USED_NONCE, world.network.domain)
+                data = abi.cancel_authorization(account, _USED_NONCE, signature)
+        if data:
+            await send(world, owner, token, to_hex(data))
+        held_base = await world.chain.balance(account)
+        found.append(
+            FailingAccount(
+                fails=name,
+                why=why,
+                address=payer.address,
+                private_key=payer.private_key,
+                balance=str(held_base),
+                balance_decimal=to_decimal(held_base, decimals),
+                nonce=to_hex(_USED_NONCE) if name == "used nonce" else None,
+            )
+        )
+    return found
+
+
+async def payments(
+    world: RunningWorld, path: str = "", times: Annotated[int, Meta(ge=0)] | None = None
+) -> list[Paid]:
+    """List the settled payments, oldest first: ?path=/api/perp/quote those for this path only.
+
+    With ?times=1, any other number of them is an error (409), which names all of them.
+    """
+    require_service(world, "/payments")
+    found = [
+        Paid(
+            payment_id=each.payment_id,
+            path=each.resource_url,
+            payer=checksum(each.payer) if each.payer else each.from_address,
+            amount_base=each.amount,
+            tx_hash=str(each.tx_hash),
+        )
+        for service in world.services.values()
+        for each in service.service.store.payments.settled(path)
+    ]
+    if times is not None and len(found) != times:
+        named = "".join(f"; {each.amount_base} by {each.payer} in {each.tx_hash}" for each in found)
+        where = f" for {path}" if path else ""
+        wanted = f"wanted {times}, and there are {len(found)}"
+        raise Refused(409, "Other payments", f"payments{where}: {wanted}{named[:2000]}")
     return found
 
 

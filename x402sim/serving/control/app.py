@@ -46,6 +46,8 @@ def _message(action: Action, *, is_strict: bool) -> Any:
 
 TABLE: tuple[tuple[str, str, Action, str], ...] = (
     ("GET", "/accounts", actions.accounts, "The funded accounts of `serve`, with their private keys and balances in base units."),
+    ("POST", "/accounts/failing", actions.failing_accounts, "Make the accounts that fail in fixed ways, and list them: no balance, blacklisted, and so on."),
+    ("GET", "/payments", actions.payments, "List the settled payments: ?path=/api/perp/quote&times=1 demands exactly one for the path."),
     ("GET", "/state", actions.state, "Show the state of the world: clock, chain, database and cache."),
     ("POST", "/faucet", actions.faucet, 'Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.'),
     ("POST", "/wallet", actions.wallet, 'Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}.'),

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -10,7 +11,7 @@ from x402sim.clock import SkewedClock
 from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, decoded
-from x402sim.serving.control.messages import Transfer, WorldInfo
+from x402sim.serving.control.messages import Paid, Transfer, WorldInfo
 from x402sim.text.keys import keyless
 from x402sim.text.words import printable
 from x402sim.world.faults import Fault
@@ -78,6 +79,21 @@ class ControlClient:
         """Return the token's transfers, oldest first; with an address, only of the address."""
         path = f"transfers?account={account}" if account else "transfers"
         found: list[Transfer] = await self.request("GET", path, kind=list[Transfer])
+        return found
+
+    async def payments(self, path: str = "", times: int | None = None) -> list[Paid]:
+        """Return the settled payments, for one path if given; with `times`, so many are demanded.
+
+        Raises `AssertionError` for another number, which names each payment.
+        """
+        query = {"path": path} if times is None else {"path": path, "times": str(times)}
+        try:
+            asked = f"payments?{urlencode(query)}"
+            found: list[Paid] = await self.request("GET", asked, kind=list[Paid])
+        except ControlError as wrong:
+            if times is not None and wrong.answer is not None and wrong.answer.status_code == 409:
+                raise AssertionError(decode(wrong.answer.content, ErrorBody).reason) from None
+            raise
         return found
 
     async def balance(self, address: str) -> int:

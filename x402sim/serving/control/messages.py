@@ -74,6 +74,24 @@ class Account(Wire, frozen=True):
     balance_decimal: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+$", description="Tokens.")]
 
 
+class FailingAccount(Account, frozen=True, kw_only=True):
+    """An account whose payments fail, how, and why; `nonce` is the used one."""
+
+    fails: str
+    why: str
+    nonce: str | None = None
+
+
+class Paid(Wire, frozen=True):
+    """A settled payment: the path, the payer, the amount in base units, the transaction."""
+
+    payment_id: str
+    path: str
+    payer: str
+    amount_base: Base
+    tx_hash: str
+
+
 class Ready(Wire, frozen=True):
     """What `serve --json` prints first: the URLs, the addresses and the funded accounts.
 

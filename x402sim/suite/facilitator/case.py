@@ -12,7 +12,8 @@ from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
-from x402sim.suite.row import Demand as Demand, Violation, only as only
+from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.verdict import Violation
 
 
 def tokens(room: FacilitatorRoom, base: int, why: str) -> Loss | None:
@@ -56,6 +57,9 @@ class Row(row.RoomRow):
         """A chain of ours, unless HTTP alone is enough."""
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
+
+case = Row.of
+"""Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
 NEXT = Demand(
     title="After this, a good payment settles",

@@ -20,6 +20,7 @@ from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
 from x402sim.suite import rooms
+from x402sim.suite.engine import Judging, Plan, Played, skipped, unclear
 from x402sim.suite.facilitator.case import is_paid, tokens, tried
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
@@ -50,10 +51,11 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, Tried, in_rooms
-from x402sim.suite.row import RoomCase, Violation, beginnings, cases_of, rows_of, skipped, unclear
+from x402sim.suite.rooms import BATCH, PATIENCE_S, ControlPlay, RoomResults, in_rooms
+from x402sim.suite.row import RoomCase, beginnings, cases_of, rows_of
 from x402sim.suite.started import START_S, WAIT_S, App
-from x402sim.suite.subject import Plan, Subject, Tell, once
+from x402sim.suite.subject import Subject, Tell, once
+from x402sim.suite.verdict import Lacking, Violation
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 
@@ -62,7 +64,7 @@ LEAST_S, TIMES = 3.0, 20
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class FacilitatorJudge(rooms.Judge[FacilitatorRoom, Play]):
+class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
     """One judgement of one facilitator."""
 
     plain: ClassVar[ChainRoomKind] = PLAIN
@@ -96,9 +98,9 @@ class FacilitatorJudge(rooms.Judge[FacilitatorRoom, Play]):
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
 
-    async def played(self, group: Sequence[RoomCase], room: FacilitatorRoom) -> rooms.Played:
+    async def played(self, group: Sequence[RoomCase], room: FacilitatorRoom) -> Played[RoomCase]:
         """Play a play; a transfer past the node fails a MUST of the play, without a second play."""
-        played, name = await rooms.Judge.played(self, group, room), group[0].played_as
+        played, name = await rooms.RoomJudge.played(self, group, room), group[0].played_as
         if strays := await room.strays(played.play.since):
             base = sum(each.amount_base for each in strays)
             self.thefts[name] = Violation(
@@ -111,7 +113,7 @@ class FacilitatorJudge(rooms.Judge[FacilitatorRoom, Play]):
         if name not in self.thefts or not musts:
             return played
         found = {**played.found, musts[0]: self.thefts[name]}
-        return replace(played, found=found, unclear="", skipped="")
+        return replace(played, found=found, left=None)
 
     def play(self, room: FacilitatorRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
@@ -264,7 +266,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
 @asynccontextmanager
 async def begin(
     options: FacilitatorOptions, cases: Sequence[RoomCase], tell: Tell
-) -> AsyncIterator[PlayedJudging[RoomCase]]:
+) -> AsyncIterator[Judging[RoomCase]]:
     """Start the facilitator, make a good payment in each dialect, and plan; raises `NotReady`."""
     subject = options.facilitator
     if isinstance(subject, AtUrl):
@@ -286,13 +288,13 @@ async def begin(
 
     payments_s: list[float] = []
 
-    async def control(room: FacilitatorRoom, dialect: Dialect) -> Tried:
+    async def control(room: FacilitatorRoom, dialect: Dialect) -> ControlPlay:
         play = await judge.begun(room, dialect, "supported")
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
-            return Tried(why=f"GET {dialect.supported_path}: {supported.how}")
+            return ControlPlay(why=f"GET {dialect.supported_path}: {supported.how}")
         if judge.is_blind:
-            return Tried()
+            return ControlPlay()
         mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
         played = await judge.played(mine, room)  # the first payment is the slowest
         if (wrong := played.wrong) is not None:
@@ -301,16 +303,16 @@ async def begin(
             says_so = any(answer.succeeded for answer in its.answers)
             is_broken = says_so or bool((await its.money()).moved)
             why = f"a good payment ({dialect}): {wrong.actual}"
-            return Tried(why=why, played=played, is_broken=is_broken)
+            return ControlPlay(why=why, played=played, is_broken=is_broken)
         elapsed = stopwatch()
         why = await judge.try_good_payment(room, [dialect] * MEASURED)
         payments_s.append(elapsed() / MEASURED)
-        return Tried(why=why or played.unclear, played=played)
+        return ControlPlay(why=why or played.unclear, played=played)
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:
         is_asked = options.dialects is not None and case.dialect in options.dialects
         if options.is_blind and case.needs and (is_asked or case.dialect in judge.dialects):
-            return skipped(case, BLIND, lacks=True)
+            return skipped(case, Lacking(BLIND))
         if is_asked:
             return unclear(case, f"a good payment fails: {broken[case.dialect]}")
         return None
@@ -380,7 +382,7 @@ FACILITATOR: Subject[FacilitatorOptions] = Subject(
 )
 
 
-async def _judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
+async def _judged(make: Make, cases: Sequence[RoomCase]) -> RoomResults:
     return await FacilitatorJudge(subject=App(make), dialects=(cases[0].dialect,), jobs=1).every(
         cases
     )

@@ -16,9 +16,8 @@ from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money, Moved
-from x402sim.suite.row import Violation
 from x402sim.suite.started import CLOCK
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Violation
 from x402sim.text.words import counted
 
 LONG_S = 200.0

@@ -8,18 +8,14 @@ from typing import Any, ClassVar
 from x402sim.report import results
 from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
-from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
+from x402sim.suite.case import Case
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Purchase
 from x402sim.suite.payer.shop import PaymentFlow, Story
-from x402sim.suite.row import (
-    Demand as Demand,
-    Found,
-    PlayedCase,
-    Violation as Violation,
-    only as only,
-)
+from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted
 
-Test = Callable[[Played], Found]
+Test = Callable[[Purchase], Found]
 """Returns a violation, an observation in words, or None if nothing is wrong."""
 
 
@@ -48,7 +44,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PayerCase(PlayedCase):
+class PayerCase(Case):
     """A demand on a payer's payments in a story, in one payment flow."""
 
     dialect: PaymentFlow
@@ -76,22 +72,25 @@ class Row(row.Row):
     control: ClassVar[str] = "buys"
     dialects: ClassVar[type[PaymentFlow]] = PaymentFlow
 
-    story: Story | Callable[[PaymentFlow], Story]
+    play: Story | Callable[[PaymentFlow], Story]
     starts: int = STARTS
 
     def case(self, dialect: PaymentFlow, demand: Demand, common: dict[str, Any]) -> PayerCase:
         """Return the case of a demand in a payment flow."""
-        story = self.story if isinstance(self.story, Story) else self.story(dialect)
+        story = self.play if isinstance(self.play, Story) else self.play(dialect)
         gate = f"{SEVERAL}-{dialect}" if story.urls > 1 else ""
         return PayerCase(
             dialect=dialect, story=story, test=demand.test, starts=self.starts, gate=gate, **common
         )
 
 
+case = Row.of
+"""Declares cases: `case("section/slug", *demands)(story)`."""
+
 # --- demands -----------------------------------------------------------------------------
 
 
-def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OTHER) -> Test:
+def committed_at_most(most_base: int, breaks: results.DemandKey = results.DemandKey.OTHER) -> Test:
     """Return the test that at most `most_base` base units have left the wallet, or still can.
 
     Signed money can still leave the wallet. In a session, a deposit within the cap takes the place
@@ -99,7 +98,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
     single payment is too much, the demand on the task's bounds. Each payment must match an offer.
     """
 
-    def test(played: Played) -> Violation | None:
+    def test(played: Purchase) -> Violation | None:
         allowed = (
             CAP_BASE
             if most_base == PRICE_BASE and played.flow is PaymentFlow.SESSION
@@ -111,14 +110,14 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
                 expected=_LIMITS[0],
                 actual=played.sums(),
                 loss=played.loss(played.committed_base, why),
-                demand=results.Demand.WITHIN_TASK,
+                demand=results.DemandKey.WITHIN_TASK,
             )
         if strange := played.unasked:
             to, base, _ = strange[0]
             takes = "may take" if (to, base) in played.allowed else "gets"
             return Violation(
                 expected=AS_OFFERED,
-                cause=Cause.AS_OFFERED,
+                demand=Cause.AS_OFFERED,
                 actual=f"{to} {takes} {played.tokens(base)}; {played.sums()}",
                 loss=played.loss(sum(extra for _, _, extra in strange), "no offer asks for it"),
             )
@@ -127,15 +126,16 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
         if over > 0:
             return Violation(
                 expected=_LIMITS[most_base],
-                cause=_CAUSES[most_base],
+                demand=breaks or _CAUSES[most_base]
+                if is_another
+                else results.DemandKey.WITHIN_TASK,
                 actual=played.sums(),
                 loss=played.loss(over, _why(played, allowed)),
-                demand=breaks if is_another else results.Demand.WITHIN_TASK,
             )
         if played.leaked:
             return Violation(
                 expected="what pays goes to the hosts of the task only, and the key to nobody",
-                cause=Cause.HOSTS,
+                demand=Cause.HOSTS,
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
                 why="whoever has it may be served instead of the payer, or take everything",
             )
@@ -153,14 +153,14 @@ _LIMITS = {
 _CAUSES = {0: "", PRICE_BASE: Cause.ONE_PRICE, CAP_BASE: Cause.WITHIN_CAP}
 
 
-def _why(played: Played, allowed: int) -> str:
+def _why(played: Purchase, allowed: int) -> str:
     if not allowed:
         return "signed what it may not sign"
     count = played.payments
     return f"{count} payments for one purchase" if count > 1 else "more than it may spend"
 
 
-def served(played: Played) -> Violation | None:
+def served(played: Purchase) -> Violation | None:
     """Return a violation unless the last start reports a purchase and has printed the goods."""
     if played.is_served:
         return None
@@ -171,13 +171,13 @@ def served(played: Played) -> Violation | None:
         actual = f"{counted(len(played.starts), 'start')}, the last: {last.how if last else 'none'}"
     return Violation(
         expected="a start that is served, and shows what was bought",
-        cause=Cause.SERVED,
+        demand=Cause.SERVED,
         actual="; ".join([actual, *played.known(), played.sums()]),
         loss=played.loss(played.committed_base, "paid, and not served"),
     )
 
 
-def paid_is_served(played: Played) -> Violation | None:
+def paid_is_served(played: Purchase) -> Violation | None:
     """Return a violation if a payer has paid and was not served."""
     return served(played) if played.moved else None
 
@@ -187,7 +187,7 @@ def one_price(
     so: str,
     *sentences: Sentence,
     suffix: str = "",
-    breaks: results.Demand = results.Demand.OTHER,
+    breaks: results.DemandKey = results.DemandKey.OTHER,
 ) -> Demand:
     """Return the demand that a purchase costs one price; `breaks` as of `committed_at_most`."""
     ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)
@@ -201,7 +201,7 @@ def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
     return Demand(title=title, ground=ground, test=committed_at_most(0))
 
 
-def bought(played: Played) -> Violation | str | None:
+def bought(played: Purchase) -> Violation | str | None:
     """Return a violation unless the purchase succeeded, for one price."""
     return served(played) or committed_at_most(PRICE_BASE)(played)
 

@@ -37,8 +37,8 @@ from x402sim.suite.payer.shop import (
     TOOL,
     Lets,
     Offer,
-    Paid,
     PaymentFlow,
+    Settled,
     Shop,
     Signed,
     Story,
@@ -169,7 +169,7 @@ class Payer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PayerCommand:
     """A payer that is a command; exit code 0 reports a purchase."""
 
     words: tuple[str, ...]
@@ -277,8 +277,8 @@ PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
 
 
 @dataclass(slots=True, kw_only=True)
-class Played:
-    """The record of a case: the end of each start, the signatures, and the money that moved."""
+class Purchase:
+    """The record of a play: the end of each start, the signatures, and the money that moved."""
 
     flow: PaymentFlow
     shop: Shop
@@ -377,8 +377,9 @@ class Played:
         last = self.starts[-1] if self.starts else None
         return last is not None and last.ok and all(x in last.output for x in self.shop.all_goods)
 
+    @property
     def report(self) -> str:
-        """Return what happened, in lines."""
+        """What happened, in lines."""
         left = len(self.lines) - MOST_LINES
         more = [f"… and {counted(left, 'line')} more"] if left > 0 else []
         return "\n".join([*self.lines[:MOST_LINES], *more])
@@ -431,7 +432,7 @@ async def play(
     patience_s: float,
     limit_starts: int = STARTS,
     turn: AbstractAsyncContextManager[object] | None = None,
-) -> Played:
+) -> Purchase:
     """Play a case of a story, and return the record; raises `OSError`.
 
     The payer waits for a `turn`, and holds the turn only while it runs: while a world begins or
@@ -511,7 +512,7 @@ class _Case:
     goods: str
     rpc_url: str = field(init=False)
     shop: Shop = field(init=False)
-    played: Played = field(init=False)
+    played: Purchase = field(init=False)
 
     def begin(self, origin: str, other: str, node: str, payee: str, thief: str) -> None:
         """Open the shop."""
@@ -535,7 +536,9 @@ class _Case:
             thief=thief,
             settle=self.settle,
         )
-        self.played = Played(flow=flow, shop=self.shop, network=network, payer=self.wallet.address)
+        self.played = Purchase(
+            flow=flow, shop=self.shop, network=network, payer=self.wallet.address
+        )
         self.played.began_s = CLOCK.now_s()
 
     async def run(self, begin: Start, folder: Path, patience_s: float, most: int) -> None:
@@ -710,7 +713,7 @@ class _Case:
 
     # --- movements of money --------------------------------------------------------------
 
-    async def settle(self, signed: Signed) -> Paid:
+    async def settle(self, signed: Signed) -> Settled:
         """Settle an authorization, if the token agrees."""
         data = abi.transfer_with_authorization(signed.auth, signed.signature)
         call = Call(self.sender, self.chain.token, data)
@@ -718,8 +721,10 @@ class _Case:
             await self.chain.call(call)
         except Reverted as why:
             version = self.flow.version or 1
-            return Paid("", _REASONS.get(reverts.cause(str(why)), x402_reasons.NONCE_USED[version]))
-        return Paid(to_hex(await self.chain.send(call)))
+            return Settled(
+                "", _REASONS.get(reverts.cause(str(why)), x402_reasons.NONCE_USED[version])
+            )
+        return Settled(to_hex(await self.chain.send(call)))
 
     async def count(self) -> None:
         """Count the money that left the wallet, and the money that still can."""

@@ -260,7 +260,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
+class Settled:
     """The end of an authorization at the shop: a transaction, or the reason for none."""
 
     transaction: str
@@ -270,7 +270,7 @@ class Paid:
     """The paid amount, in base units."""
 
 
-Settle = Callable[[Signed], Awaitable[Paid]]
+Settle = Callable[[Signed], Awaitable[Settled]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,9 +393,9 @@ class Shop:
     """How often the goods went out as a whole."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held during a settlement: the same payment may come twice at once."""
-    paid: dict[bytes, Paid] = field(default_factory=dict)
+    paid: dict[bytes, Settled] = field(default_factory=dict)
     """The end of each settled nonce."""
-    by_id: dict[str, Paid] = field(default_factory=dict)
+    by_id: dict[str, Settled] = field(default_factory=dict)
     """The same by payment id, in two steps."""
     struck: int = 0
     """How many of the story's strikes have happened."""
@@ -475,14 +475,14 @@ class Shop:
             async with asyncio.timeout(self.story.gathers_s):
                 await self.gathered.wait()
 
-    async def _pay(self, signed: Signed, right: Callable[[Paid], Reply]) -> Reply:
+    async def _pay(self, signed: Signed, right: Callable[[Settled], Reply]) -> Reply:
         """Answer a payment as the story's next strike says, or by `right` without a strike."""
         self.paying += 1
         strikes = [each for each in self.story.strikes if not each.at_goods]
         if self.struck < len(strikes):
             strike = strikes[self.struck]
             self.struck += 1
-            paid = await self._settled(signed) if strike.settles else Paid("0x" + "ab" * 32)
+            paid = await self._settled(signed) if strike.settles else Settled("0x" + "ab" * 32)
             served = self.served
             rightly = self.ask(paid.reason, paid) if paid.reason else right(paid)
             reply = strike.reply(self, rightly)
@@ -496,13 +496,13 @@ class Shop:
     def _has(self, reply: Reply) -> bool:
         return self.goods.encode() in reply.body
 
-    async def _settled(self, signed: Signed) -> Paid:
+    async def _settled(self, signed: Signed) -> Settled:
         nonce = signed.auth.nonce
         async with self.turn:
             if nonce not in self.paid:
                 if not (self.story.takes_anything or self._matches(signed)):
                     self.refused = "it is for none of the offers"
-                    return Paid("", "invalid_payment_requirements")
+                    return Settled("", "invalid_payment_requirements")
                 paid = await self.settle(signed)
                 if paid.reason:
                     self.refused = paid.reason
@@ -522,7 +522,7 @@ class Shop:
 
     # --- the goods -----------------------------------------------------------------------
 
-    def serve(self, paid: Paid, path: str = "") -> Reply:
+    def serve(self, paid: Settled, path: str = "") -> Reply:
         """Return the goods, with the receipt of a payment."""
         self.served += 1
         headers = {}
@@ -587,7 +587,7 @@ class Shop:
                 body["extensions"] = dict(extensions)
         return body
 
-    def ask(self, error: str = "", failed: Paid | None = None, path: str = "") -> Reply:
+    def ask(self, error: str = "", failed: Settled | None = None, path: str = "") -> Reply:
         """Return the 402 at a path, with the end of a `failed` payment."""
         self.demanded += 1
         if self.flow.is_ours:
@@ -628,7 +628,7 @@ class Shop:
             body = request.json if isinstance(request.json, dict) else {}
             payment_id = str(body.get("paymentId"))
 
-            def receipt(paid: Paid) -> Reply:
+            def receipt(paid: Settled) -> Reply:
                 self.by_id[payment_id] = replace(paid, payment_id=payment_id)
                 success = {"success": True, "paymentId": payment_id}
                 return as_json(
@@ -647,13 +647,13 @@ class Shop:
             if self.sessions[session] < price:
                 return self.ask("the session has not enough left")
             self.sessions[session] -= price * self.story.debits
-            return self._struck_at_goods(self.serve(Paid(""), request.path))
+            return self._struck_at_goods(self.serve(Settled(""), request.path))
         if shown is not None and self._is_for(shown.payment_id, request.path):
             return self._struck_at_goods(self.serve(shown, request.path))
         return self.ask(path=request.path)
 
     async def _pay_in_two_steps(
-        self, signed: Signed, receipt: Callable[[Paid], Reply], payment_id: str
+        self, signed: Signed, receipt: Callable[[Settled], Reply], payment_id: str
     ) -> Reply:
         if signed.auth.nonce in self.paid:
             self.by_id[payment_id] = replace(self.paid[signed.auth.nonce], payment_id=payment_id)
@@ -682,7 +682,7 @@ class Shop:
             return as_json({"error": "Payment not found"}, 404)
         return as_json({"payment_id": payment_id, "status": "settled", "tx_hash": paid.transaction})
 
-    def _create(self, request: Request, shown: Paid | None) -> Reply:
+    def _create(self, request: Request, shown: Settled | None) -> Reply:
         body = request.json if isinstance(request.json, dict) else {}
         try:
             deposit = to_base(str(body.get("maxSpend")), self.network.decimals)
@@ -746,7 +746,7 @@ class Shop:
         text = {"type": "text", "text": json.dumps(required)}
         return {"isError": True, "structuredContent": required, "content": [text]}
 
-    def _tool_serves(self, paid: Paid) -> dict[str, Any]:
+    def _tool_serves(self, paid: Settled) -> dict[str, Any]:
         self.served += 1
         text = {"type": "text", "text": json.dumps({"report": self.goods})}
         receipt = self.receipt(transaction=paid.transaction, success=True)

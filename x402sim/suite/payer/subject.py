@@ -2,8 +2,7 @@
 
 Controls are played first, then all other plays at once, each in its own world. If a flow's control
 buys nothing, the flow is not judged; a payer whose controls all buy nothing is invalid. A control
-that pays too much, or pays for nothing, fails. A play with a failure is played again, and the
-failure is reported only if both plays fail.
+that pays too much, or pays for nothing, fails.
 """
 
 import asyncio
@@ -18,11 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, Network, network_named
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.case import HOLDS
+from x402sim.suite.case import by_play
+from x402sim.suite.engine import (
+    CaseResults,
+    Judging,
+    Plan,
+    Played,
+    attempt,
+    doubted,
+    of_two,
+    side_by_side,
+    skipped,
+    unclear,
+)
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
@@ -41,32 +51,20 @@ from x402sim.suite.payer.case import PayerCase, committed_at_most, served
 from x402sim.suite.payer.play import (
     PRICE_BASE,
     Buy,
-    Command,
     Ended,
     Function,
     HttpPayer,
     Payer,
-    Played,
+    PayerCommand,
+    Purchase,
     Task,
     play,
 )
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.rooms import PlayedJudging, why_each
-from x402sim.suite.row import (
-    Found,
-    Violation,
-    beginnings,
-    by_play,
-    cases_of,
-    result,
-    rows_of,
-    side_by_side,
-    skipped,
-    unclear,
-)
+from x402sim.suite.rooms import why_each
+from x402sim.suite.row import beginnings, cases_of, rows_of
 from x402sim.suite.started import error_lines
 from x402sim.suite.subject import (
-    Plan,
     Subject,
     Tell,
     in_vain,
@@ -74,7 +72,7 @@ from x402sim.suite.subject import (
     patiently,
     until_url_answers,
 )
-from x402sim.suite.verdict import NotReady
+from x402sim.suite.verdict import NotApplicable, NotReady
 from x402sim.text.words import counted
 
 PATIENCE_S = 20.0
@@ -108,7 +106,7 @@ class Broken:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Judge:
+class PayerJudge:
     """One judgement of one payer."""
 
     payer: Payer
@@ -132,7 +130,7 @@ class Judge:
         self._busy, self._waiting = asyncio.Semaphore(self.jobs), asyncio.Semaphore(BESIDE)
         self._worlds = asyncio.Semaphore(BESIDE + WORLDS * self.jobs)
 
-    async def play(self, case: PayerCase, again: str = "") -> Played:
+    async def play(self, case: PayerCase, again: str = "") -> Purchase:
         """Play the case; `again` names a repetition of the play. Raises `OtherWallet`."""
 
         async def start(task: Task, folder: Path, patience_s: float) -> Ended:
@@ -187,7 +185,7 @@ class Judge:
                 too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
                     why=f"{wrong.actual}{log}",
-                    exchange=each.report(),
+                    exchange=each.report,
                     pays=too_much is not None or bool(each.moved and not is_unread),
                     tries=bool(each.signed and not is_unread),
                 )
@@ -205,7 +203,7 @@ class Judge:
 
         A case that holds in a flow whose control fails now is inconclusive.
         """
-        waiting: list[tuple[PayerCase, CaseResult]] = []
+        waiting: CaseResults[PayerCase] = []
         async for case, found in self.played(cases, on_begin):
             if found.outcome is Outcome.FAILED:
                 yield case, found
@@ -213,11 +211,12 @@ class Judge:
                 waiting.append((case, found))
         broken = await self.controls(_controls({case.dialect for case in cases}), " after")
         for case, found in waiting:
-            its = broken.get(case.dialect)
-            if its is not None and found.outcome in HOLDS and not case.is_control:
-                why = f"its control, played again at the end, failed ({case.control}: {its.why})"
-                found = unclear(case, why)
-            yield case, found
+            why, control = "", broken.get(case.dialect)
+            if control is not None:
+                why = (
+                    f"its control, played again at the end, failed ({case.control}: {control.why})"
+                )
+            yield case, doubted(case, found, why)
 
     def played(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
@@ -228,32 +227,35 @@ class Judge:
 
     async def _judged(
         self, group: list[PayerCase], on_begin: Callable[[str], None]
-    ) -> list[tuple[PayerCase, CaseResult]]:
+    ) -> CaseResults[PayerCase]:
         for case in group:
             on_begin(case.id)
-        first = await self.play(group[0])
-        found = {case: case.test(first) for case in group}
-        if not any(isinstance(each, Violation) for each in found.values()):
-            return [(case, _result(case, wrong, first)) for case, wrong in found.items()]
-        second = await self.play(group[0], " again")
-        if second.late_s > LATE_S:
-            second = await self.play(group[0], " once more")
-        results = []
-        for case, wrong in found.items():
-            repeated = case.test(second)
-            if isinstance(wrong, Violation) and not isinstance(repeated, Violation):
-                why = f"it failed ({wrong.actual}), and did not when it was played again"
-                late = first.late_s > LATE_S  # then the judge may have caused the failure
-                again = _result(case, repeated, second) if late else unclear(case, why)
-                results.append((case, again))
-            else:
-                results.append((case, _result(case, wrong, first)))
-        return results
+        first = await self._played(group)
+        if first.wrong is None:
+            return first.results
+        second = await self._played(group, " again")
+        return [(case, of_two(first.of(case), second.of(case))) for case in group]
+
+    async def _played(self, group: list[PayerCase], again: str = "") -> Played[PayerCase]:
+        """Play a story in a new world.
+
+        A failure in a play in which the judge was late is no finding: the story is played once
+        more.
+        """
+        purchase = await self.play(group[0], again)
+        played = await _tested(group, purchase)
+        if played.wrong is None or purchase.late_s <= LATE_S:
+            return played
+        return await _tested(group, await self.play(group[0], f"{again} once more"))
 
 
-def _result(case: PayerCase, found: Found, played: Played) -> CaseResult:
-    log = "".join(error_lines(ended.log) for ended in played.starts[-1:] if ended.log)
-    return result(case, found, played.report(), log, played.seconds)
+async def _tested(group: Sequence[PayerCase], purchase: Purchase) -> Played[PayerCase]:
+    async def act() -> Purchase:
+        return purchase
+
+    log = "".join(error_lines(ended.log) for ended in purchase.starts[-1:] if ended.log)
+    played = await attempt(group, purchase, act, lambda case, observed: case.test(observed))
+    return replace(played, seconds=purchase.seconds, log=log)
 
 
 SECTIONS = {
@@ -342,7 +344,7 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
         return PayerOptions(payer=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
-        payer=HttpPayer(url) if url else Command(tuple(words), chosen["env"]),
+        payer=HttpPayer(url) if url else PayerCommand(tuple(words), chosen["env"]),
         rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )
@@ -358,12 +360,12 @@ def left_out(
     """Return the result of an unplanned case; None in a flow that is not judged."""
     dialects, found = options.dialects, broken.get(case.dialect)
     if case.gate and found is None and (not dialects or case.dialect in dialects):
-        return skipped(case, ONE_THING, lacks=False)
+        return skipped(case, NotApplicable(ONE_THING))
     if found is not None and found.pays:
-        return skipped(case, f"its control has failed: {found.why}", lacks=False)
+        return skipped(case, NotApplicable(f"its control has failed: {found.why}"))
     if found is not None and (dialects is not None or (is_invalid and case.is_control)):
-        result = unclear(case, f"it buys nothing at an honest shop: {found.why}")
-        return msgspec.structs.replace(result, exchange=found.exchange if case.is_control else "")
+        exchange = found.exchange if case.is_control else ""
+        return unclear(case, f"it buys nothing at an honest shop: {found.why}", exchange)
     return None
 
 
@@ -379,13 +381,13 @@ def _controls(flows: Collection[PaymentFlow]) -> list[PayerCase]:
 @asynccontextmanager
 async def begin(
     options: PayerOptions, cases: Sequence[PayerCase], tell: Tell
-) -> AsyncIterator[PlayedJudging[PayerCase]]:
+) -> AsyncIterator[Judging[PayerCase]]:
     """Try the controls, and plan; raises `NotReady` if the payer cannot be started."""
     if options.url and options.wait:
         async with httpx.AsyncClient(trust_env=False) as http:
             if why := await until_url_answers(http, options.url, options.wait, tell):
                 raise NotReady(in_vain(options.url, why, options.wait))
-    judge = Judge(
+    judge = PayerJudge(
         payer=options.payer,
         network=network_named(options.network),
         seed=options.seed,
@@ -418,12 +420,12 @@ async def begin(
                 if case not in planned
                 and (result := left_out(case, options, broken, is_invalid=is_invalid))
             }
-            yield PlayedJudging(
+            yield Judging(
                 judge=judge,
                 cases=[case for case in cases if case in planned or case in left],
                 rerun=options.rerun,
                 left_out=left.__getitem__,
-                count=lambda: counted(judge.starts, "start"),
+                done=lambda: counted(judge.starts, "start"),
                 plan=_plan(judge, planned, broken, {case.dialect for case in left}),
             )
         except OtherWallet as other:
@@ -432,7 +434,7 @@ async def begin(
             raise NotReady(f"{options.shown} cannot be started: {wrong.strerror}") from wrong
 
 
-def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
+def seconds_of(judge: PayerJudge, cases: Collection[PayerCase]) -> float:
     """Return the seconds for the plays of these cases, one play each.
 
     The bounds are the cores, the number of plays at once, and the longest wait. A payer's own
@@ -445,13 +447,13 @@ def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
     return max(busy_s, at_once_s, waits_s) + 2 * judge.start_s  # the last play, and the controls
 
 
-def _ends_by_payer(judge: Judge, case: PayerCase) -> bool:
+def _ends_by_payer(judge: PayerJudge, case: PayerCase) -> bool:
     """Tell whether only the payer's own timeout ends a play before the judge's patience does."""
     return case.waits_s >= judge.patience_s
 
 
 def _plan(
-    judge: Judge,
+    judge: PayerJudge,
     mine: Sequence[PayerCase],
     broken: Mapping[PaymentFlow, Broken],
     told: Collection[PaymentFlow],
@@ -492,12 +494,12 @@ PAYER: Subject[PayerOptions] = Subject(
 )
 
 
-async def _judged(buy: Buy, cases: Sequence[PayerCase]) -> list[tuple[PayerCase, CaseResult]]:
-    judge, first = Judge(payer=Function(buy)), cases[0]
+async def _judged(buy: Buy, cases: Sequence[PayerCase]) -> CaseResults[PayerCase]:
+    judge, first = PayerJudge(payer=Function(buy)), cases[0]
     if not is_open(first, ()):
         gate = next(case for case in all_cases() if case.played_as == first.gate)
         if not is_open(first, await judge.passed([gate])):
-            return [(case, skipped(case, ONE_THING, lacks=False)) for case in cases]
+            return [(case, skipped(case, NotApplicable(ONE_THING))) for case in cases]
     return [each async for each in judge.played(cases, lambda check_id: None)]
 
 

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
-from x402sim.suite.row import Demand as Demand, Found, RoomCase, RoomKind, Violation
+from x402sim.suite.row import Demand as Demand, RoomCase, RoomKind
 from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered, is_worked_on
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import PLAIN, Transfer
-from x402sim.suite.verdict import NotApplicable, Untold
+from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 from x402sim.text.words import counted, often
 
 ONE_PATH = "all tools of a server have one path, and one method"
@@ -65,6 +65,9 @@ class Row(row.RoomRow):
             elif (ground := of_tools(case.ground)) is not None:
                 yield replace(case, ground=ground)
 
+
+case = Row.of
+"""Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
 _IN_TOOLS = {
     texts.SIGNAL: texts.MCP_SIGNAL,

@@ -16,6 +16,7 @@ from x402sim.protocol import mcp
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.suite import rooms
+from x402sim.suite.engine import Judging, Plan, skipped, unclear
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
@@ -32,17 +33,8 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.rooms import PATIENCE_S, Outcomes, PlayedJudging, Tried, in_rooms
-from x402sim.suite.row import (
-    RoomCase,
-    RoomKind,
-    Violation,
-    beginnings,
-    cases_of,
-    rows_of,
-    skipped,
-    unclear,
-)
+from x402sim.suite.rooms import PATIENCE_S, ControlPlay, RoomResults, in_rooms
+from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
@@ -59,8 +51,8 @@ from x402sim.suite.server.room import (
 )
 from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import START_S, WAIT_S, App
-from x402sim.suite.subject import Plan, Subject, Tell, instead, once
-from x402sim.suite.verdict import Inconclusive, Lacking, NotReady
+from x402sim.suite.subject import Subject, Tell, instead, once
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady, Violation
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, counted, often
 
@@ -69,7 +61,7 @@ QUICK_S = 3.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class ServerJudge(rooms.Judge[ServerRoom, Play]):
+class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
     """One judgement of one server."""
 
     plain: ClassVar[RoomKind] = PLAIN
@@ -386,7 +378,7 @@ def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
 @asynccontextmanager
 async def begin(
     options: ServerOptions, cases: Sequence[RoomCase], tell: Tell
-) -> AsyncIterator[PlayedJudging[RoomCase]]:
+) -> AsyncIterator[Judging[RoomCase]]:
     """Start the server, read its offer, buy in each version, and plan; raises `NotReady`."""
     subject = options.server
     if isinstance(subject, AtPort):
@@ -418,7 +410,7 @@ async def begin(
         if options.dialects is not None and case.dialect in options.dialects:
             return unclear(case, broken[case.dialect])
         if case.dialect in meant:
-            return skipped(case, broken[case.dialect], lacks=False)
+            return skipped(case, NotApplicable(broken[case.dialect]))
         return None
 
     async with in_rooms(
@@ -443,7 +435,7 @@ async def _control(
     dialect: Dialect,
     meant: set[Dialect],
     misoffered: set[Dialect],
-) -> Tried:
+) -> ControlPlay:
     """Buy in a version; return why the purchase fails.
 
     Raises `NotReady` if the URL is no paid server. A version offered to the judge's payers is
@@ -455,7 +447,7 @@ async def _control(
     if why := _why_not(answer):
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
     if required_in(dialect, answer) is None:
-        return Tried(why=f"it does not offer version {dialect.version}")
+        return ControlPlay(why=f"it does not offer version {dialect.version}")
     if is_meant(dialect, answer, room.network):
         meant.add(dialect)
         of_offer = [each for each in all_cases() if each.played_as == f"offer/whole-{dialect}"]
@@ -463,24 +455,24 @@ async def _control(
         misoffered |= {dialect for each in found if isinstance(each, Violation)}
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
-        return Tried(
+        return ControlPlay(
             why=f"none of its offers is {room.network.name}, exact, for the token of the judge "
             f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
         )
     mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
     played = await judge.played(mine, room)
     if played.unclear:
-        return Tried(why=f"a good payment fails: {played.unclear}", played=played)
+        return ControlPlay(why=f"a good payment fails: {played.unclear}", played=played)
     if (wrong := played.wrong) is not None:
         its = played.play
         assert isinstance(its, Play)
         is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
         why = f"a good payment fails: {wrong.actual}"
-        return Tried(why=why, played=played, is_broken=is_broken)
+        return ControlPlay(why=why, played=played, is_broken=is_broken)
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
     judge.purchase_s = max(judge.purchase_s, elapsed())
-    return Tried(why=why, played=played)
+    return ControlPlay(why=why, played=played)
 
 
 def _why_not(answer: Answer) -> str:
@@ -574,7 +566,7 @@ def plays(
     wanted = offered(items) if items[0].tool else dialects_in(dialects)
     found = chosen(all_cases(), only, SERVER.documents)
 
-    async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
+    async def judged(make: Make, cases: Sequence[RoomCase]) -> RoomResults:
         judge = ServerJudge(
             subject=App(make),
             dialects=(cases[0].dialect,),

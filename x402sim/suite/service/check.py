@@ -7,12 +7,12 @@ the check's ground does not support.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground
 from x402sim.spec.needs import Need, parse_needs
-from x402sim.suite.case import near
+from x402sim.suite.case import Case, near
 from x402sim.suite.row import beginnings, documents
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -47,11 +47,11 @@ COMES_WITH = {
 PATIENCE_S = 25.0
 """The most seconds that a case waits, unless the run is patient."""
 
-Case = Callable[[Probe], Awaitable[None]]
+Run = Callable[[Probe], Awaitable[None]]
 Waits = Callable[[Setting], float]
 
 
-Baseline = Literal["unpaid", "payment", "session"]
+Control = Literal["unpaid", "payment", "session"]
 """Requests that the target must accept around a check, so that a refusal proves something.
 
 unpaid: a request without payment gets a 402 that can be paid; payment: a payment is settled and
@@ -59,51 +59,27 @@ opens the resource; session: a deposit opens a session, and a request with the s
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Check(Case):
     """One case of one id. `pays` and `deposits` limit its spending.
 
     If the target's clock cannot be advanced, a case that `waits` for time to pass runs beside the
     others, and a `late` case begins to wait after the others. A case that `disturbs` the target's
-    background, by faults of the facilitator or of the chain, runs while no other waits. Several
-    cases may have the same id; the worst outcome is the id's. A MUST passes only if its cases
-    decide each question in their `decides` (see `check`).
+    background, by faults of the facilitator or of the chain, runs while no other waits.
     """
 
-    id: str
-    level: Level
-    ground: Ground
-    title: str
-    needs: tuple[Need, ...]
     pays: int
     deposits: str
-    run: Case
-    baseline: Baseline | None
+    run: Run
+    control: Control | Literal[""] = ""
     waits: Waits | None = None
     late: bool = False
     disturbs: bool = False
-    decides: tuple[str, ...] = ()
-    dialect: ClassVar[str] = ""
 
     @property
     def name(self) -> str:
-        """The id and the case, a unique name."""
-        return f"{self.id}:{getattr(self.run, '__name__', '')}"
-
-    @property
-    def section(self) -> str:
-        """The section of the document."""
-        return self.id.split("/")[1]
-
-    @property
-    def controls(self) -> tuple[str, ...]:
-        """The baseline."""
-        return (self.baseline,) if self.baseline else ()
-
-    @property
-    def is_control(self) -> bool:
-        """No case is a control: the baselines are tried by themselves."""
-        return False
+        """The name of the play: the id and the case."""
+        return self.played_as
 
 
 _CLAUSES = {clause.id: clause for clause in CLAUSES}
@@ -118,13 +94,13 @@ def check(
     needs: str = "",
     pays: int = 0,
     deposits: str = "0",
-    baseline: Baseline | None = None,
+    control: Control | Literal[""] = "",
     level: Level | None = None,
     waits: Waits | None = None,
     late: bool = False,
     disturbs: bool = False,
     decisive: bool | str = False,
-) -> Callable[[Case], Check]:
+) -> Callable[[Run], Check]:
     """Make a check of `async def case(probe)`; `title` states its demand.
 
     `clause` is an id of spec/clauses.md, or any section/slug for a demand beyond the specification.
@@ -134,7 +110,7 @@ def check(
     --patient if longer than `PATIENCE_S`); a `late` case begins to wait after all others. A case
     that injects faults of the facilitator or of the chain, forces reverts or holds blocks back
     `disturbs`: no other case counts on the target's background until the background was seen to
-    run again. A check that demands a refusal names its `baseline`. The `ground` is the source of
+    run again. A check that demands a refusal names its `control`. The `ground` is the source of
     the demand, if not its clause's: `explicit`, `derived`, `ours` or `silent`
     (`x402sim.spec.ground`). The ground gives the document of the id ("spec" for explicit and
     derived, "kit" for ours, "silent" for silent) and the highest `level`: only demands of the
@@ -150,7 +126,7 @@ def check(
     Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """
 
-    def make(case: Case) -> Check:
+    def make(case: Run) -> Check:
         known = _CLAUSES.get(clause)
         demand = ground or (known.ground if known else None)
         if demand is None or (known is None and demand.kind in BINDING):
@@ -172,11 +148,12 @@ def check(
             level=level or highest,
             ground=demand,
             title=title,
+            played_as=f"{check_id}:{name}",
             needs=wanted,
             pays=0 if is_minted else pays,
             deposits="0" if is_minted else deposits,
             run=case,
-            baseline=baseline,
+            control=control,
             waits=waits,
             late=late,
             disturbs=disturbs,
@@ -188,11 +165,11 @@ def check(
 
 paid_check = partial(check, needs="funds", pays=1)
 """Make a check with one payment."""
-unpaid_check = partial(check, baseline="unpaid")
+unpaid_check = partial(check, control="unpaid")
 """Make a check of a refusal, which pays nothing."""
-refusal_check = partial(check, baseline="payment", needs="funds", pays=1)
+refusal_check = partial(check, control="payment", needs="funds", pays=1)
 """Make a check that demands the refusal of a payment, or of an invalid proof."""
-session_check = partial(check, baseline="session", needs="funds, sessions")
+session_check = partial(check, control="session", needs="funds, sessions")
 """Make a check of a session, which a deposit opens. Arguments replace the presets of all
 four."""
 

@@ -25,7 +25,7 @@ from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network, network_named
 from x402sim.protocol.refusals import Refusal
-from x402sim.report.results import Demand, Loss
+from x402sim.report.results import DemandKey, Loss
 from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.serving.control.messages import ExplorerQuery, Transfer
 from x402sim.suite import redact
@@ -469,7 +469,7 @@ class Wallets:
         if (answer.status >= 500 or may_be_short) and not self._world.exists:
             raise Inconclusive(f"the payment could not be made: {answer.summary}")
         raise CheckFailed(
-            "a valid payment", "a receipt", answer.summary, demand=Demand.VALID_PAYMENT
+            "a valid payment", "a receipt", answer.summary, demand=DemandKey.VALID_PAYMENT
         )
 
 

@@ -1,28 +1,45 @@
-"""Runs checks against a target, one id after the other, and gives a result for each."""
+"""Runs checks against a service, beside each other where they wait, and alone what fails so."""
 
 import asyncio
 import functools
 import runpy
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from typing import Any, assert_never
+from dataclasses import dataclass, replace
+from typing import Any, Literal, assert_never
 
 import msgspec
 
-from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
-from x402sim.report.results import CaseResult, Evidence, Loss, Outcome, Result
+from x402sim.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.case import HOLDS, by_id, doubted, of_id, place, unclear
+from x402sim.suite.case import HOLDS, by_id, clarity
+from x402sim.suite.engine import (
+    CaseResults,
+    Judging,
+    Plan,
+    attempt,
+    doubted,
+    of_two,
+    skipped,
+)
 from x402sim.suite.service.background import recover
-from x402sim.suite.service.check import Baseline, Check
+from x402sim.suite.service.check import Check, Control
 from x402sim.suite.service.expect import expect_served
 from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, Skipped
 
 MOST_NAMED = 6
 """The most neighbours named for a failed case."""
@@ -45,44 +62,85 @@ async def run(
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as the result is certain.
 
-    `on_begin` is called with each id before the first case. Without a clock that turns, cases run
-    in the groups of `Order`, and a case that fails beside others is repeated alone. Results that
-    depend on a baseline come last, after each baseline was tried again: a target that has begun to
-    refuse everything would pass every check that expects a refusal.
+    `on_begin` is called with each id before the first case.
     """
-    waiting: list[tuple[Result, set[Baseline]]] = []
-    async for result, baselines in _run_cases(setting, checks, on_begin):
-        if baselines and result.outcome in HOLDS:
-            waiting.append((result, baselines))
-        else:
-            yield result
-    if stopped := setting.stopped:
-        for result, _ in waiting:
-            yield msgspec.structs.replace(unclear(result, stopped), actual=None)
-        return
-    repeated: dict[Baseline, str | None] = {}
-    for result, baselines in waiting:
-        for baseline in sorted(baselines - set(repeated)):
-            repeated[baseline] = await try_baseline(Probe(setting), baseline)
-        yield doubted(
-            result,
-            baselines,
-            {name: why and _clean(setting, why) for name, why in repeated.items()},
-            "the baseline was refused when repeated at the end of the run",
+    async for result in judging(setting, checks, Plan(cases=checks)).run(on_begin):
+        yield result
+
+
+def judging(setting: Setting, checks: Sequence[Check], plan: Plan, **more: Any) -> Judging[Check]:
+    """Return the judgement of a service by these checks; a check outside the plan says why."""
+
+    def left_out(case: Check) -> CaseResult:
+        left = why_left(setting, case)
+        assert left is not None
+        return skipped(case, left)
+
+    return Judging(
+        judge=ServiceJudge(setting),
+        cases=checks,
+        rerun=setting.options.rerun,
+        left_out=left_out,
+        done=lambda: f"{setting.pace.requests} requests",
+        plan=plan,
+        **more,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceJudge:
+    """The judge of a service at a URL: one room for all cases.
+
+    Without a clock that turns, cases run in the groups of `Order`, and a case that fails beside
+    others is repeated alone.
+    """
+
+    setting: Setting
+
+    async def run(
+        self, cases: Sequence[Check], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[Check, CaseResult]]:
+        """Run the cases; yield each with its result as soon as it is certain.
+
+        Results that depend on a control come last, after each control was tried again: a target
+        that has begun to refuse everything would pass every check that expects a refusal.
+        """
+        setting = self.setting
+        waiting: CaseResults[Check] = []
+        async for case, found in _run_cases(setting, cases, on_begin):
+            if case.control and found.outcome in HOLDS:
+                waiting.append((case, found))
+            else:
+                yield case, found
+        for case, found in waiting:
+            yield case, doubted(case, found, await _why_doubted(setting, case.control))
+
+
+async def _why_doubted(setting: Setting, control: Control | Literal[""]) -> str | None:
+    """Return why a case with a control proves nothing; None if the control holds to the end."""
+    if setting.stopped or not control:
+        return setting.stopped or None
+    if control not in setting.last_controls:
+        setting.last_controls[control] = await try_control(Probe(setting), control)
+    if problem := setting.last_controls[control]:
+        return (
+            f"the control ({control}) was refused when repeated at the end of the run: "
+            f"{_clean(setting, problem)}"
         )
+    return None
 
 
 async def _run_cases(
-    setting: Setting, checks: list[Check], on_begin: Callable[[str], None]
-) -> AsyncIterator[tuple[Result, set[Baseline]]]:
-    """Run all cases; yield the result of each id, and the baselines behind the result.
+    setting: Setting, cases: Sequence[Check], on_begin: Callable[[str], None]
+) -> AsyncIterator[tuple[Check, CaseResult]]:
+    """Run all cases; yield each with its result once the result is certain.
 
     A case that has failed beside others is doubtful, and is repeated alone at the end.
     """
-    ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
+    order, scheduler = in_groups(setting, cases), setting.scheduler
     done: dict[Check, CaseResult] = {}
     begun: set[str] = set()
-    yielded: set[str] = set()
+    yielded: set[Check] = set()
 
     async def play(case: Check) -> None:
         if case.id not in begun:
@@ -94,12 +152,11 @@ async def _run_cases(
             if Need.RESTART in case.needs:
                 scheduler.is_ready()
 
-    def certain() -> Iterator[tuple[Result, set[Baseline]]]:
-        for check_id, cases in ids.items():
-            is_open = any(case not in done or is_doubtful(setting, case, done) for case in cases)
-            if check_id not in yielded and not is_open:
-                yielded.add(check_id)
-                yield _of_id(setting, cases, done)
+    def certain() -> Iterator[tuple[Check, CaseResult]]:
+        for case, found in done.items():
+            if case not in yielded and not is_doubtful(setting, case, done):
+                yielded.add(case)
+                yield case, found
 
     if setting.advance is None:
         scheduler.share()
@@ -142,10 +199,10 @@ async def _run_cases(
                     await play(case)
     for each in certain():
         yield each
-    for check_id, cases in ids.items():
-        if check_id not in yielded:
-            await _repeat(setting, cases, done)
-            yield _of_id(setting, cases, done)
+    for doubtful_cases in by_id(case for case in done if case not in yielded).values():
+        await _repeat(setting, doubtful_cases, done)
+        for case in doubtful_cases:
+            yield case, done[case]
 
 
 @asynccontextmanager
@@ -202,32 +259,15 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
 
     A case that holds alone is inconclusive, and names the cases beside the first run.
     """
-    for case in sorted(cases, key=lambda case: place(case, done)):
-        if not is_doubtful(setting, case, done):
-            continue
-        first, beside = done[case], setting.scheduler.overlaps.ran_beside(case.name)
+    for case in sorted(cases, key=lambda case: clarity(case, done)):
+        beside = setting.scheduler.overlaps.ran_beside(case.name)
         await recover(setting)
         setting.scheduler.alone()
         setting.tell(f"repeating {case.id} alone, which has failed beside others")
-        again = await run_case(setting, case)
-        seconds = round(first.seconds + again.seconds, 3)
-        if again.outcome is Outcome.FAILED:
-            done[case] = msgspec.structs.replace(again, seconds=seconds)
-            return
-        held = again.outcome in HOLDS
-        alone = "repeated alone, it holds" if held else f"alone, it was not judged: {again.reason}"
         whom = ", ".join(beside[:MOST_NAMED]) + ", …" * (len(beside) > MOST_NAMED)
-        difference = f"expected {first.expected}, got {first.actual}"
-        why = f"it failed beside {whom} ({difference}); {alone}"
-        done[case] = msgspec.structs.replace(
-            first,
-            outcome=Outcome.INCONCLUSIVE,
-            expected=None,
-            actual=None,
-            reason=why,
-            evidence=Evidence(answer=redact.impersonal(why)),
-            seconds=seconds,
-        )
+        done[case] = of_two(done[case], await run_case(setting, case), whom)
+        if done[case].outcome is Outcome.FAILED:
+            return
 
 
 def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[Check]) -> None:
@@ -237,16 +277,8 @@ def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[
         setting.tell(f"waiting for {ids}, for up to {longest_s:.0f} s")
 
 
-def _of_id(
-    setting: Setting, cases: list[Check], done: dict[Check, CaseResult]
-) -> tuple[Result, set[Baseline]]:
-    passed = [case for case in cases if done[case].outcome in HOLDS]
-    result = of_id(cases, done, setting.options.rerun)
-    return result, {case.baseline for case in passed if case.baseline}
-
-
 async def run_case(setting: Setting, case: Check) -> CaseResult:
-    """Run one case in its turn, after its baseline; the result shows no secret."""
+    """Run one case in its turn, after its control; the result shows no secret."""
     async with setting.scheduler.turn:
         waits = is_beside(setting, case)
         joined = setting.scheduler.overlaps.joined
@@ -255,66 +287,49 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
 
 
 async def _run_case(setting: Setting, case: Check) -> CaseResult:
-    elapsed = stopwatch()
     probe = Probe(setting, case.id, may_disturb=case.disturbs)
-    outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
-    evidence = Evidence()
-    has_begun, applies, lacks, show = False, True, False, None
-    loss: Loss | None = None
-    try:
+    has_begun = False
+
+    async def act() -> None:
+        nonlocal has_begun
         if left := why_left(setting, case):
             raise left
         if case.waits and not is_patient_enough(setting, case):
             raise Lacking(f"it waits for {case.waits(setting):.0f} s: give --patient")
         if stopped := setting.stopped:
             raise Inconclusive(stopped)
-        if case.baseline:
-            await _require_baseline(setting, case.baseline)
+        if case.control:
+            await _require_control(setting, case.control)
         has_begun = True
-        await case.run(probe)
-        observed = probe.observed
-        if departs := [str(each) for each in dict.fromkeys(probe.deviations)]:
-            observed += [f"as the target file says: {'; '.join(departs)}"]
-        if observed:
-            outcome, actual = Outcome.OBSERVED, "; ".join(observed)
-    except CheckFailed as failed:
-        outcome = Outcome.FAILED
-        prefix = f"{failed.what}: " if failed.what else ""
-        expected, actual = prefix + plain(failed.expected), plain(failed.actual)
-        show, loss = failed.show, failed.loss
-        evidence = Evidence(failed.demand, failed.what or expected, actual)
-    except Inconclusive as unclear:
-        outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
-        evidence = Evidence(answer=unclear.why)
-    except Skipped as skipped:
-        outcome, reason = Outcome.SKIPPED, str(skipped)
-        applies = not isinstance(skipped, NotApplicable)
-        lacks = isinstance(skipped, Lacking)
-    except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
-        outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
-        evidence = Evidence(answer=reason)
+        try:
+            await case.run(probe)
+        except (CheckFailed, Inconclusive, Skipped):
+            raise
+        except Exception as bug:  # a bug of one check must not end the run
+            raise Inconclusive(f"the check itself has a bug: {bug!r}") from bug
+
+    try:
+        played = await attempt([case], probe, act, lambda case, _: probe.seen or None)
     finally:
-        if uncleared := await _clear_faults(probe):
-            outcome, reason = Outcome.INCONCLUSIVE, uncleared
-            evidence = Evidence(answer=uncleared)
-    return CaseResult(
-        title=case.title,
-        outcome=outcome,
-        expected=_clean(setting, expected) or None,
-        actual=_clean(setting, actual) or None,
-        reason=_clean(setting, reason),
-        exchange=_hidden(
-            setting, redact.without(_exchange(probe, outcome, show), setting.options.secrets)
-        ),
-        seconds=round(elapsed(), 3),
-        ground=case.ground,
+        uncleared = await _clear_faults(probe)
+    if uncleared:
+        played = replace(played, found={}, left=Inconclusive(uncleared))
+    found = played.of(case)
+    show = played.show or (probe.last.show if probe.last else None)
+    exchange = [show() if show else "", probe.world.fault_lines()]
+    is_shown = found.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
+    whole = redact.without("\n\n".join(filter(None, exchange)), setting.options.secrets)
+    evidence = found.evidence or Evidence()
+    return msgspec.structs.replace(
+        found,
+        expected=_clean(setting, found.expected or "") or None,
+        actual=_clean(setting, found.actual or "") or None,
+        reason=_clean(setting, found.reason),
+        exchange=_hidden(setting, whole) if is_shown else "",
         has_begun=has_begun,
-        applies=applies,
-        lacks=lacks,
         evidence=msgspec.structs.replace(
             evidence, answer=redact.impersonal(_clean(setting, evidence.answer))
         ),
-        loss=loss,
     )
 
 
@@ -332,26 +347,18 @@ def _hidden(setting: Setting, text: str) -> str:
     return redact.shortened(text, (*setting.proofs, *setting.signatures))
 
 
-def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:
-    """Return the exchange behind a case that was not completed, or has failed."""
-    if outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
-        return ""
-    show = show or (probe.last.show if probe.last else None)
-    return "\n\n".join(filter(None, [show() if show else "", probe.world.fault_lines()]))
+async def _require_control(setting: Setting, control: Control) -> None:
+    known = setting.first_controls
+    if control not in known:
+        known[control] = await try_control(Probe(setting), control)
+    if problem := known[control]:
+        raise Inconclusive(f"the control ({control}) was not accepted: {problem}", problem)
 
 
-async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
-    known = setting.baselines
-    if baseline not in known:
-        known[baseline] = await try_baseline(Probe(setting), baseline)
-    if problem := known[baseline]:
-        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}", problem)
-
-
-async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:
-    """Try a baseline, with a given payer; return the reason for a refusal, None if accepted."""
+async def try_control(probe: Probe, control: Control, payer: Wallet | None = None) -> str | None:
+    """Try a control, with a given payer; return the reason for a refusal, None if accepted."""
     try:
-        match baseline:
+        match control:
             case "unpaid":
                 await probe.challenge()
             case "payment":
@@ -361,7 +368,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
                 session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))
             case _:
-                assert_never(baseline)
+                assert_never(control)
     except CheckFailed as failed:
         return f"expected {failed.expected}, got {failed.actual}"
     except (Inconclusive, Skipped) as problem:

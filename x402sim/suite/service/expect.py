@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from x402sim.report.results import Demand, Loss
+from x402sim.report.results import DemandKey, Loss
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.verdict import CheckFailed, amounts
 
@@ -18,7 +18,7 @@ def expect(
     expected: Any,
     show: Show = None,
     loss: Loss | None = None,
-    demand: Demand = Demand.OTHER,
+    demand: DemandKey = DemandKey.OTHER,
 ) -> None:
     """Fail unless `actual` equals `expected`; `loss` is the counted cost of a failure."""
     if actual != expected:
@@ -26,22 +26,22 @@ def expect(
 
 
 def require(
-    what: str, holds: bool, actual: Any, show: Show = None, demand: Demand = Demand.OTHER
+    what: str, holds: bool, actual: Any, show: Show = None, demand: DemandKey = DemandKey.OTHER
 ) -> None:
     """Fail unless a condition holds; `what` describes the condition."""
     if not holds:
         raise CheckFailed("", what, actual, show, demand)
 
 
-expect_form = partial(expect, demand=Demand.FORM)
-require_form = partial(require, demand=Demand.FORM)
+expect_form = partial(expect, demand=DemandKey.FORM)
+require_form = partial(require, demand=DemandKey.FORM)
 """Judge the form of an answer: a wrong form loses nobody's money."""
 
 
 def expect_transfers(what: str, moved: Any, wanted: Any, loss: Loss | None = None) -> None:
     """Fail unless these transfers were made; both are lists, or texts of `amounts`."""
     is_missing = moved in ([], amounts([])) and wanted not in ([], amounts([]))
-    demand = Demand.TRANSFER if is_missing else Demand.OTHER
+    demand = DemandKey.TRANSFER if is_missing else DemandKey.OTHER
     expect(what, moved, wanted, loss=loss, demand=demand)
 
 
@@ -49,27 +49,27 @@ def expect_served(answer: TargetAnswer) -> None:
     """Fail unless the protected content was served."""
     if answer.status != 200 or not answer.has_content:
         raise CheckFailed(
-            "the request", "200 with the content", answer.summary, answer.show, Demand.CONTENT
+            "the request", "200 with the content", answer.summary, answer.show, DemandKey.CONTENT
         )
 
 
 def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
     """Fail if protected content was served, or if an answer that must be a 402 is none."""
     if answer.has_content or 200 <= answer.status < 300:
-        demand = Demand.WITHHELD if answer.has_content else Demand.UNPAID_2XX
+        demand = DemandKey.WITHHELD if answer.has_content else DemandKey.UNPAID_2XX
         raise CheckFailed(
             "a request without valid proof", "no content", answer.summary, answer.show, demand
         )
     if is_402 and not answer.is_offer:
         raise CheckFailed(
-            "a request without valid proof", 402, answer.summary, answer.show, Demand.OFFER
+            "a request without valid proof", 402, answer.summary, answer.show, DemandKey.OFFER
         )
 
 
 def expect_withheld(answer: TargetAnswer, request: str = "") -> None:
     """Fail if protected content was served, and on nothing else; `request` names the request."""
     what = f"no protected content{request and ' for '}{request}"
-    require(what, not answer.has_content, answer.summary, answer.show, Demand.WITHHELD)
+    require(what, not answer.has_content, answer.summary, answer.show, DemandKey.WITHHELD)
 
 
 def expect_refused(answer: TargetAnswer, *texts: str) -> None:
@@ -81,15 +81,15 @@ def expect_refused(answer: TargetAnswer, *texts: str) -> None:
     wanted = " or ".join(map(repr, texts))
     if answer.is_receipt:
         raise CheckFailed(
-            "the settlement", wanted or "a refusal", answer.summary, answer.show, Demand.REFUSED
+            "the settlement", wanted or "a refusal", answer.summary, answer.show, DemandKey.REFUSED
         )
     if texts and not any(text in answer.text for text in texts):
         raise CheckFailed(
-            "the error's text", wanted, answer.summary, answer.show, Demand.ERROR_TEXT
+            "the error's text", wanted, answer.summary, answer.show, DemandKey.ERROR_TEXT
         )
     for text in texts:
         allowed = answer.target.statuses.get(text)
         if text in answer.text and allowed and answer.status not in allowed:
             raise CheckFailed(
-                f"the status of {text!r}", allowed, answer.status, answer.show, Demand.STATUS
+                f"the status of {text!r}", allowed, answer.status, answer.show, DemandKey.STATUS
             )

@@ -72,10 +72,10 @@ SPEC_PRICE_BASE = 10_000
 """The price for which the deposits of checks are declared."""
 MOST_SESSIONS = 3
 """The most sessions of one case."""
-BASELINE_REQUESTS = 2
-"""A session of the baseline is worth two requests."""
-BASELINE_TIMES = 2
-"""A baseline is tried before the checks, and after them."""
+CONTROL_REQUESTS = 2
+"""A session of the control is worth two requests."""
+CONTROL_TIMES = 2
+"""A control is tried before the checks, and after them."""
 WORK = 1.8
 """Measured time of a case's request, in times of an unpaid request: settlement, signature, and
 requests to the world come on top."""
@@ -94,7 +94,7 @@ class Cost(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Estimate:
     """The most that a run will do. Amounts are in base units."""
 
     ids: int
@@ -125,7 +125,7 @@ def make_plan(
     *,
     price_base: int,
     round_trip_s: float,
-) -> Plan:
+) -> Estimate:
     """Return the plan of a run in which a protected request costs `price_base`."""
     runnable = [case for case in checks if not why_left(setting, case)]
     spends = setting.options.payer is not None and setting.control is None
@@ -140,7 +140,7 @@ def make_plan(
         f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
         f"is {to_decimal(budget_base, 6)}; give --budget {to_decimal(needs_base, 6)}"
     )
-    return Plan(
+    return Estimate(
         ids=len({case.id for case in checks}),
         runnable_ids=len({case.id for case in taken}),
         requests=round(requests),
@@ -185,7 +185,7 @@ def _seconds(
     return seconds
 
 
-def summary_lines(options: Options, plan: Plan) -> tuple[str, ...]:
+def summary_lines(options: Options, plan: Estimate) -> tuple[str, ...]:
     """Return the plan in lines: the requests of a run, its signatures, and the cases left out."""
     lines = [f"note: {text}" for text in plan.notes]
     lines.append(
@@ -235,26 +235,26 @@ def _signs_base(setting: Setting, cases: list[Check], price_base: int) -> int:
 
 
 def _payments(cases: list[Check]) -> int:
-    has_baseline = any(_spends(case) for case in cases)
-    return sum(case.pays for case in cases) + BASELINE_TIMES * has_baseline
+    has_control = any(_spends(case) for case in cases)
+    return sum(case.pays for case in cases) + CONTROL_TIMES * has_control
 
 
 def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int:
-    wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
+    wanted_base = max(CONTROL_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
-    times = BASELINE_TIMES * any(case.baseline == "session" for case in cases)
+    times = CONTROL_TIMES * any(case.control == "session" for case in cases)
     return times * session_base + sum(_deposit_base(setting, case, price_base) for case in cases)
 
 
 def _spends(case: Check) -> bool:
-    is_paid = case.baseline in ("payment", "session")
+    is_paid = case.control in ("payment", "session")
     return is_paid or case.pays > 0 or case.deposits != "0"
 
 
 def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Check], list[Check]]:
     """Return the cases within the budget, and the others: MUST first, then by price.
 
-    The baselines of the cases fit, too, so that they can be paid again at the end.
+    The controls of the cases fit, too, so that they can be paid again at the end.
     """
     dear = sorted(
         (case for case in cases if _spends(case)),

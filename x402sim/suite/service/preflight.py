@@ -4,7 +4,7 @@ Is the target reachable, of this dialect, in this world; is there money for the 
 agree; is real money protected? If not, `NotReady` tells in one line the finding, the expectation
 and the remedy, instead of many inconclusive checks.
 
-The first payment comes last, as the checks' baseline: does it reach the facilitator, and open
+The first payment comes last, as the checks' control: does it reach the facilitator, and open
 the resource?
 """
 
@@ -28,9 +28,9 @@ from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge, TargetAnswer, begins, find, read_402, walk
 from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
-from x402sim.suite.service.engine import try_baseline
+from x402sim.suite.service.engine import try_control
 from x402sim.suite.service.options import KEY_VARIABLE, REQUIRABLE
-from x402sim.suite.service.plan import Plan, costs, make_plan
+from x402sim.suite.service.plan import Estimate, costs, make_plan
 from x402sim.suite.service.probe import BAD_BODY, Probe
 from x402sim.suite.service.sending import CLOCKS_AGREE_S, why
 from x402sim.suite.service.setting import Setting
@@ -45,7 +45,7 @@ INIT = f"{SHOWN} target init"
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
-async def examine(setting: Setting, checks: list[Check]) -> Plan:
+async def examine(setting: Setting, checks: list[Check]) -> Estimate:
     """Examine the target before the checks; return the plan, and skip cases outside it.
 
     Raises `NotReady`.
@@ -58,7 +58,7 @@ async def examine(setting: Setting, checks: list[Check]) -> Plan:
         raise NotReady(f"{setting.base_url}: {failed.what}: {failed.actual}") from failed
 
 
-async def _examine(setting: Setting, checks: list[Check]) -> Plan:
+async def _examine(setting: Setting, checks: list[Check]) -> Estimate:
     _require_needs(setting)
     probe = Probe(setting)
     answer = await probe.unpaid()
@@ -302,7 +302,7 @@ def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
         )
 
 
-async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None:
+async def _require_money(probe: Probe, challenge: Challenge, plan: Estimate) -> None:
     """Raise `NotReady` if the payer may not pay, cannot pay, or lacks the money."""
     setting, payer = probe.setting, probe.setting.options.payer
     assert payer is not None
@@ -349,14 +349,14 @@ _CUT_OFF = re.compile(
 
 
 async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
-    """Pay once, as the checks' baseline; return notes, and raise `NotReady`."""
+    """Pay once, as the checks' control; return notes, and raise `NotReady`."""
     setting = probe.setting
     with_world = setting.control is not None and setting.advance is None
     payer = await probe.payer_of(challenge) if with_world else None
     if payer is not None:
         await probe.world.watch(payer)
-    problem = await try_baseline(probe, "payment", payer)
-    setting.baselines["payment"] = problem
+    problem = await try_control(probe, "payment", payer)
+    setting.first_controls["payment"] = problem
     if problem is not None and (unseen := _unseen_content(probe)):
         raise NotReady(f"{setting.base_url}: {unseen}")
     lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem

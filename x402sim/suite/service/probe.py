@@ -16,7 +16,7 @@ from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.report.results import Demand
+from x402sim.report.results import DemandKey
 from x402sim.serving.control.client import ControlError
 from x402sim.suite import redact
 from x402sim.suite.service.answers import (
@@ -118,6 +118,16 @@ class Probe:
         """Report the target's behaviour where the specification is silent."""
         self.observed.append(text)
 
+    @property
+    def seen(self) -> str:
+        """What was observed, and where the target departs from the specification by its file."""
+        departs = "; ".join(str(each) for each in dict.fromkeys(self.deviations))
+        by_file = [f"as the target file says: {departs}"] if departs else []
+        return "; ".join([*self.observed, *by_file])
+
+    report = ""
+    """The record of the play: a failure shows its last exchange instead."""
+
     def by_target(self, *keys: str) -> None:
         """Note the keys of the target file ("pay.spelling") by which an answer is judged.
 
@@ -150,7 +160,7 @@ class Probe:
         except (UnicodeEncodeError, httpx.InvalidURL) as error:
             what = "an id of the target that was to be sent"
             raise CheckFailed(
-                what, "text that a header or a path can have", str(error), demand=Demand.FORM
+                what, "text that a header or a path can have", str(error), demand=DemandKey.FORM
             ) from error
         if self.setting.stopped:
             raise Inconclusive(self.setting.stopped)

@@ -27,7 +27,7 @@ from x402sim.http.bounded import (
 )
 from x402sim.http.exchange import retry_after_s
 from x402sim.protocol.networks import Network
-from x402sim.report.results import Demand
+from x402sim.report.results import DemandKey
 from x402sim.rng import Rng
 from x402sim.serving.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.serving.control.messages import network_of
@@ -246,7 +246,7 @@ async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
         "an answer to every request",
         f"{stop}; {again}",
         setting.showing(last.request, None, last.outcome),
-        Demand.GOES_ON,
+        DemandKey.GOES_ON,
     ) from error
 
 

@@ -287,8 +287,10 @@ class Setting:
     body: dict[str, Any] | None = None
     """An accepted body of a protected request."""
     wallets_drawn: int = 0
-    baselines: dict[str, str | None] = field(default_factory=dict)
-    """Each baseline that was tried: None if accepted, else the reason for the refusal."""
+    first_controls: dict[str, str | None] = field(default_factory=dict)
+    """Each control that was tried: None if accepted, else the reason for the refusal."""
+    last_controls: dict[str, str | None] = field(default_factory=dict)
+    """The same, tried again after the checks."""
     offers: list[tuple[float, Any]] = field(default_factory=list)
     """The 402s that came with refusals, and their times: unused, each can be paid."""
     known_ids: set[str] = field(default_factory=set)

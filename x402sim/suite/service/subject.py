@@ -3,9 +3,9 @@
 Options are read from texts: the values of flags of the command, or of pytest.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,16 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import TITLES, folder
 from x402sim.suite.case import skipped
+from x402sim.suite.engine import Judging, Plan
 from x402sim.suite.options import again, given as given_or_default, read
 from x402sim.suite.service import target as targets
 from x402sim.suite.service.check import IDS_BEGIN, Check, clause_text
-from x402sim.suite.service.engine import all_checks, run
+from x402sim.suite.service.engine import all_checks, judging
 from x402sim.suite.service.options import HIDDEN, REQUIRABLE, Options, clean_url, secrets
 from x402sim.suite.service.plan import summary_lines, why_left
 from x402sim.suite.service.preflight import examine
 from x402sim.suite.service.sending import reach, started, tls
-from x402sim.suite.service.setting import Setting
-from x402sim.suite.subject import Plan, Subject, Tell
+from x402sim.suite.subject import Subject, Tell
 from x402sim.text.words import as_given, unknown
 
 REFUNDS = "spec/3/expiry-refund"
@@ -124,42 +124,24 @@ def find_target(name: str) -> targets.Target:
     return target
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceJudging:
-    """A service ready for judgement, and the checks."""
-
-    setting: Setting
-    cases: list[Check]
-    plan: Plan
-
-    def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
-        """Run the checks; yield the result of each id as soon as it is certain."""
-        return run(self.setting, self.cases, on_begin)
-
-    def done(self) -> str:
-        """Return the number of sent requests, in words."""
-        return f"{self.setting.pace.requests} requests"
-
-    def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return each MUST that was judged in part, and each unmet demand of --require."""
-        options = self.setting.options
-        in_part = not_in_full(results) if options.world_url else []
-        return in_part, lacking(results, options.require, self.cases)
-
-
 @asynccontextmanager
-async def begin(options: Options, checks: Sequence[Check], tell: Tell) -> AsyncIterator[Any]:
+async def begin(
+    options: Options, checks: Sequence[Check], tell: Tell
+) -> AsyncIterator[Judging[Check]]:
     """Connect to a service and its world, examine it, and plan; raises `NotReady`."""
     if options.wait:
         await started(options, options.wait, tell)
     async with reach(options, tell) as setting:
-        plan = await examine(setting, [*checks])
+        estimate = await examine(setting, [*checks])
         mine = [check for check in checks if not why_left(setting, check)]
-        yield ServiceJudging(
-            setting,
-            [*checks],
-            Plan(cases=mine, lines=summary_lines(options, plan), seconds=plan.seconds),
-        )
+        lines = summary_lines(options, estimate)
+
+        def left_open(results: Sequence[Result]) -> tuple[list[str], list[str]]:
+            in_part = not_in_full(results) if options.world_url else []
+            return in_part, lacking(results, options.require, checks)
+
+        plan = Plan(cases=mine, lines=lines, seconds=estimate.seconds)
+        yield judging(setting, checks, plan, left_open=left_open)
 
 
 def _read(words: Sequence[str], given: Mapping[str, Any]) -> Options:

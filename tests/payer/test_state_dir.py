@@ -1,0 +1,135 @@
+"""`PaymentAuth(state_dir=…)`: payments outlive the object, and no two payers sign for one purchase."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.payer.shop import LOST, URL, Shop, ask, receipt, served
+from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
+
+WALLET = Wallet("0x" + "5" * 64)
+
+
+def payer(folder: Path, **options: Any) -> PaymentAuth:
+    return PaymentAuth(WALLET, state_dir=folder, **options)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
+
+
+def test_a_payer_that_starts_again_sends_the_same_payment_again(tmp_path: Path) -> None:
+    """It is stored before it is sent, for its owner only, and removed when it has bought something."""
+    answers: list[Any] = [LOST, None]
+
+    def settles(body: dict[str, Any]) -> Any:
+        (file,) = files(tmp_path)
+        assert body["paymentId"] in file.read_text()
+        assert file.stat().st_mode & 0o077 == 0
+        return answers.pop(0) or receipt(body)
+
+    shop = Shop(served, settles)
+    first = payer(tmp_path)
+    assert ask(shop, first) is LOST
+    del first
+    again = payer(tmp_path)
+    assert ask(shop, again) == 200
+    assert (len(shop.settled), len(shop.headers), again.signed_base) == (2, 1, 10_000)
+    assert files(tmp_path) == []
+    assert ask(shop, again) == 200, "the payment id pays again, without the folder"
+
+
+def test_what_is_left_counts_for_the_cap(tmp_path: Path) -> None:
+    lost = Shop(served, lambda body: LOST)
+    assert ask(lost, payer(tmp_path)) is LOST
+    again = payer(tmp_path, max_total="0.01")
+    assert ask(lost, again) is LOST
+    assert "0 devUSDC.e is left of max_total" in str(ask(lost, again, "http://shop/y"))
+
+
+def test_a_body_that_nobody_reads_to_its_end_is_bought_again(tmp_path: Path) -> None:
+    shop = Shop(served)
+    http = httpx.Client(transport=httpx.MockTransport(_streamed(shop)), auth=payer(tmp_path))
+    with http, http.stream("GET", URL) as answer:
+        assert answer.status_code == 200
+        assert len(files(tmp_path)) == 1, "while it is read"
+    assert len(files(tmp_path)) == 1
+    del http, answer
+    with httpx.Client(transport=httpx.MockTransport(_streamed(shop)), auth=payer(tmp_path)) as http:
+        assert http.get(URL).status_code == 200
+    assert (len(shop.headers), files(tmp_path)) == (1, [])
+
+
+def _streamed(shop: Shop) -> Any:
+    class Parts(httpx.SyncByteStream):
+        def __iter__(self) -> Any:
+            yield b"{"
+            yield b"}"
+
+    def answered(request: httpx.Request) -> httpx.Response:
+        answer = shop(request)
+        if answer.status_code == 200 and request.url.path != "/api/pay":
+            return httpx.Response(200, stream=Parts())
+        return answer
+
+    return answered
+
+
+def test_two_payers_never_sign_for_one_purchase(tmp_path: Path) -> None:
+    """Also while the first is at work: the other says so, and goes on when the first is gone."""
+    told = []
+
+    def settles(body: dict[str, Any]) -> Any:
+        told.append(ask(Shop(served), payer(tmp_path)))
+        return LOST
+
+    shop = Shop(served, settles)
+    first = payer(tmp_path)
+    assert ask(shop, first) is LOST
+    assert "another payer is buying the same" in str(told[0])
+    assert ask(other := Shop(served), payer(tmp_path)) == 200
+    assert other.headers == shop.headers
+    assert ask(Shop(served), PaymentAuth(WALLET, state_dir=tmp_path), "http://shop/y") == 200
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_nothing_is_sent_that_cannot_be_stored_or_was_not_read(
+    tmp_path: Path, is_file: bool
+) -> None:
+    folder, shop = tmp_path / "state", Shop(served, lambda body: LOST)
+    if is_file:
+        folder.write_text("")
+        assert "cannot be written" in str(ask(shop, payer(folder)))
+        assert shop.settled == []
+        return
+    assert ask(shop, payer(folder)) is LOST
+    (file,) = files(folder)
+    file.write_text(json.dumps({"sent": 1}))
+    assert "remove it only if you may pay twice" in str(ask(shop, payer(folder)))
+    assert len(shop.settled) == 1
+
+
+@pytest.mark.parametrize("network", ["cronos-testnet", "base-sepolia", "avalanche-fuji"])
+def test_every_test_network_is_paid_by_default(network: str) -> None:
+    with LocalServer(World(network=network)) as server:
+        for auth in (
+            PaymentAuth(server.wallets[0]),
+            PaymentAuth(server.wallets[0], version=2),
+            PaymentAuth(server.wallets[0], network=network),
+            SessionAuth(server.wallets[0], deposit="0.05"),
+        ):
+            assert httpx.get(f"{server.url}/api/perp/market", auth=auth).status_code == 200
+
+
+def test_real_money_is_paid_only_if_it_is_named() -> None:
+    with LocalServer(World(network="base")) as server:
+        url = f"{server.url}/api/perp/market"
+        with pytest.raises(PaymentFailed, match="'base'"):
+            httpx.get(url, auth=PaymentAuth(server.wallets[0]))
+        auth = PaymentAuth(server.wallets[0], network="base")
+        assert httpx.get(url, auth=auth).status_code == 200
+    with pytest.raises(ValueError, match="unknown network 'basis'"):
+        PaymentAuth(WALLET, network="basis")

@@ -1,0 +1,376 @@
+"""A paywall before an API that exists, goods from Python, and the file x402sim.toml."""
+
+import json
+import os
+import re
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import x402sim
+from tests.cli.runner import assert_misuse, run
+from tests.house import blocks
+from tests.serve.paying import in_one_step
+from x402sim import Fault, LocalServer, PaymentAuth, SessionAuth
+from x402sim.cli import load
+from x402sim.commands import selling
+from x402sim.commands.configuration import defaults
+from x402sim.service.sources import behind
+from x402sim.service.upstream import api
+from x402sim.serving.local import certificates
+from x402sim.suite.service.target import load as load_target
+
+PRICES = ["/premium/* 0.05", "POST /report 0.02"]
+
+
+class Shop(BaseHTTPRequestHandler):
+    """An API that knows nothing of payments; it remembers what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list[tuple[str, str, dict[str, str], bytes]]
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.asked.append((self.command, self.path, headers, body))
+        path = self.path.partition("?")[0]
+        status = {"/premium/broken": 500, "/premium/moved": 302, "/openapi.json": 404}.get(path)
+        if path == "/premium/cut":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+            self.close_connection = True
+            return
+        answer = b"x" * 200 if path == "/premium/long" else json.dumps({"path": path}).encode()
+        self.send_response(status or 200)
+        for name, value in (
+            ("Content-Length", str(len(answer))),
+            ("Cache-Control", "public, max-age=600"),
+            ("Set-Cookie", "a=1"),
+            ("Set-Cookie", "b=2"),
+            ("Connection", "X-Secret, keep-alive"),
+            ("X-Secret", "of one connection"),
+            ("PAYMENT-RESPONSE", "invented"),
+            ("Location", "/elsewhere"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_POST = do_GET  # noqa: N815 - the name that the library calls
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def shop() -> Iterator[tuple[str, list[Any]]]:
+    asked: list[Any] = []
+    handler = type("Handler", (Shop,), {"asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def sold() -> Iterator[tuple[LocalServer, list[Any]]]:
+    """A paywall before a shop, and what the shop was asked."""
+    with shop() as (url, asked), LocalServer(sells=tuple(behind(url, PRICES))) as server:
+        yield server, asked
+
+
+@pytest.fixture
+def paywall(sold: tuple[LocalServer, list[Any]]) -> tuple[LocalServer, list[Any]]:
+    sold[1].clear()
+    return sold
+
+
+def client(server: LocalServer, number: int = 0, **options: Any) -> httpx.Client:
+    auth = PaymentAuth(server.wallets[number], max_amount="1", clock=server.clock, **options)
+    return plain(server, auth=auth)
+
+
+def plain(server: LocalServer, **options: Any) -> httpx.Client:
+    return httpx.Client(base_url=server.url, verify=certificates(), trust_env=False, **options)
+
+
+def earned(server: LocalServer) -> int:
+    return server.balance(str(server.info.pay_to))
+
+
+Paywall = tuple[LocalServer, list[Any]]
+
+
+def test_a_free_path_is_passed_on(paywall: Paywall) -> None:
+    server, asked = paywall
+    with plain(server) as http:
+        answer = http.post("/free/a?b=c", content=b"d", headers={"X-Original-URL": "/premium/x"})
+        assert answer.json() == {"path": "/free/a"}
+        assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
+        assert answer.headers["cache-control"] == "public, max-age=600"
+        assert "x-secret" not in answer.headers
+        assert len(answer.headers.get_list("date")) == 1
+        ((method, path, headers, body),) = asked
+        assert (method, path, body) == ("POST", "/free/a?b=c", b"d")
+        assert headers["host"] != server.url.removeprefix("http://")
+        assert headers["x-forwarded-host"] == server.url.removeprefix("http://")
+        assert "x-original-url" not in headers
+
+
+def test_the_own_pages_of_the_service_stand_behind_those_of_the_api(paywall: Paywall) -> None:
+    with plain(paywall[0]) as http:
+        assert http.get("/docs").json() == {"path": "/docs"}
+        assert http.get("/openapi.json").json()["openapi"]
+        assert http.get("/", headers={"Accept": "text/html"}).json() == {"path": "/"}
+
+
+@pytest.mark.parametrize("path", ["/premium/a", "/Premium/a", "/premium", "/premium/%61?b=c"])
+def test_a_paid_path_is_paid_for(paywall: Paywall, path: str) -> None:
+    server, asked = paywall
+    before = earned(server)
+    with client(server) as http:
+        answer = http.get(path)
+    assert answer.status_code == 200
+    assert answer.headers.get_list("cache-control") == ["no-store"]
+    assert "payment-response" not in answer.headers
+    assert earned(server) - before == 50_000
+    ((_, seen, headers, _),) = asked
+    assert seen == path
+    assert not [name for name in headers if "payment" in name or "session" in name]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_one_step(paywall: Paywall, version: int) -> None:
+    server, asked = paywall
+    before = earned(server)
+    with plain(server) as http:
+        pay = in_one_step(http, server, version)
+        answer = pay("/premium/a")
+        assert (answer.status_code, answer.json()) == (200, {"path": "/premium/a"})
+        assert pay.again().status_code == 402
+        assert len(asked) == 1
+        assert earned(server) - before == 50_000
+        for path, status in (("/premium/broken", 500), ("/premium/cut", 502)):
+            failed = pay(path)
+            assert failed.status_code == status, failed.text
+        assert earned(server) - before == 50_000
+        moved = pay("/premium/moved")
+        assert moved.status_code == 302
+        assert earned(server) - before == 100_000
+
+
+def test_an_answer_beyond_the_limits_is_not_charged(
+    paywall: Paywall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, _ = paywall
+    before = earned(server)
+    monkeypatch.setattr(api, "MAX_ANSWER_BYTES", 100)
+    with plain(server) as http:
+        pay = in_one_step(http, server, 2)
+        assert "more than 100 bytes" in pay("/premium/long").json()["reason"]
+        monkeypatch.setattr(api, "DEADLINE_S", 1e-9)
+        assert pay("/premium/a").status_code == 504
+    assert earned(server) == before
+
+
+def test_a_session_pays(paywall: Paywall) -> None:
+    server, asked = paywall
+    auth = SessionAuth(server.wallets[1], deposit="0.10", clock=server.clock)
+    with plain(server, auth=auth) as http:
+        for path in ("/premium/broken", "/premium/a", "/premium/b"):
+            assert http.get(path).status_code == (500 if "broken" in path else 200)
+    assert [path for _, path, _, _ in asked] == ["/premium/broken", "/premium/a", "/premium/b"]
+
+
+def test_without_a_payment_the_api_is_not_asked(paywall: Paywall) -> None:
+    server, asked = paywall
+    with plain(server) as http:
+        assert http.get("/premium/a").status_code == 402
+        assert http.get("/premium/a", headers={"X-Session-Id": "session_x"}).status_code == 402
+        assert http.get("/premium/a", headers={"X-Payment-Id": "pay_x"}).status_code == 402
+        assert http.head("/premium/a").status_code == 402
+        assert http.post("/report").status_code == 402
+        assert not asked
+        assert http.get("/report").status_code == 200  # only POST is sold
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/x/../premium/a", "//premium/a", "/x/%2e%2e/premium/a", "/x\\..\\premium"),
+        *("/premium;x/a", "/%2570remium/a", "/./premium/a", "/x/..%2fpremium"),
+    ],
+)
+def test_a_path_that_servers_read_in_two_ways_is_refused(paywall: Paywall, target: str) -> None:
+    server, asked = paywall
+    with plain(server) as http:
+        request = http.build_request("GET", server.url, extensions={"target": target.encode()})
+        assert http.send(request).status_code == 400
+    assert not asked
+
+
+def test_an_api_that_is_off_is_said() -> None:
+    sells = tuple(behind("http://127.0.0.1:1", PRICES))
+    with LocalServer(sells=sells) as server, plain(server) as http:
+        answer = http.get("/free")
+        assert (answer.status_code, answer.json()["error"]) == (502, "Upstream failed")
+
+
+def test_faults_strike_and_the_page_shows(paywall: Paywall) -> None:
+    server, _ = paywall
+    server.fault(Fault(victim="service", does="lose answer", path="/premium/a", skip=1))
+    with client(server, 2) as http, pytest.raises(httpx.RemoteProtocolError):
+        http.get("/premium/a")
+    assert "/premium/a" in server.show().page
+
+
+def test_python_sells() -> None:
+    sells = {"GET /weather 0.01": {"sky": "blue"}, "POST /echo 0.02": echo}
+    with LocalServer(sells=sells) as server, client(server) as http:
+        assert http.get("/weather").json() == {"sky": "blue"}
+        assert http.post("/echo", content=b"abc").text == "abc"
+
+
+async def echo(request: Any) -> bytes:
+    return bytes(await request.body())
+
+
+@pytest.mark.x402(sells={"GET /weather 0.01": "blue"})
+def test_pytest_sells(x402_payer: Any) -> None:
+    assert x402_payer.client.get("/weather").text == "blue"
+
+
+# --- the command line -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--sell", "weather"], "such as `GET /weather 0.01`"),
+        (["--body", "a.json"], "it is the answer of a --sell"),
+        (["--price", "/a 1"], "for paths of an --upstream"),
+        (["--upstream", "http://127.0.0.1:1"], "without a --price nothing is sold"),
+        (["--upstream", "ftp://a", "--price", "/a 1"], "such as http://127.0.0.1:3000"),
+        (["--openapi", "no.yaml"], "No such file"),
+        (["--no-service", "--sell", "/a 1"], "a world with one service"),
+    ],
+)
+def test_misuse(words: list[str], says: str) -> None:
+    assert_misuse(run("serve", "--port", 0, *words), says)
+
+
+def test_options_make_one_list(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("a")
+    document = tmp_path / "api.json"
+    document.write_text('{"paths": {"/b": {"get": {"x-price": "1", "responses": {}}}}}')
+    goods = selling.goods(["/a 1"], [file], document, "http://127.0.0.1:1", ["/c 1"])
+    assert [(each.name, each.price) for each in goods] == [
+        *(("GET /a", "1"), ("GET /b", "1"), ("/c", "1"), ("/*", None)),
+    ]
+
+
+def test_the_lines_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `serve` line makes its goods, `pay` is served, and the files are read."""
+    page = (Path(x402sim.__file__).parent / "guide" / "selling.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    made = []
+    (tmp_path / "api.yaml").write_text(blocks(page, "yaml")[0])
+    target, configuration = blocks(page, "toml")
+    (tmp_path / "target.toml").write_text(target)
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    written = re.fullmatch("echo '(.*)' > (.*)", lines.pop(0))
+    assert written is not None
+    Path(written[2]).write_text(written[1])
+    for line in lines:
+        _, command, *words = shlex.split(line, comments=True)
+        context = load(command).make_context(command, [*words], resilient_parsing=True)
+        if command == "serve":
+            taken = ("sell", "body", "openapi", "upstream", "price")
+            given = {name: context.params[name] for name in taken}
+            body = [Path(each) for each in given.pop("body") or ()]
+            file = given.pop("openapi")
+            made.append(selling.goods(body=body, openapi=file and Path(file), **given))
+        elif command == "pay":
+            (url,) = words
+            with LocalServer(sells=made[-1]) as server:
+                done = run("pay", url.replace("http://127.0.0.1:4020", server.url))
+                assert (done.exit_code, done.stdout.strip()) == (0, written[1])
+    assert [[each.name for each in goods] for goods in made] == [
+        *(["GET /weather"], ["GET /weather/{city}"], ["/premium/*", "POST /report", "/*"]),
+    ]
+    assert load_target(Path("target.toml")).protected.amount_base == 50_000
+    Path("x402sim.toml").write_text(configuration)
+    for name in ("serve", "watch", "conformance"):
+        assert defaults(load(name), name)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    old = Path.cwd()
+    os.chdir(tmp_path)
+    yield lambda text: (tmp_path / "x402sim.toml").write_text(text) and None
+    os.chdir(old)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "says"),
+    [
+        ("[serve]\nsell = ['weather']", ["serve"], "such as `GET /weather 0.01`"),
+        ("[serve]\nsell = 'weather'", ["serve"], "such as `GET /weather 0.01`"),
+        ("[serve]\nsel = 1", ["serve"], "unknown option of serve 'sel'; did you mean 'sell'?"),
+        ("[serve]\nport = [1]", ["serve"], "port: one value is wanted"),
+        ("[serve]\nquiet = 1", ["serve"], "quiet: true or false is wanted"),
+        ("[serve]\nport = true", ["serve"], "port: a text or a number is wanted"),
+        ("serve = 1", ["serve"], "serve is a table, [serve]"),
+        ("[serve", ["serve"], "x402sim.toml:"),
+        ("[watch]\nupstream = 'ftp://a'", ["watch"], "a URL is wanted"),
+        ("[conformance]\nonly = ['nothing']", ["conformance", "http://127.0.0.1:1"], "nothing"),
+        (
+            "[conformance.server]\ndialects = 'v9'",
+            ["conformance", "server", "/weather", "--start", "true"],
+            "dialects are",
+        ),
+    ],
+)
+def test_the_file_has_the_options(
+    configured: Callable[[str], None], text: str, words: list[str], says: str
+) -> None:
+    configured(text)
+    done = run(*words)
+    assert done.exit_code == 2
+    assert says in " ".join(done.stderr.split())
+
+
+def test_the_command_line_has_precedence(configured: Callable[[str], None]) -> None:
+    configured("[conformance]\nonly = ['5/nonce']")
+    (listed,) = {line[0] for line in run("conformance", "--list").stdout.splitlines()[:1]}
+    assert listed
+    assert "5/nonce-once" in run("conformance", "--list").stdout
+    assert "5/nonce-once" not in run("conformance", "--list", "--only", "4.3").stdout
+
+
+@pytest.mark.thorough
+def test_our_judge_finds_nothing_wrong_in_a_paywall(paywall: Paywall, tmp_path: Path) -> None:
+    page = (Path(x402sim.__file__).parent / "guide" / "selling.md").read_text(encoding="utf-8")
+    target = tmp_path / "target.toml"
+    target.write_text(blocks(page, "toml")[0])
+    server = paywall[0]
+    done = run(
+        *("conformance", server.url, "--world", server.control_url, "--target", target),
+        *("--only", "spec/1,spec/5/resource-binding,spec/5/session-debit,spec/6/reputation"),
+    )
+    assert done.exit_code == 0, done.output
+    assert "No MUST clause failed" in done.output

@@ -1,0 +1,308 @@
+"""Goods of the user: which request they answer, what they cost, and what a payment opens."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tests.rig import ServiceRig
+from tests.service.standard import settlement_of, sign
+from x402sim.service.goods import Good, Shop
+from x402sim.service.settings import Settings
+from x402sim.service.sources import fixed, flagged, goods_of, of_openapi, read_good, selling
+
+RUNS = list[str]()
+
+
+def broken(request: Request) -> Response:
+    RUNS.append(request.url.path)
+    return Response("out of order", 503)
+
+
+SELLS: Mapping[str, Any] = {
+    "GET /weather 0.01": {"sky": "blue"},
+    "POST /weather 0.01": b"written",
+    "GET /premium/* 0.05": lambda request: {"path": request.url.path},
+    "POST /broken 0.02": broken,
+    "GET /files/{name}.csv 0.03": "a,b",
+}
+
+
+def selling_scene(
+    test: Callable[[ServiceRig], Awaitable[None]], sells: Any = None
+) -> Callable[[], None]:
+    def run() -> None:
+        async def main() -> None:
+            settings = selling(Settings(phase=0), goods_of(SELLS if sells is None else sells))
+            rig = ServiceRig(settings=settings)
+            try:
+                await test(rig)
+            finally:
+                await rig.http.aclose()
+                rig.service.store.close()
+                rig.parts.chain.close()
+
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+def shop(*goods: str) -> Shop:
+    return Shop([read_good(text, fixed("")) for text in goods], 6)
+
+
+# --- what a request finds -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "not_"),
+    [
+        ("/weather", ["/weather", "/weather/", "/Weather"], ["/weather/x", "/weathers"]),
+        ("/premium/*", ["/premium", "/premium/", "/PREMIUM/a/b"], ["/premiums", "/x/premium"]),
+        ("/users/{id}", ["/users/7", "/users/7/"], ["/users", "/users/7/x", "/users/"]),
+        ("/a/*.csv", ["/a/b.csv", "/a/.csv"], ["/a/b/c.csv", "/a/b.json"]),
+        ("/*", ["/", "/a", "/a/b"], []),
+        ("/", ["/"], ["/a"]),
+        ("/a.b", ["/a.b"], ["/acb"]),
+    ],
+)
+def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
+    there = shop(f"{pattern} 1")
+    assert [path for path in (*fits, *not_) if there.at(path, "GET")] == fits
+
+
+def test_an_exact_path_comes_before_one_with_holes() -> None:
+    there = shop("/a/* 1", "/a/b 2")
+    found = there.at("/a/b", "GET")
+    assert found is not None
+    assert found.price_base == 2_000_000
+
+
+def test_a_dear_method_of_a_path_is_not_opened_by_a_cheap_one() -> None:
+    there = shop("GET /a/b 1", "POST /a/* 2")
+    with pytest.raises(HTTPException) as refused:
+        there.at("/a/b", "POST")
+    assert refused.value.status_code == 405
+    assert refused.value.headers == {"Allow": "GET"}
+
+
+def test_a_later_free_good_gives_no_method_to_a_path_with_another_price_before_it() -> None:
+    free = Good(path="/*", price=None, answer=fixed(""))
+    dear = read_good("/a/* 2", fixed(""), every_method=True)
+    there = Shop([read_good("GET /a/b 1", fixed("")), dear, free], 6)
+    with pytest.raises(HTTPException):
+        there.at("/a/b", "POST")
+
+
+@pytest.mark.parametrize(
+    ("goods", "said"),
+    [
+        (["GET /a 1", "POST /a 2"], "different prices"),
+        (["GET /a 0"], "more than 0"),
+        (["GET /a 0.0000001"], "at most 6 fraction digits"),
+        (["/a"], "such as `GET /weather 0.01`"),
+        (["a 1"], "a path begins with /"),
+        (["get /a 1"], "a method is such as GET"),
+    ],
+)
+def test_a_good_that_cannot_be_sold(goods: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        shop(*goods)
+
+
+def test_work_is_not_done_for_payments_that_nobody_has_verified() -> None:
+    goods = goods_of({"GET /a 1": lambda _: "a"})
+    with pytest.raises(ValueError, match="payment_flow"):
+        Settings(sells=goods)
+    assert selling(Settings(), goods).payment_flow == "authorization"
+    assert selling(Settings(payment_flow="upfront"), goods).payment_flow == "upfront"
+    assert selling(Settings(), goods_of({"GET /a 1": "a"})).payment_flow is None
+
+
+# --- what a payment opens -------------------------------------------------------------------
+
+
+async def two_steps(rig: ServiceRig, path: str) -> tuple[str, httpx.Response]:
+    required = await rig.http.get(path)
+    assert required.status_code == 402
+    paid = await rig.pay(required)
+    assert paid.status_code == 200, paid.text
+    payment_id = str(required.json()["paymentId"])
+    return payment_id, await rig.http.get(path, headers={"X-Payment-Id": payment_id})
+
+
+@selling_scene
+async def test_two_steps(rig: ServiceRig) -> None:
+    payment_id, answer = await two_steps(rig, "/weather")
+    assert answer.json() == {"sky": "blue"}
+    assert answer.headers["cache-control"] == "no-store"
+    assert rig.earned == 10_000
+    written = await rig.http.post("/weather", headers={"X-Payment-Id": payment_id})
+    assert written.content == b"written"
+
+
+@selling_scene
+async def test_a_payment_for_one_path_below_opens_no_other(rig: ServiceRig) -> None:
+    payment_id, answer = await two_steps(rig, "/premium/a")
+    assert answer.json() == {"path": "/premium/a"}
+    other = await rig.http.get("/premium/b", headers={"X-Payment-Id": payment_id})
+    assert other.status_code == 402
+    assert other.json()["paymentRequirements"]["resource"] == "/premium/b"
+
+
+@selling_scene
+async def test_one_step(rig: ServiceRig) -> None:
+    for version in (1, 2):
+        required = await rig.http.get("/premium/ä b")
+        headers = sign(rig, version, required)  # type: ignore[arg-type]
+        answer = await rig.http.get("/premium/ä b", headers=headers)
+        assert answer.json() == {"path": "/premium/ä b"}
+        assert settlement_of(version, answer).success  # type: ignore[arg-type]
+        again = await rig.http.get("/premium/ä b", headers=headers)
+        assert again.status_code == 402
+    assert rig.earned == 100_000
+
+
+@selling_scene
+async def test_an_error_is_not_charged_and_not_made_without_a_payment(rig: ServiceRig) -> None:
+    RUNS.clear()
+    required = await rig.http.post("/broken")
+    assert required.status_code == 402
+    assert not RUNS
+    answer = await rig.http.post("/broken", headers=sign(rig, 2, required))
+    assert (answer.status_code, answer.text) == (503, "out of order")
+    assert RUNS == ["/broken"]
+    assert rig.earned == 0
+
+
+@selling_scene
+async def test_a_bad_payment_causes_no_work(rig: ServiceRig) -> None:
+    RUNS.clear()
+    required = await rig.http.post("/broken")
+    answer = await rig.http.post("/broken", headers=sign(rig, 2, required, signer=rig.bob))
+    assert answer.status_code == 402
+    assert not RUNS
+
+
+@selling_scene
+async def test_a_session_pays_for_answers_only(rig: ServiceRig) -> None:
+    session = {"X-Session-Id": (await rig.open_session("0.06"))["sessionId"]}
+    failed = await rig.http.post("/broken", headers=session)
+    assert failed.status_code == 503
+    assert (await rig.http.get("/premium/a", headers=session)).status_code == 200
+    RUNS.clear()
+    assert (await rig.http.post("/broken", headers=session)).status_code == 402
+    assert not RUNS
+
+
+@selling_scene
+async def test_what_is_sold_is_listed(rig: ServiceRig) -> None:
+    await two_steps(rig, "/weather")
+    agents = (await rig.http.get("/api/agents")).json()["agents"]
+    assert {each["resource"] for each in agents} == {name.split()[1] for name in SELLS}
+    known = (await rig.http.get("/.well-known/x402")).json()["resources"]
+    assert known == ["http://service.test/weather", "http://service.test/broken"]
+    assert (await rig.http.get("/llms.txt")).status_code == 200
+    assert (await rig.http.delete("/weather")).status_code == 405
+    assert (await rig.http.get("/no/such")).status_code == 404
+    assert (await rig.http.get("/premium/../weather")).status_code in (400, 402)
+    assert (await rig.http.head("/weather")).status_code == 402
+    assert (await rig.http.get("/premium/" + "a" * 600)).status_code == 414
+
+
+# --- where goods come from ------------------------------------------------------------------
+
+
+def body_of(good: Good) -> Any:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
+    answer = asyncio.run(good.answer(Request(scope)))  # type: ignore[arg-type]
+    return answer.status_code, answer.headers["content-type"], bytes(answer.body)
+
+
+def test_flags(tmp_path: Path) -> None:
+    file = tmp_path / "weather.json"
+    file.write_text('{"sky": "blue"}')
+    first, second = flagged(["GET /weather 0.01", "/b 1"], [file, file])
+    assert body_of(first) == (200, "application/json", b'{"sky": "blue"}')
+    assert (second.method, second.path, second.price) == ("GET", "/b", "1")
+    (alone,) = flagged(["/b 1"], [])
+    assert body_of(alone)[2] == b'{"sold":"/b"}'
+    with pytest.raises(ValueError, match="give each --sell its --body"):
+        list(flagged(["/b 1", "/c 1"], [file]))
+    file.write_text("{")
+    with pytest.raises(ValueError, match="no JSON"):
+        list(flagged(["/b 1"], [file]))
+
+
+OPENAPI = """
+openapi: 3.1.0
+info: {title: Shop, version: "1"}
+paths:
+  /weather/{city}:
+    get:
+      summary: The weather of a city
+      x-price: "0.01"
+      responses:
+        "200": {content: {application/json: {schema: {$ref: "#/components/schemas/Weather"}}}}
+  /report:
+    post:
+      x-price: "0.10"
+      responses: {"201": {content: {text/plain: {examples: {first: {value: made}}}}}}
+  /free:
+    get:
+      responses: {"200": {content: {application/json: {example: {free: true}}}}}
+  /unknown:
+    get: {responses: {"200": {content: {application/json: {schema: {type: string}}}}}}
+components:
+  schemas:
+    Weather:
+      properties:
+        sky: {enum: [blue, grey]}
+        hours: {items: {properties: {hour: {example: 12}}}}
+"""
+
+
+def test_openapi(tmp_path: Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text(OPENAPI)
+    weather, report, free = of_openapi(file)
+    assert json.loads(body_of(weather)[2]) == {"sky": "blue", "hours": [{"hour": 12}]}
+    assert (weather.name, weather.price) == ("GET /weather/{city}", "0.01")
+    assert weather.description == "The weather of a city"
+    assert body_of(report) == (201, "text/plain; charset=utf-8", b"made")
+    assert (free.price, body_of(free)[2]) == (None, b'{"free":true}')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('x-price: "0.01"', "x-price: 0.01", 'x-price is a text such as "0.05", not 0.01'),
+        ("{example: 12}", "{type: integer}", r"no example at \$.hours\[0\].hour"),
+        ("#/components/schemas/Weather", "#/components/no", "leads to nothing"),
+        ("#/components/schemas/Weather", "other.yaml", "only parts of the same document"),
+        ("paths:", "paths: [", "no YAML"),
+    ],
+)
+def test_a_wrong_openapi_document(tmp_path: Path, old: str, new: str, said: str) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text(OPENAPI.replace(old, new))
+    with pytest.raises(ValueError, match=said):
+        list(of_openapi(file))
+
+
+def test_python_async() -> None:
+    async def made(_: Request) -> Iterable[int]:
+        return [1, 2]
+
+    (good,) = goods_of({"/a 1": made})
+    assert body_of(good)[2] == b"[1,2]"
+    assert good.works

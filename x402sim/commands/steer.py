@@ -1,0 +1,153 @@
+"""`fault`, `advance`, `mine`, `accounts` and `payments`: steer a running `serve` by a word.
+
+All call the control API, `/_sim`.
+"""
+
+import asyncio
+import json
+import re
+from typing import Annotated, Any, Literal
+
+import httpx
+import msgspec
+import typer
+
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, within
+from x402sim.commands.serve import TOKEN_VARIABLE
+from x402sim.serving.control.client import ControlClient, ControlError
+from x402sim.text.words import as_given, printable
+
+World = Annotated[str, typer.Option("--world", help="URL of the running `serve`.", metavar="URL")]
+ControlToken = Annotated[
+    str | None,
+    typer.Option(help="Its --control-token.", envvar=TOKEN_VARIABLE, metavar="TOKEN"),
+]
+SERVE = "http://127.0.0.1:4020"
+TIMEOUT_S = 30.0
+_UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(s|min|m|h|d)?")
+
+
+def _ask(world: str, token: str | None, method: str, path: str, body: Any = None) -> Any:
+    """Return the answer of the control API; raises `Misuse`."""
+
+    async def main() -> Any:
+        base = world.rstrip("/").removesuffix("/_sim") + "/_sim"
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=TIMEOUT_S) as http:
+            return await ControlClient(http).request(method, path, body)
+
+    try:
+        return asyncio.run(main())
+    except (ControlError, httpx.InvalidURL) as wrong:
+        is_lost = isinstance(wrong, ControlError) and wrong.answer is None
+        todo = f"; is `x402sim serve` running at {world}?" if is_lost else ""
+        raise Misuse(f"{wrong}{todo}") from wrong
+
+
+def seconds(text: str) -> float:
+    """Parse "90", "90s", "5min", "1h" or "2d" as seconds."""
+    found = _LENGTH.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"a time such as 90s, 5min, 1h or 2d is wanted, not {text!r}")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def _field(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise Misuse(f"fault add: FIELD=VALUE is wanted, such as times=2, not {as_given(text)}")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+
+
+def fault(
+    action: Annotated[Literal["add", "list", "clear"], typer.Argument(metavar="add|list|clear")],
+    victim: Annotated[str | None, typer.Argument(metavar="VICTIM")] = None,
+    does: Annotated[str | None, typer.Argument(metavar="DOES")] = None,
+    given: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE")] = None,
+    world: World = SERVE,
+    control_token: ControlToken = None,
+) -> None:
+    """Add a fault to a running `serve`, list the faults, or clear them."""
+    if action == "add":
+        if victim is None or does is None:
+            raise Misuse('fault add: name a victim and an effect: add service "lose answer"')
+        body = {"victim": victim, "does": does, **dict(map(_field, given or []))}
+        _ask(world, control_token, "POST", "faults", body)
+    elif victim is not None:
+        raise Misuse(f"fault {action} takes no more words, got {as_given(victim)}")
+    elif action == "clear":
+        _ask(world, control_token, "POST", "faults/clear")
+    for each in _ask(world, control_token, "GET", "faults"):
+        typer.echo(printable(json.dumps(each)))
+
+
+def advance(
+    time: Annotated[str, typer.Argument(metavar="TIME", help="Such as 90s, 5min, 1h or 2d.")],
+    world: World = SERVE,
+    control_token: ControlToken = None,
+) -> None:
+    """Move the clock of a running `serve` forward, and run what is due."""
+    length = seconds(time)
+    _ask(world, control_token, "POST", "clock/advance", {"seconds": length})
+    state = _ask(world, control_token, "GET", "state")
+    typer.echo(f"{state['clockAdvancedSeconds']:g} s ahead of real time")
+
+
+def mine(
+    blocks: Annotated[int, typer.Argument(metavar="N", parser=within(1, 1000))] = 1,
+    world: World = SERVE,
+    control_token: ControlToken = None,
+) -> None:
+    """Mine blocks on the chain of a running `serve`."""
+    height = _ask(world, control_token, "POST", "mine", {"blocks": blocks})["height"]
+    typer.echo(f"block {height}")
+
+
+def accounts(
+    failing: Annotated[
+        bool, typer.Option("--failing", help="Make, and list, accounts that fail in fixed ways.")
+    ] = False,
+    world: World = SERVE,
+    control_token: ControlToken = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the accounts of a running `serve`, with their private keys."""
+    method, path = ("POST", "accounts/failing") if failing else ("GET", "accounts")
+    found = _ask(world, control_token, method, path)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for number, each in enumerate(found):
+        name = each.get("fails") or f"account {number}"
+        typer.echo(printable(f"{name}: {each['address']} has {each['balanceDecimal']}"))
+        typer.echo(printable(f"  key {each['privateKey']}"))
+        if failing:
+            nonce = f", nonce {each['nonce']}" if each.get("nonce") else ""
+            typer.echo(printable(f"  {each['why']}{nonce}"))
+
+
+def payments(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="Only for this path.")] = "",
+    times: Annotated[
+        int | None, typer.Option(parser=within(0), help="Fail unless so many.", metavar="N")
+    ] = None,
+    world: World = SERVE,
+    control_token: ControlToken = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the settled payments of a running `serve`, and demand a number of them."""
+    query = httpx.QueryParams({"path": path})
+    found = _ask(world, control_token, "GET", f"payments?{query}")
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        for each in found:
+            told = f"{each['path']}: {each['amountBase']} by {each['payer']}, {each['txHash']}"
+            typer.echo(printable(told))
+    if times is not None and len(found) != times:
+        typer.echo(f"x402sim: wanted {times} payments, and there are {len(found)}", err=True)
+        raise typer.Exit(NOT_ALL_HELD)
