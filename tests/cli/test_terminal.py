@@ -41,7 +41,7 @@ def test_a_shell_asks_the_program() -> None:
         text=True,
         check=False,
     )
-    assert (done.stdout.split(), done.stderr) == (["pay"], "")
+    assert (done.stdout.split(), done.stderr) == (["payments", "pay"], "")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_shell_asks_the_program() -> None:
         ("x402sim run --network pol", ["polygon"]),
         ("x402sim service --network base-", ["base-sepolia"]),
         ("x402sim conformance x --only 2.8", [c.id for c in CLAUSES if c.id.startswith("2.8")]),
-        ("x402sim pa", ["pay"]),
+        ("x402sim pa", ["payments", "pay"]),
     ],
 )
 def test_a_shell_completes_names(line: str, names: list[str]) -> None:

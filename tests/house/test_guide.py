@@ -315,15 +315,18 @@ def options_of(words: list[str]) -> set[str] | None:
 
 
 def commands_in(page: Path) -> list[list[str]]:
-    """Return the words after `x402sim` of each command line in a shell block or in backquotes."""
+    """Return the words after `x402sim` of each command line in a shell block or in backquotes.
+
+    Text in single quotes is another program's command.
+    """
     written = page.read_text(encoding="utf-8")
     shell = "\n".join(blocks(written, "sh")).replace("\\\n", " ")
     lines = shell.splitlines() + re.findall(
         r"`([^`\n]+)`", re.sub(r"```.*?```", "", written, flags=re.DOTALL)
     )
     calls = re.compile(r"(?:^|[ /])x402sim ([a-z][^#&|]*)")
-    quoted = re.compile(r"'[^']*'")  # the words of another's command
-    return [quoted.sub("COMMAND", call).split() for line in lines for call in calls.findall(line)]
+    found = [call for line in lines for call in calls.findall(line)]
+    return [re.sub("'[^']*'", "''", call).split() for call in found]
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
