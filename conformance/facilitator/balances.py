@@ -113,7 +113,7 @@ async def _gone_in_the_pool(play: Play) -> Observed:
 @case(
     "balance/back",
     Demand(
-        title="What a payment is answered that was refused for its balance, with money",
+        title="A payment refused for lack of money comes again with money",
         ground=texts.silent(
             texts.BALANCE,
             why="whether a refusal is final is not said; the authorization is unused",

@@ -114,7 +114,7 @@ ROWS = [
             test=as_observed,
         ),
         Demand(
-            title="What is called valid of a payment that exceeds settles as it was signed",
+            title="An excess payment called valid settles the signed amount",
             ground=texts.valid_settles(texts.AMOUNT_V1, texts.CALLS),
             test=agrees,
             suffix="agrees",

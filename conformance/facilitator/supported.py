@@ -121,7 +121,7 @@ def _odd_is_no_error(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violati
 @case(
     "supported/kinds",
     Demand(
-        title="Each kind in its list is one that it takes",
+        title="The facilitator takes every kind of the list",
         ground=texts.explicit(texts.SUPPORTED),
         test=_takes_what_it_lists,
     ),
@@ -149,7 +149,7 @@ async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
 @case(
     "supported/signers",
     Demand(
-        title="The account that sends its transactions is among its signers",
+        title="GET /supported names the sender of transactions as a signer",
         ground=texts.explicit(texts.SIGNERS),
         test=_names_its_signer,
     ),
@@ -202,7 +202,7 @@ ROWS = [
     case(
         "supported/lists",
         Demand(
-            title="What it settles is in its list",
+            title="GET /supported lists every kind that the facilitator settles",
             ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
             test=_lists_it,
         ),

@@ -121,7 +121,7 @@ def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[De
                 suffix="verify",
             )
         )
-    return [*demands, wastes_no_gas(f"{title}: it costs no gas", PAYS)] if says else demands
+    return [*demands, wastes_no_gas(f"{title}: the relayer pays no gas", PAYS)] if says else demands
 
 
 @case("token/without-code", *_refused("A payment in a token that has no code"))

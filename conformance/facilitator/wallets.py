@@ -196,12 +196,12 @@ ROWS = [
     _row(
         "not-deployed",
         _not_deployed,
-        _never("A payment of a wallet that is not there, whose wrapper deploys nothing"),
+        _never("A wrapper that deploys nothing signs for a wallet without code"),
     ),
     _row(
         "not-deployed-bare",
         _not_deployed_and_bare,
-        _never("A payment of a wallet that is not there, by its owner's key"),
+        _never("The owner's key signs for a wallet without code"),
     ),
     _row(
         "key-wrapped",

@@ -199,7 +199,7 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
 @case(
     "discovery/described",
     Demand(
-        title="What the 402 says of itself is as its own schema says",
+        title="The 402's description matches the 402's schema",
         ground=texts.explicit(texts.VALIDATES, texts.INPUT_TYPE),
         test=_is_as_its_schema,
     ),

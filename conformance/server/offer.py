@@ -393,7 +393,7 @@ async def _preflight(play: Play) -> Preflight:
 @case(
     "offer/proxy",
     Demand(
-        title="What it calls itself behind a proxy",
+        title="The server's own URL behind a proxy",
         ground=texts.silent(
             texts.RESOURCE,
             why="headers of a proxy are anybody's, and a server that trusts none is right; "

@@ -152,7 +152,7 @@ def _is_400_or_402(_: Play, observed: list[Refusal]) -> Found:
 def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
     found = [
         Demand(
-            title=f"{title}: nothing is served",
+            title=f"{title}: the server serves nothing",
             ground=texts.derived(
                 texts.NO_VALID_PAYMENT, texts.PARAMETERS, so="what is not valid buys nothing"
             ),
@@ -198,7 +198,7 @@ def _served_or_not(play: Play, observed: list[Refusal]) -> str:
 def _of_other(title: str) -> list[Demand]:
     return [
         Demand(
-            title=f"{title}: charged only if served",
+            title=f"{title}: the server charges only if it serves",
             ground=SERVED_ONLY_IF_SETTLED,
             test=not_charged,
         ),

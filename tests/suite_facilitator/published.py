@@ -1,8 +1,8 @@
 """Facilitators that are published, and ours, as the judge of facilitators starts them.
 
 `python -m tests.suite_facilitator.published [NAME…|all]` judges them: each is what its repository's
-example is, on the versions that `tests/interop` pins. What came of it is kept in conformance/facilitator/published.json
-beside this file. It writes conformance/facilitators.md anew: the table of all cases, the problems of
+example is, on the versions that `tests/interop` pins. conformance/facilitator/published.json keeps the
+verdicts. It writes conformance/facilitators.md anew: the table of all cases, the problems of
 the field with what catches them, and the verdicts.
 """
 

@@ -271,7 +271,7 @@ def must_refuse(
     return [
         Demand(title=title, ground=ground, test=unsettled if by_chain else refused),
         Demand(
-            title=f"{title}: it costs no gas",
+            title=f"{title}: the relayer pays no gas",
             ground=gas_ground,
             test=costs_no_gas,
             suffix="gas",

@@ -146,7 +146,7 @@ SECTIONS = {
     "signature": "Signatures",
     "window": "Windows of time",
     "body": "Bodies that are no requests",
-    "supported": "What it says that it settles, and lists",
+    "supported": "GET /supported: the kinds listed and settled",
     "answer": "The form of answers",
     "nonce": "Used, cancelled and racing nonces",
     "again": "The same payment again",
@@ -154,7 +154,7 @@ SECTIONS = {
     "many": "Many settlements at once, and jams",
     "node": "A node that fails, lies or is late",
     "chain": "Reorganisations, dropped and replaced transactions",
-    "token": "Tokens that are not what they seem",
+    "token": "Tokens with odd contracts",
     "wallet": "Wallets that are contracts",
 }
 MEASURED = 4

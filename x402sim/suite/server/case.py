@@ -339,12 +339,12 @@ def of_a_lost_settlement(what: str) -> list[Demand]:
     """Return the demands for a settled payment whose settle answer the server could not read."""
     return [
         Demand(
-            title=f"{what}: charged, it is served, or told what is known",
+            title=f"{what}: after a charge, the server serves or tells the payment's state",
             ground=CHARGED_ONLY_IF_SERVED,
             test=charged_only_if_served,
         ),
         Demand(
-            title=f"{what}: the first answer does not say that it has failed",
+            title=f"{what}: the first answer does not call the payment failed",
             ground=texts.ours(
                 texts.STATUS_FAILED,
                 because="an unknown outcome that is answered 402 is signed and paid once more "
@@ -369,12 +369,12 @@ def of_a_lost_answer(what: str) -> list[Demand]:
     """Return the demands for a payer that lost the answer and sends the payment again."""
     return [
         Demand(
-            title=f"{what}: no receipt says failed of a payment that has settled",
+            title=f"{what}: no receipt calls a settled payment failed",
             ground=texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION),
             test=never_says_failed,
         ),
         Demand(
-            title=f"{what}: charged, the same payment is served, or told what is known",
+            title=f"{what}: after a charge, the same payment gets the goods or the payment's state",
             ground=texts.ours(
                 texts.RESEND,
                 because="the payer has paid and holds nothing but this payment; without the "
@@ -390,12 +390,12 @@ def of_no_settlement(what: str) -> list[Demand]:
     """Return the demands for a payment that the facilitator has not settled."""
     return [
         Demand(
-            title=f"{what}: nothing is served",
+            title=f"{what}: the server serves nothing",
             ground=SERVED_ONLY_IF_SETTLED,
             test=served_only_if_settled,
         ),
         Demand(
-            title=f"{what}: charged only if served",
+            title=f"{what}: the server charges only if it serves",
             ground=CHARGED_ONLY_IF_SERVED,
             test=charged_only_if_served,
             suffix="charged",
