@@ -187,5 +187,5 @@ def test_a_proof_goes_to_its_origin_only(
     if passes:
         guard("http11.send_request_headers.started", {"request": request})
     else:
-        with pytest.raises(PaymentFailed, match="to another|which must not get it"):
+        with pytest.raises(PaymentFailed, match="which must not get it"):
             guard("http11.send_request_headers.started", {"request": request})
