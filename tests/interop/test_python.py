@@ -169,7 +169,7 @@ def test_servers_settle_at_our_facilitator(server: Server, shop: str) -> None:
         poor = PaymentAuth(Wallet.create(), network=BASE_SEPOLIA)
         with pytest.raises(PaymentFailed, match="insufficient_funds"):
             http.get(url, auth=poor)
-        foreign = PaymentAuth(payer.wallet)
+        foreign = PaymentAuth(payer.wallet, network="cronos-testnet")
         with pytest.raises(PaymentFailed, match="network is 'eip155:84532', this payer pays"):
             http.get(url, auth=foreign)
     assert (answer["status"], answer["body"]) == (200, WEATHER)
