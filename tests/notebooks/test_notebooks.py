@@ -267,7 +267,7 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     },
     "06": lambda _: {
         "own_failures": 0, "own_inconclusive": 0, "score": 1, "false_alarms": 0, "never_failed": 0,
-        "failures_without_the_amount": ["spec/2.1/amount", "spec/5/exact-amount"],
+        "failures_without_the_amount": ["spec/5/exact-amount", "spec/2.1/amount"],
         "defects": len(MUTANTS), "detected": len(MUTANTS), "honest_services": len(HONEST),
         "share_with_at_most_two_others": Within(0.75, 1), "harmless_defect_changed": 0,
     },
