@@ -139,8 +139,8 @@ ROWS = [
             ground=texts.derived(
                 texts.EXECUTES,
                 texts.SUCCESS_FIELD,
-                so="each is valid, and none may fail for another's sake; one that is too busy "
-                "can say so (429, 503)",
+                so="each payment is valid, and none may fail because of another; a busy "
+                "facilitator may answer 429 or 503",
             ),
             test=everything_settles,
             suffix="all",

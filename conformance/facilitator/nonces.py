@@ -126,8 +126,8 @@ def _once(title: str, *, is_settled: bool = False) -> list[Demand]:
 _OTHER = texts.derived(
     texts.PARAMETER_MATCHING,
     texts.CONSUMED,
-    so="it has settled this payment for other requirements: an answer that it remembers is none "
-    "for these",
+    so="the facilitator settled this payment for other requirements; a stored answer to those does "
+    "not answer these",
 )
 
 

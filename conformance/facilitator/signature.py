@@ -95,7 +95,7 @@ ROWS = [
             "What is no signature is refused",
             texts.BYTES_65,
             texts.INVALID_PAYLOAD,
-            so="it has 65 bytes, of which these are none",
+            so="a signature has 65 bytes; none of these texts is one",
         ),
     )(
         tries_each(

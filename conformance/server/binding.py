@@ -148,7 +148,7 @@ async def _dearer(play: Play) -> Uses:
     by_price = sorted(drafts.values(), key=lambda each: each[0].auth.value)
     (payment, _), (dear, item) = by_price[0], by_price[-1]
     if payment.auth.value == dear.auth.value:
-        raise NotApplicable("everything that it sells has one price: give another with --also")
+        raise NotApplicable("all goods have one price: give a good of another price with --also")
     return await used(play, payment, [await play.pay(payment, item)])
 
 

@@ -213,7 +213,9 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
     ),
     Demand(
         title="What the 402 describes is sold, at its price",
-        ground=texts.ours(texts.DECLARES, because="who reads it in a catalogue cannot buy it"),
+        ground=texts.ours(
+            texts.DECLARES, because="a reader of the catalogue cannot buy the listed resource"
+        ),
         test=_is_sold_so,
         suffix="sold",
     ),

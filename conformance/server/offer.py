@@ -313,8 +313,8 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         ground=texts.derived(
             texts.ACCEPTS,
             texts.REQUIRED_AMOUNT,
-            so="what is acceptable for one request is one list: an offer that stands in "
-            "one place only is acceptable or not, and one of both places is wrong",
+            so="a request has one list of offers. If an offer stands in the header only, "
+            "or in the body only, header or body is wrong",
         ),
         test=_same_in_body,
         suffix="same",
@@ -425,7 +425,7 @@ async def _each(play: Play) -> list[Trade]:
     """Buy by each payable offer."""
     count = len(await play.drafts())
     if count < 2:
-        raise NotApplicable("it makes one offer that can be paid here")
+        raise NotApplicable("only one offer of the 402 can be paid here")
     found = []
     for place in range(count):
         payment = (await play.drafts())[place]

@@ -60,11 +60,11 @@ def test_accounts_fail_as_they_say(server: LocalServer) -> None:
     listed = json.loads(run("accounts", "--failing", *here).stdout)
     assert json.loads(run("accounts", "--failing", *here).stdout) == listed, "made once"
     assert [each["fails"] for each in listed] == [
-        "no balance", "blacklisted", "used nonce",
+        "no balance", "blacklisted", "used nonce", "contract wallet",
     ]  # fmt: skip
-    for each in listed[:2]:
+    for each in (*listed[:2], listed[3]):
         auth = PaymentAuth(Wallet(each["privateKey"]), clock=server.clock)
-        with pytest.raises(PaymentFailed, match=r"Insufficient|failed on-chain"):
+        with pytest.raises(PaymentFailed, match=r"Insufficient|failed on-chain|signature"):
             httpx.get(server.url + PATH, auth=auth)
     assert server.payments(PATH) == []
     used = listed[2]

@@ -335,6 +335,8 @@ def configured(tmp_path: Path) -> Iterator[Callable[[str], None]]:
         ("[serve]\nquiet = 1", ["serve"], "quiet: true or false is wanted"),
         ("[serve]\nport = true", ["serve"], "port: a text or a number is wanted"),
         ("serve = 1", ["serve"], "serve is a table, [serve]"),
+        ("[watch]\nallow-mainnet = true", ["watch"], "--allow-mainnet on the command line"),
+        ("[conformance]\nallow-mainnet = true", ["conformance"], "on the command line"),
         ("[serve", ["serve"], "x402sim.toml:"),
         ("[watch]\nupstream = 'ftp://a'", ["watch"], "a URL is wanted"),
         ("[conformance]\nonly = ['nothing']", ["conformance", "http://127.0.0.1:1"], "nothing"),

@@ -1,4 +1,4 @@
-"""Goods of the user: which request they answer, what they cost, and what a payment opens."""
+"""Goods of the user: matching a request, its price, and the paths that one payment opens."""
 
 import asyncio
 import json

@@ -50,7 +50,7 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
                 before = setting.signed_base
                 await run_case(setting, case)
                 signed = setting.signed_base - before
-                controls = PRICE + 2 * PRICE  # the first case that has one pays for it
+                controls = PRICE + 2 * PRICE  # paid by the first case with the control
                 if signed > cost_base(setting, case, PRICE) + controls * bool(case.control):
                     wrong.append(f"{case.name}: {signed}")
             return setting.signed_base, plan.signs_base, wrong, plan.needs_base

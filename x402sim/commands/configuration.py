@@ -14,6 +14,9 @@ from x402sim.text.words import as_given, printable, unknown
 
 FILE = Path("x402sim.toml")
 SERVERS = ("serve", "watch")
+"""The commands with one table each; each judge has its own."""
+COMMAND_LINE_ONLY = "allow-mainnet"
+"""Allows real money; the file may come with somebody else's code."""
 
 
 def defaults(command: Any, name: str) -> dict[str, Any] | None:
@@ -44,6 +47,8 @@ def defaults(command: Any, name: str) -> dict[str, Any] | None:
     for key, value in table.items():
         if isinstance(value, dict):  # the table of a judge
             continue
+        if key == COMMAND_LINE_ONLY:
+            raise Misuse(f"{FILE}: {key} would allow real money: give --{key} on the command line")
         if key not in options:
             raise Misuse(f"{FILE}: {unknown(f'option of {name}', key, options)}")
         option = options[key]

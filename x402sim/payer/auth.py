@@ -72,7 +72,7 @@ Required = dict[Network, PaymentRequired | AnyRequired]
 _TEST_NETWORKS = {
     name: each
     for name, each in NETWORKS.items()
-    if each.is_test and each.decimals == TESTNET.decimals  # so that one cap holds for all
+    if each.is_test and each.decimals == TESTNET.decimals  # one cap holds for all
 }
 """The networks that are paid unless the user names one."""
 

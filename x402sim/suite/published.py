@@ -33,18 +33,18 @@ def versions(subject: str) -> tuple[Version, ...]:
     if not file.is_file():
         return ()
     found = []
-    for program, it in json.loads(file.read_text(encoding="utf-8")).items():
-        package = " ".join(filter(None, (it.get("package"), it["version"])))
+    for program, verdict in json.loads(file.read_text(encoding="utf-8")).items():
+        package = " ".join(filter(None, (verdict.get("package"), verdict["version"])))
         if not package.startswith(OWN):
-            found.append(Version(f"{package} ({program})", frozenset(_failed(it))))
+            found.append(Version(f"{package} ({program})", frozenset(_failed(verdict))))
     return tuple(found)
 
 
-def _failed(it: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _failed(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the failed (id, dialect) of a verdict; a payer's has the keys "id [dialect]"."""
-    if "failed" in it:
-        return [(each["id"], each["dialect"]) for each in it["failed"]]
-    failed = [name for name, each in it["ids"].items() if each["outcome"] == Outcome.FAILED]
+    if "failed" in verdict:
+        return [(each["id"], each["dialect"]) for each in verdict["failed"]]
+    failed = [name for name, each in verdict["ids"].items() if each["outcome"] == Outcome.FAILED]
     return [(name.partition(" [")[0], name.partition(" [")[2].rstrip("]")) for name in failed]
 
 

@@ -178,9 +178,12 @@ FAILING = {
     "no balance": "it has no tokens: any payment is insufficient_funds",
     "blacklisted": "the token refuses any transfer from it",
     "used nonce": "an authorization with the nonce is refused as used",
+    "contract wallet": "a contract is at the address, and accepts no signature",
 }
 """The accounts that fail, and why."""
 _USED_NONCE = bytes(31) + b"\x01"
+_ACCEPTS_NOTHING = b"\xfe"
+"""The code INVALID; the code of `wallet` accepts also the key of its own address."""
 
 
 async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
@@ -189,8 +192,7 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
     The keys are the same in every world. A token without a blacklist, as on anvil, has no such
     account; an existing node has none of these.
     """
-    found, decimals = [], world.network.decimals
-    rewinding(world)
+    found, decimals, controls = [], world.network.decimals, rewinding(world)
     owner, token = checksum(world.chain.owner), checksum(world.chain.token)
     for name, why in FAILING.items():
         payer = Wallet(to_hex(keccak256(f"x402sim: {name}".encode())))
@@ -199,7 +201,9 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
             continue
         if name != "no balance" and not await world.chain.balance(account):
             await faucet(world, payer.address)
-            if name == "blacklisted":
+            if name == "contract wallet":
+                await controls.set_code(account, _ACCEPTS_NOTHING)
+            elif name == "blacklisted":
                 data = abi.calldata(abi.BLACKLIST, account)
             else:
                 signature = payer.sign_cancellation(_USED_NONCE, world.network.domain)

@@ -198,7 +198,7 @@ class FacilitatorOptions:
         read=port_for("its chain", "let the facilitator use it as its node"),
     )
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}; by default those whose control it passes.",
+        f"Dialects to judge: {', '.join(Dialect)}; default: each whose control passes.",
         metavar="DIALECTS",
         read=dialects_in,
     )
@@ -206,8 +206,7 @@ class FacilitatorOptions:
     seed: int = seed_flag("keys and nonces")
     patience: float = patience_flag("answer", PATIENCE_S)
     wait: float | None = wait_flag(
-        f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
-        f"{WAIT_S:g}]."
+        f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
     )
     env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag(

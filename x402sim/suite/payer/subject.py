@@ -303,7 +303,7 @@ class PayerOptions:
     secrets: tuple[str, ...] = ()
     url: str | None = flag("URL that each task is posted to: a payer behind HTTP.", metavar="URL")
     dialects: tuple[PaymentFlow, ...] | None = flag(
-        f"Dialects to judge: {', '.join(PaymentFlow)}; by default those whose control passes.",
+        f"Dialects to judge: {', '.join(PaymentFlow)}; default: each whose control passes.",
         metavar="DIALECTS",
         read=dialects_in,
     )

@@ -289,8 +289,7 @@ class ServerOptions:
     seed: int = seed_flag("keys and nonces")
     patience: float = patience_flag("answer", PATIENCE_S)
     wait: float | None = wait_flag(
-        f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
-        f"{WAIT_S:g}]."
+        f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
     )
     env: tuple[str, ...] = env_flag()
     jobs: int | None = jobs_flag(

@@ -278,7 +278,7 @@ def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[
 
 
 async def run_case(setting: Setting, case: Check) -> CaseResult:
-    """Run one case in its turn, after its control; the result shows no secret."""
+    """Wait for the turn of a case, run its control and the case; the result has no secret."""
     async with setting.scheduler.turn:
         waits = is_beside(setting, case)
         joined = setting.scheduler.overlaps.joined
