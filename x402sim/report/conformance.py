@@ -371,7 +371,9 @@ def explained(result: Result) -> str:
 
 def demands_page(subject: str) -> str:
     """Return the path of the page of a subject's demands, in a checkout of this package."""
-    return "x402sim/spec/clauses.md" if subject == SERVICE else f"conformance/{subject}s.md"
+    if subject == SERVICE:
+        return "x402sim/spec/clauses.md"
+    return f"conformance/{subject.removesuffix('s')}s.md"
 
 
 def headings(demands: str) -> dict[str, int]:
