@@ -53,8 +53,8 @@ from x402sim.suite.verdict import (
 def result(case: Case, found: Found, exchange: str = "", log: str = "") -> CaseResult:
     """Return the result of a judged case.
 
-    `exchange` is the record of requests and answers, `log` the subject's last line of output, empty
-    without output.
+    `exchange` is the record of requests and answers. `log` tells the end of the subject's output,
+    "its last line: …"; empty without a command to read.
     """
     if not isinstance(found, Violation):
         outcome = Outcome.PASSED if found is None else Outcome.OBSERVED
@@ -71,7 +71,7 @@ def result(case: Case, found: Found, exchange: str = "", log: str = "") -> CaseR
         reason="" if found.loss else found.why,
         loss=found.loss,
         evidence=Evidence(found.demand, found.about or expected, answer, case.id),
-        exchange=exchange + (f"\nits last line: {log}" if log else ""),
+        exchange=exchange + (f"\n{log}" if log else ""),
         has_begun=True,
     )
 

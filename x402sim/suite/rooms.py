@@ -50,7 +50,7 @@ from x402sim.suite.engine import (
     unclear,
 )
 from x402sim.suite.row import RoomCase, RoomKind
-from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
+from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, ending
 from x402sim.suite.subject import Chosen, Tell, patiently
 from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Violation
 from x402sim.text.words import counted
@@ -362,7 +362,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 )
         finally:
             await room.tidy()
-        log = last_line(room.running.log()) if room.running else ""
+        running = room.running
+        log = ending(running.log()) if running and running.command else ""
         return replace(played, log=log)
 
     def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
