@@ -109,7 +109,7 @@ class Stored:
         self._option = option
         self._lock = 0
         self._users = 0
-        """The flows that pay, and the bodies that are read, each of which holds the file."""
+        """The number of paying flows and of bodies in reading; each holds the file."""
         self._changing = threading.Lock()  # a body may end in any thread
         self._pid = os.getpid()
 
