@@ -370,7 +370,7 @@ def explained(result: Result) -> str:
 def demands_page(subject: str) -> str:
     """Return the path of the page of all demands of a subject, in a checkout of this package."""
     folder = "conformance"
-    return f"{folder}/service/demands.md" if subject == SERVICE else f"{folder}/{subject}s.md"
+    return f"{folder}/service/demands.md" if subject == SERVICE else f"{folder}/{subject.removesuffix('s')}s.md"
 
 
 def headings(demands: str) -> dict[str, int]:
