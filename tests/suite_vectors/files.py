@@ -1,16 +1,27 @@
 """Writes the files of vectors, one vector a line, with what implementations answer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
 from tests.running import ROOT
+from tests.suite_vectors.amounts import amounts, offers
+from tests.suite_vectors.confirm import confirmed, versions
+from tests.suite_vectors.facilitators import facilitator
 from tests.suite_vectors.making import Maker
+from tests.suite_vectors.messages import messages
 from tests.suite_vectors.typed_data import signatures, typed_data
-from x402sim.suite.vectors.vector import FAMILIES, File, Vector
+from x402sim.suite.vectors.vector import FAMILIES, File
 
 FOLDER = ROOT / "conformance" / "vectors"
-MAKERS: dict[str, Callable[[], Maker]] = {"typed-data": typed_data, "signatures": signatures}
+MAKERS: dict[str, Callable[[], Maker]] = {
+    "headers": messages,
+    "offers": offers,
+    "amounts": amounts,
+    "typed-data": typed_data,
+    "signatures": signatures,
+    "facilitator": facilitator,
+}
 
 
 def text(file: File) -> str:
@@ -32,8 +43,14 @@ def made() -> dict[str, File]:
     return found
 
 
-def write(confirm: Callable[[Iterable[Vector]], list[Vector]] = list) -> None:
-    """Write every file."""
-    for family, file in made().items():
-        whole = msgspec.structs.replace(file, vectors=tuple(confirm(file.vectors)))
+def write() -> None:
+    """Write every file, after the implementations have answered every vector."""
+    files = made()
+    every = confirmed([vector for file in files.values() for vector in file.vectors])
+    by_id = {vector.id: vector for vector in every}
+    for family, file in files.items():
+        vectors = tuple(by_id[each.id] for each in file.vectors)
+        named = {name for each in vectors for name in (*each.confirmed, *each.answers)}
+        tried = {name: text for name, text in versions().items() if name in named}
+        whole = msgspec.structs.replace(file, implementations=tried, vectors=vectors)
         (FOLDER / f"{family}.json").write_text(text(whole), encoding="utf-8")

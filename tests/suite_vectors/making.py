@@ -7,8 +7,9 @@ from typing import Any
 from tests.running import ROOT
 from x402sim.protocol.crypto import PrivateKey
 from x402sim.rng import Rng
+from x402sim.spec.clauses import LEVELS
 from x402sim.spec.ground import Ground, GroundType, Sentence
-from x402sim.suite.vectors.vector import INVALID, Grounds, Text, Vector, level_of
+from x402sim.suite.vectors.vector import INVALID, Grounds, Text, Vector
 
 _DRAWN = Rng(0)
 REFUSES: dict[str, Any] = {"error": INVALID}
@@ -87,7 +88,7 @@ class Maker:
             input=dict(given),
             expect=None if expect is None else dict(expect),
             word=word,
-            level=level_of(ground.kind),
+            level=LEVELS[ground.kind],
             ground=Grounds(ground.kind, tuple(map(name_of, ground.sentences)), ground.why),
         )
 

@@ -257,7 +257,7 @@ def _broken(made: Maker, given: dict[str, Any], it: bytes, raw: bytes) -> None:
             made.add(f"nobody-{slug_of(about)}", f"Recovers to nobody: {about}", "recover",
                      {**given, "signature": to_hex(signature)}, REFUSES,
                      texts.derived(texts.RECOVERS, texts.BYTES_65, so="there is no key that made this, so it has no signer"))  # fmt: skip
-    for about, text in {"no hex": "0x" + "zz" * 65, "words": "signed by me", "an odd number of digits": to_hex(raw)[:-1]}.items():  # fmt: skip
+    for about, text in {"no hex": "0x" + "zz" * 65, "words": "signed by me"}.items():  # fmt: skip
         made.add(f"nobody-{slug_of(about)}", f"Recovers to nobody: {about}", "recover",
                  {**given, "signature": text}, REFUSES,
                  texts.derived(texts.BYTES_65, texts.INVALID_PAYLOAD, so="a text that is no bytes is no signature"))  # fmt: skip
@@ -267,6 +267,7 @@ def _open(made: Maker, given: dict[str, Any], raw: bytes) -> None:
     """Add forms that the token refuses, and that have a signer nevertheless."""
     low = int.from_bytes(raw[32:64])
     flipped = 55 - raw[64]
+    why = "the signer may be found, or the form refused; a call of the token with this form reverts"
     for about, signature in {
         "high s": _form(raw, s=ORDER - low, v=flipped),
         "v of 0 or 1": _form(raw, v=raw[64] - 27),
@@ -278,8 +279,9 @@ def _open(made: Maker, given: dict[str, Any], raw: bytes) -> None:
     }.items():
         made.add(f"form-{slug_of(about)}", f"A form that the token refuses: {about}", "recover",
                  {**given, "signature": to_hex(signature)}, None,
-                 texts.silent(texts.BYTES_65, texts.RECOVERS, why="the signer may be found, or the form refused; "
-                 "a call of the token with this form reverts"))  # fmt: skip
+                 texts.silent(texts.BYTES_65, texts.RECOVERS, why=why))  # fmt: skip
+    made.add("form-an-odd-number-of-digits", "A form that the token refuses: an odd number of digits",
+             "recover", {**given, "signature": to_hex(raw)[:-1]}, None, texts.silent(texts.BYTES_65, why=why))  # fmt: skip
 
 
 def _wrappers(made: Maker, raw: bytes) -> None:

@@ -66,11 +66,12 @@ OPERATIONS = {
     "capabilities": lambda asked: {"name": "eth-account", "operations": [*OPERATIONS][:-1]},
 }
 
-for line in sys.stdin:
-    request = json.loads(line)
-    answer = {"id": request["id"]}
-    try:
-        answer["result"] = OPERATIONS[request["op"]](request["input"])
-    except Exception as wrong:  # noqa: BLE001 - whatever the library raises, it refuses
-        answer["error"] = {"code": "invalid", "message": repr(wrong)[:200]}
-    print(json.dumps(answer), flush=True)
+if __name__ == "__main__":
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = {"id": request["id"]}
+        try:
+            answer["result"] = OPERATIONS[request["op"]](request["input"])
+        except Exception as wrong:  # noqa: BLE001 - whatever the library raises, it refuses
+            answer["error"] = {"code": "invalid", "message": repr(wrong)[:200]}
+        print(json.dumps(answer), flush=True)

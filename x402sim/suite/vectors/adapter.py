@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from x402sim.clock import stopwatch
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite.kept import MOST_BYTES, Kept
-from x402sim.suite.started import CLOCK, STOP_S, command, error_lines
+from x402sim.suite.started import CLOCK, START_S, STOP_S, command, error_lines
 from x402sim.suite.subject import LOOK_S
 from x402sim.suite.vectors.vector import Answer, Request
 from x402sim.text.words import printable
@@ -40,13 +41,16 @@ class Adapter:
     """A command, started on the first request, and started again after a fault.
 
     patience_s
-        The most seconds of one answer, the start included.
+        The most seconds of one answer.
+    start_s
+        The most seconds of the first answer after a start; after the first start, twice the seconds
+        that the first start took, or `patience_s`.
     """
 
     words: Sequence[str]
     patience_s: float
     also: Sequence[str] = ()
-    starts: int = 0
+    start_s: float = START_S
     answers: int = 0
     _command: Kept | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -54,29 +58,32 @@ class Adapter:
 
     async def ask(self, op: str, given: dict[str, Any]) -> Answer:
         """Send a request, and return the answer; raises `Broken`, and `NotReady` at the start."""
-        if self._command is None:
+        is_new, elapsed = self._command is None, stopwatch()
+        if is_new:
             starting = command(self.words, {}, "", also=self.also, speaks=True)
             self._command = (await self._stack.enter_async_context(starting)).command
-            self.starts += 1
         number, it = next(self._numbers), self._command
         assert it is not None
         try:
-            line = await self._exchanged(it, msgspec.json.encode(Request(number, op, given)))
-            answer = self._read(line, number)
+            patience_s = max(self.patience_s, self.start_s) if is_new else self.patience_s
+            request = msgspec.json.encode(Request(number, op, given))
+            answer = self._read(await self._exchanged(it, request, patience_s), number)
         except Broken:
             await self.close()
             raise
+        if not self.answers:
+            self.start_s = 2 * elapsed()
         self.answers += 1
         return answer
 
-    async def _exchanged(self, it: Kept, line: bytes) -> bytes:
+    async def _exchanged(self, it: Kept, line: bytes, patience_s: float) -> bytes:
         try:
-            async with asyncio.timeout(self.patience_s):
+            async with asyncio.timeout(patience_s):
                 it.stdin.write(line + b"\n")
                 await it.stdin.drain()
                 found = await it.stdout.readline()
         except TimeoutError:
-            raise Broken(f"it wrote no line within {self.patience_s:g} s") from None
+            raise Broken(f"it wrote no line within {patience_s:g} s") from None
         except ValueError:
             raise Broken(f"its line is longer than {MOST_BYTES >> 20} MiB") from None
         except ConnectionError:

@@ -15,7 +15,7 @@ import msgspec
 from x402sim.report.results import CaseResult
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case
-from x402sim.suite.engine import Judging, Plan, result, skipped, unclear
+from x402sim.suite.engine import CaseResults, Judging, Plan, result, skipped, unclear
 from x402sim.suite.options import again, env_flag, flag, given, patience_flag, read
 from x402sim.suite.row import beginnings
 from x402sim.suite.subject import Subject, Tell
@@ -23,7 +23,6 @@ from x402sim.suite.vectors.adapter import Adapter, Broken
 from x402sim.suite.vectors.vector import (
     CAPABILITIES,
     FAMILIES,
-    INVALID,
     OPERATIONS,
     UNSUPPORTED,
     Answer,
@@ -93,9 +92,8 @@ def found_in(case: VectorCase, answer: Answer) -> Found:
     """Return how an answer differs from the vector; an observation where the texts are silent."""
     vector, got = case.vector, shown(answer.brief)
     if case.is_word:
-        word = answer.brief.get("invalidReason")
-        if word == vector.word or answer.brief.get("isValid") is not False:
-            return None  # a wrong verdict fails the vector itself
+        if answer.brief.get("invalidReason") == vector.word:
+            return None
         return Violation(expected=vector.word, actual=got, demand="vector-word")
     if vector.expect is None:
         return got
@@ -126,25 +124,25 @@ class VectorJudge:
         by_vector: dict[str, list[VectorCase]] = {}
         for case in cases:
             by_vector.setdefault(case.vector.id, []).append(case)
-        before: list[tuple[VectorCase, CaseResult]] = []
+        before: CaseResults[VectorCase] = []
         for its in by_vector.values():
             for case in its:
                 on_begin(case.id)
             if self.in_a_row >= MOST_BROKEN or self.broken >= 4 * MOST_BROKEN:
                 now = [(case, unclear(case, self._stopped)) for case in its]
             else:
-                now = await self._judged(its)
-                if isinstance(now, Broken):  # the line before was two lines
-                    before, now = self._failed(before, now), await self._judged(its)
-                if isinstance(now, Broken):
-                    now = self._failed([(case, _no_result(case)) for case in its], now)
+                try:
+                    now = await self._judged(its)
+                except Broken as how:  # the line before was two lines
+                    before = self._failed([case for case, _ in before], how)
+                    now = await self._judged(its)
             for pair in before:
                 yield pair
             before = now
         try:
             await self.adapter.finish()
         except Broken as how:
-            before = self._failed(before, how)
+            before = self._failed([case for case, _ in before], how)
         for pair in before:
             yield pair
 
@@ -155,31 +153,24 @@ class VectorJudge:
             "nothing more was asked"
         )
 
-    async def _judged(
-        self, its: Sequence[VectorCase]
-    ) -> list[tuple[VectorCase, CaseResult]] | Broken:
+    async def _judged(self, its: Sequence[VectorCase]) -> CaseResults[VectorCase]:
+        """Ask a vector; raises `Broken` if the line before was broken."""
         vector = its[0].vector
         try:
             answer = await self.adapter.ask(vector.op, vector.input)
         except Broken as how:
             if how.before:
-                return how
-            return self._failed([(case, _no_result(case)) for case in its], how)
+                raise
+            return self._failed(its, how)
         self.in_a_row = 0
         got = msgspec.json.encode(answer).decode()
         return [(case, _result(case, answer, got)) for case in its]
 
-    def _failed(
-        self, pairs: Sequence[tuple[VectorCase, CaseResult]], how: Broken
-    ) -> list[tuple[VectorCase, CaseResult]]:
+    def _failed(self, its: Sequence[VectorCase], how: Broken) -> CaseResults[VectorCase]:
         """Return the results of a vector whose answer broke the contract."""
         self.broken += 1
         self.in_a_row += 1
-        return [(case, _broken(case, str(how))) for case, _ in pairs]
-
-
-def _no_result(case: VectorCase) -> CaseResult:
-    return unclear(case, "no answer came")
+        return [(case, _broken(case, str(how))) for case in its]
 
 
 def _broken(case: VectorCase, how: str) -> CaseResult:
@@ -192,6 +183,8 @@ def _broken(case: VectorCase, how: str) -> CaseResult:
 def _result(case: VectorCase, answer: Answer, got: str) -> CaseResult:
     if answer.error is not None and answer.error.code == UNSUPPORTED:
         return skipped(case, NotApplicable(f"the adapter answers {UNSUPPORTED}"))
+    if case.is_word and answer.brief.get("isValid") is not False:
+        return skipped(case, NotApplicable("the answer is no refusal with a word"))
     return result(case, found_in(case, answer), exchange(case.vector, got))
 
 
