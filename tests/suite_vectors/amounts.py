@@ -57,7 +57,7 @@ def amounts() -> Maker:
 def _units(made: Maker, text: str, decimals: int) -> None:
     slug, about = f"units-{decimals}-{slug_of(text) or 'empty'}", f"{text!r} tokens of {decimals} decimals"  # fmt: skip
     given = {"text": text, "decimals": decimals}
-    while f"vectors/amounts/{slug}" in made.vectors or f"silent/amounts/{slug}" in made.vectors:
+    while slug in made.slugs:
         slug += "-other"
     if refused(to_base, text, decimals):
         ground = texts.silent(texts.REQUIRED_AMOUNT, why="no text says how a price in tokens is written, nor what becomes of a fraction of a base unit")  # fmt: skip

@@ -196,8 +196,7 @@ def _add(made: Maker, row: Any, dialect: Any, about: str, it: Recorded) -> None:
     if it.answer.status != 200 or len(it.draft.signature) > MOST_SIGNATURE or len(it.draft.content) > 8 * MOST_SIGNATURE:  # fmt: skip
         return
     slug = "-".join(filter(None, (row.section, row.slug, slug_of(about), dialect)))
-    taken = {each.partition("/")[2] for each in made.vectors}
-    if f"facilitator/{slug}" in taken:
+    if slug in made.slugs:  # verified once more, after the payment
         return
     body = it.draft.body
     given = {"version": dialect.version, "payment": body.get("paymentPayload"), "requirements": body.get("paymentRequirements"), "state": it.state}  # fmt: skip

@@ -63,6 +63,7 @@ class Maker:
         self.family = family
         self.vectors: dict[str, Vector] = {}
         self.sentences: dict[str, Text] = {}
+        self.slugs = set[str]()
 
     def add(
         self,
@@ -80,7 +81,8 @@ class Maker:
             self.sentences[name_of(each)] = text_of(each)
         document = _DOCUMENTS.get(ground.kind, "vectors")
         its_id = f"{document}/{self.family}/{slug}"
-        assert its_id not in self.vectors, its_id
+        assert slug not in self.slugs, its_id
+        self.slugs.add(slug)
         self.vectors[its_id] = Vector(
             id=its_id,
             op=op,

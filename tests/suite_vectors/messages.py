@@ -140,6 +140,22 @@ OF_SPEC = {
 }
 
 
+WORDS = {"required": "402", "payment": "payment", "receipt": "receipt"}
+BECAUSE = {
+    "required": "a payer who takes it for an offer signs what nobody has asked for",
+    "receipt": "a payer who takes it for a receipt does not know whether the payment was settled",
+}
+
+
+def refusing(version: int, message: str, *more: Any) -> Any:
+    """Return the ground of a refusal: of a payment the text demands one, of the others we do."""
+    sentences = (*more, CODED[version, message][1], CODED[version, message][0])
+    if message == "payment":
+        so = "it is malformed, and section 9 has a refusal for that"
+        return texts.derived(*sentences, texts.INVALID_PAYLOAD, so=so)
+    return texts.ours(*sentences, because=BECAUSE[message])
+
+
 def is_body(version: Any, message: str) -> bool:
     """Tell whether a message is a body, without base64."""
     return (version, message) == (1, "required") or (version == "spec" and message != "payment")
@@ -180,7 +196,7 @@ def _read(version: Any, message: str, text: str) -> bool:
 
 def _valid(made: Maker, version: Any, message: str, about: str, value: Json, ground: Any) -> None:
     text, slug = written(version, message, value), f"{message}-{version}-{slug_of(about)}"
-    title = f"A {message} of {'the specification' if version == 'spec' else f'version {version}'}: {about}"  # fmt: skip
+    title = f"A {WORDS[message]} of {'the specification' if version == 'spec' else f'version {version}'}: {about}"  # fmt: skip
     given = {"version": version, "message": message}
     assert _read(version, message, text), title
     known = {name: each for name, each in value.items() if name != "later"}
@@ -210,10 +226,10 @@ def _miscoded(made: Maker, version: int, message: str, value: Json) -> None:
     }  # fmt: skip
     if not is_body(version, message):
         wrong |= {"JSON without base64": raw.decode(), "base64 twice": coded(good.encode()), "hex": to_hex(raw)}  # fmt: skip
-    ground = texts.derived(CODED[version, message][0], texts.INVALID_PAYLOAD, so="what holds no such JSON object is no such message")  # fmt: skip
+    ground = refusing(version, message)
     for about, text in wrong.items():
         assert not _read(version, message, text), (version, message, about)
-        made.add(f"decode-{message}-{version}-no-{slug_of(about)}", f"No {message} of version {version}: {about}", "decode",
+        made.add(f"decode-{message}-{version}-no-{slug_of(about)}", f"No {WORDS[message]} of version {version}: {about}", "decode",
                  {"version": version, "message": message, "text": text}, REFUSES, ground)  # fmt: skip
     if is_body(version, message):
         return
@@ -221,7 +237,7 @@ def _miscoded(made: Maker, version: int, message: str, value: Json) -> None:
     why = texts.silent(CODED[version, message][0], why="the text says base64, and no more")
     for about, text in {"bytes that are no UTF-8": base64.b64encode(raw[:-1] + b', "later": "\xff"}').decode(), "no padding": good.rstrip("="), "the alphabet of URLs": base64.urlsafe_b64encode(base64.b64decode(spaced)).decode(), "characters outside of base64": f"%%%{good}", "a space before": f" {good}", "a line break inside": f"{good[:40]}\n{good[40:]}"}.items():  # fmt: skip
         if text != good:
-            made.add(f"decode-{message}-{version}-{slug_of(about)}", f"A {message} of version {version} with {about}", "decode",
+            made.add(f"decode-{message}-{version}-{slug_of(about)}", f"A {WORDS[message]} of version {version} with {about}", "decode",
                      {"version": version, "message": message, "text": text}, None, why)  # fmt: skip
 
 
@@ -251,7 +267,7 @@ def changed(value: Json, path: tuple[Any, ...], new: Any) -> Json:
 
 def _wrong(made: Maker, version: int, message: str, value: Json) -> None:
     """Add messages without a field, and with a value of another type."""
-    coding, fields = CODED[version, message]
+    fields = CODED[version, message][1]
     for path in places(value):
         its: Any = value
         for name in path:
@@ -275,8 +291,9 @@ def _wrong(made: Maker, version: int, message: str, value: Json) -> None:
             given = {"version": version, "message": message, "text": text}
             slug = f"decode-{message}-{version}-{name}-{how}"
             if is_demanded:
-                so = "the field is required, with this type; without it there is nothing to sign or to compare"  # fmt: skip
-                made.add(slug, f"No {message} of version {version}: {about}", "decode", given, REFUSES, texts.derived(fields, coding, so=so))  # fmt: skip
+                is_version = path[-1] == "x402Version" and version == 2
+                ground = refusing(version, message, *([texts.VERSION] if is_version else []))
+                made.add(slug, f"No {WORDS[message]} of version {version}: {about}", "decode", given, REFUSES, ground)  # fmt: skip
             elif how in ("missing", "a-number", "a-text-of-digits"):
                 why = "a writer must, and what a reader makes of another is left open"
-                made.add(slug, f"A {message} of version {version}: {about}", "decode", given, None, texts.silent(fields, why=why))  # fmt: skip
+                made.add(slug, f"A {WORDS[message]} of version {version}: {about}", "decode", given, None, texts.silent(fields, why=why))  # fmt: skip

@@ -242,7 +242,7 @@ async def begin(
             cases=cases,
             rerun=options.rerun,
             left_out=lambda case: skipped(
-                case, NotApplicable(f"the adapter does not claim {case.vector.op}")
+                case, NotApplicable("an operation that the adapter does not claim, or not asked for")
             ),
             done=lambda: counted(adapter.answers, "answer"),
             plan=_plan(planned, cases, name),
@@ -272,7 +272,7 @@ def _plan(planned: Sequence[VectorCase], cases: Sequence[VectorCase], name: str)
     left = dict.fromkeys(case.vector.op for case in cases if case not in planned)
     lines = [f"Plan: {vectors} of {counted(of, 'vector')}" + f", answered by {name}" * bool(name)]
     if left:
-        lines.append(f"Not claimed: {', '.join(left)}")
+        lines.append(f"Not claimed, or not asked for: {', '.join(left)}")
     return Plan(cases=planned, lines=tuple(lines))
 
 

@@ -86,7 +86,7 @@ def _plain(value: Any) -> Any:
 
 
 def _same(_: Json, expected: Json, result: Json) -> bool:
-    return all(_equal(result.get(name), each) for name, each in expected.items())
+    return all(name in result and _equal(result[name], each) for name, each in expected.items())
 
 
 def _equal(got: Any, expected: Any) -> bool:
