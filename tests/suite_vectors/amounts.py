@@ -45,7 +45,7 @@ def amounts() -> Maker:
             value = spelt(BASE)
             expect = None if name == "OPEN" else REFUSES
             assert isinstance(value, int) or refused(parse_base, value), about
-            made.add(f"amount-{slug_of(about)}", f"An amount with {about}", "amount", {"text": value}, expect, ground)  # fmt: skip
+            made.add(f"amount-{slug_of(about)}", f"An amount: {about}", "amount", {"text": value}, expect, ground)  # fmt: skip
     for decimals in DECIMALS:
         for text in TOKENS:
             _units(made, text, decimals)

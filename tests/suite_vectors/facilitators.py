@@ -8,7 +8,7 @@ that a facilitator can read. What the row demands becomes the expectation.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -203,10 +203,11 @@ def _add(made: Maker, row: Any, dialect: Any, about: str, it: Recorded) -> None:
     title = ": ".join(filter(None, (row.demands[0].title, about)))
     demanded, word = demand(row), it.answer.reason
     if demanded is None:
-        first = row.demands[0].ground
+        sentences = row.demands[0].ground.sentences or (texts.IS_VALID,)
         why = "the verdict is left open; only verify, settle and the chain must agree"
-        return made.add(slug, title, "verify", given, None, texts.silent(*first.sentences, why=why))
+        return made.add(slug, title, "verify", given, None, texts.silent(*sentences, why=why))
     ground, verdict = demanded
+    ground = replace(ground, sentences=ground.sentences or (texts.IS_VALID,))
     assert it.answer.is_valid is verdict, (slug, it.answer.how)
     expect = {"isValid": verdict}
     named = word if word in WORDS and row.section != "spelling" and not row.slug.startswith("lacks") else ""  # fmt: skip

@@ -1,5 +1,6 @@
 """What the makers of all families share: keys, vectors, and the names of sentences."""
 
+import json
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -64,6 +65,7 @@ class Maker:
         self.vectors: dict[str, Vector] = {}
         self.sentences: dict[str, Text] = {}
         self.slugs = set[str]()
+        self.asked = dict[str, str]()
 
     def add(
         self,
@@ -83,6 +85,9 @@ class Maker:
         its_id = f"{document}/{self.family}/{slug}"
         assert slug not in self.slugs, its_id
         self.slugs.add(slug)
+        asked = json.dumps([op, given], sort_keys=True)
+        assert asked not in self.asked, f"{its_id} asks what {self.asked[asked]} asks"
+        self.asked[asked] = its_id
         self.vectors[its_id] = Vector(
             id=its_id,
             op=op,

@@ -147,6 +147,10 @@ BECAUSE = {
 }
 
 
+OPTIONAL = ("extra", "mimetype")
+"""The optional fields of an offer, in ids: without one the message is as good."""
+
+
 def refusing(version: int, message: str, *more: Any) -> Any:
     """Return the ground of a refusal: of a payment the text demands one, of the others we do."""
     sentences = (*more, CODED[version, message][1], CODED[version, message][0])
@@ -284,6 +288,8 @@ def _wrong(made: Maker, version: int, message: str, value: Json) -> None:
             tries["a-text-of-digits"] = str(its)
         if path[-1] == "x402Version":
             tries |= {"3": 3, "0": 0}
+        if name.split("-")[-1] in OPTIONAL:
+            del tries["missing"]
         for how, new in tries.items():
             text = written(version, message, changed(value, path, new))
             is_demanded = not _read(version, message, text) and how not in ("a-number", "a-text-of-digits", "null")  # fmt: skip

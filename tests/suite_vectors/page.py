@@ -98,9 +98,14 @@ def replaced(page: str, table: str) -> str:
     return f"{before}{table}\n{after}"
 
 
+def families_page(files: Sequence[File]) -> str:
+    """Return the page of families."""
+    return "\n".join([head(files), *families(files)])
+
+
 def write(files: Sequence[File]) -> None:
     """Write the page of families, and the tables of the guide's page."""
-    PAGE.write_text("\n".join([head(files), *families(files)]), encoding="utf-8")
+    PAGE.write_text(families_page(files), encoding="utf-8")
     guide = GUIDE.read_text("utf-8")
     for table in (operations(), news(files)):
         guide = replaced(guide, table)

@@ -27,7 +27,7 @@ from x402sim.text.words import counted, printable
 COLUMNS = 79
 MANY = 4
 """The most ids named beside a cause."""
-MOST_NAMED = 40
+MOST_NAMED = 20
 """The most ids listed of those observed, of those of one cause, or of those not judged."""
 WIDTH = 66
 """The width of a quotation: with the indent, a line stays below 80 columns."""
