@@ -111,7 +111,9 @@ async def state_of(room: FacilitatorRoom, draft: Draft) -> dict[str, Any]:
         "balance": str(int.from_bytes(balance)),
         "nonceUsed": bool(int.from_bytes(used)),
         "payerCode": to_hex(code),
-        "transfer": await _tried(room, abi.transfer_with_authorization(auth, draft.signature), token),  # fmt: skip
+        "transfer": await _tried(
+            room, abi.transfer_with_authorization(auth, draft.signature), token
+        ),
     }
     if code:
         asked = abi.is_valid_signature(transfer_digest(auth, room.network.domain), draft.signature)
@@ -186,7 +188,9 @@ def facilitator() -> Maker:
         if row.slug.endswith(BETWEEN):
             continue
         for dialect in STANDARD:
-            if dialect not in row.absent and not (row.section == "spelling" and dialect.version == 1):
+            if dialect not in row.absent and not (
+                row.section == "spelling" and dialect.version == 1
+            ):
                 for about, it in asyncio.run(recorded(row, dialect)):
                     _add(made, row, dialect, about, it)
     return made
@@ -194,10 +198,10 @@ def facilitator() -> Maker:
 
 def _add(made: Maker, row: Any, dialect: Any, about: str, it: Recorded) -> None:
     if it.answer.status != 200 or len(it.draft.signature) > MOST_SIGNATURE or len(it.draft.content) > 8 * MOST_SIGNATURE:  # fmt: skip
-        return
+        return None
     slug = "-".join(filter(None, (row.section, row.slug, slug_of(about), dialect)))
     if slug in made.slugs:  # verified once more, after the payment
-        return
+        return None
     body = it.draft.body
     given = {"version": dialect.version, "payment": body.get("paymentPayload"), "requirements": body.get("paymentRequirements"), "state": it.state}  # fmt: skip
     title = ": ".join(filter(None, (row.demands[0].title, about)))

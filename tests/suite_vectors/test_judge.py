@@ -20,7 +20,12 @@ from x402sim.report.results import Outcome
 from x402sim.spec.ground import folder
 from x402sim.suite.vectors.vector import OPERATIONS
 
-KNOWING = [sys.executable, "-S", str(Path(__file__).with_name("knowing.py")), str(folder("vectors"))]
+KNOWING = [
+    sys.executable,
+    "-S",
+    str(Path(__file__).with_name("knowing.py")),
+    str(folder("vectors")),
+]
 ONE = "kit/amounts/amount-hex"
 LOOP = """
 import json, os, sys, time
@@ -94,7 +99,9 @@ def test_a_broken_adapter_is_told_in_plain_words(how: str) -> None:
 
 def test_two_lines_are_the_fault_of_their_own_vector() -> None:
     """The others are judged by what they get: the adapter is started again."""
-    act = f"{RIGHT}\n    if asked['input']['text'] == 'words': {RIGHT}".replace("'words'", "'ten thousand'")
+    act = f"{RIGHT}\n    if asked['input']['text'] == 'words': {RIGHT}".replace(
+        "'words'", "'ten thousand'"
+    )
     verdict = judged(adapter(LOOP % act), only="vectors/amounts", operations="amount", patience=5)
     failed = {each.id for each in verdict.results if "more than one line" in (each.actual or "")}
     assert failed == {"vectors/amounts/amount-words"}
@@ -122,9 +129,9 @@ def test_what_is_not_claimed_or_unsupported_is_skipped() -> None:
     ("program", "says"),
     {
         "raise SystemExit(4)": "does not answer capabilities: it ended, exit code 4",
-        "print('{\"id\": 1, \"result\": {}}')": "capabilities are wrong",
-        "print('{\"id\": 1, \"result\": {\"operations\": []}}')": "claims no operation",
-        "print('{\"id\": 1, \"result\": {\"operations\": [\"fly\"]}}')": "claims fly; there are decode",
+        'print(\'{"id": 1, "result": {}}\')': "capabilities are wrong",
+        'print(\'{"id": 1, "result": {"operations": []}}\')': "claims no operation",
+        'print(\'{"id": 1, "result": {"operations": ["fly"]}}\')': "claims fly; there are decode",
     }.items(),
 )
 def test_who_has_no_capabilities_is_not_judged(program: str, says: str) -> None:

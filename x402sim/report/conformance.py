@@ -369,8 +369,8 @@ def explained(result: Result) -> str:
 
 def demands_page(subject: str) -> str:
     """Return the path of the page of all demands of a subject, in a checkout of this package."""
-    folder = "conformance"
-    return f"{folder}/service/demands.md" if subject == SERVICE else f"{folder}/{subject.removesuffix('s')}s.md"
+    name = "service/demands" if subject == SERVICE else f"{subject.removesuffix('s')}s"
+    return f"conformance/{name}.md"
 
 
 def headings(demands: str) -> dict[str, int]:

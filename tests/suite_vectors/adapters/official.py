@@ -17,6 +17,7 @@ from x402.mechanisms.evm.utils import parse_amount
 from x402.schemas import PaymentRequirements, SettleResponse, helpers
 from x402.schemas.v1 import PaymentRequirementsV1
 
+KIND = "TransferWithAuthorization"
 CODECS: dict[str, Any] = {
     "required": (http.decode_payment_required_header, helpers.parse_payment_required, http.encode_payment_required_header),
     "payment": (http.decode_payment_signature_header, helpers.parse_payment_payload, http.encode_payment_signature_header),
@@ -50,7 +51,7 @@ def match(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts(asked: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    if asked.get("type", "TransferWithAuthorization") != "TransferWithAuthorization":
+    if asked.get("type", KIND) != KIND:
         raise NotImplementedError
     domain = asked.get("domain")
     its = TypedDataDomain(domain["name"], domain["version"], int(domain["chainId"]), domain["verifyingContract"]) if domain else None  # fmt: skip
@@ -62,15 +63,20 @@ def hashed(raw: bytes) -> dict[str, Any]:
     return {"hash": "0x" + raw.hex()}
 
 
+def struct(asked: dict[str, Any]) -> dict[str, Any]:
+    return hashed(eip712.hash_struct(KIND, AUTHORIZATION_TYPES, parts(asked)[1]))
+
+
 def digest(asked: dict[str, Any]) -> dict[str, Any]:
-    return hashed(eip712.hash_typed_data(parts(asked)[0], AUTHORIZATION_TYPES, "TransferWithAuthorization", parts(asked)[1]))  # fmt: skip
+    domain, message = parts(asked)
+    return hashed(eip712.hash_typed_data(domain, AUTHORIZATION_TYPES, KIND, message))
 
 
 def sign(asked: dict[str, Any]) -> dict[str, Any]:
     domain, message = parts(asked)
     message["nonce"] = bytes.fromhex(message["nonce"][2:])
     signer = EthAccountSigner(Account.from_key(asked["privateKey"]))
-    raw = signer.sign_typed_data(domain, AUTHORIZATION_TYPES, "TransferWithAuthorization", message)
+    raw = signer.sign_typed_data(domain, AUTHORIZATION_TYPES, KIND, message)
     return {"signature": "0x" + bytes(raw).hex()}
 
 
@@ -101,8 +107,7 @@ class Chain:
         if address.lower() == self.token["address"].lower():
             if name == "transferWithAuthorization" and self.state["transfer"] != "ok":
                 raise ValueError(f"execution {self.state['transfer']}")
-            values = {"balanceOf": int(self.state["balance"]), "authorizationState": self.state["nonceUsed"], **self.token}  # fmt: skip
-            return values.get(name)
+            return {"balanceOf": int(self.state["balance"]), "authorizationState": self.state["nonceUsed"], **self.token}.get(name)  # fmt: skip
         raise ValueError("execution reverted")
 
 
@@ -113,8 +118,8 @@ def verify(asked: dict[str, Any]) -> dict[str, Any]:
     facilitator = x402Facilitator()
     register_exact_evm_facilitator(facilitator, Chain(state), networks=f"eip155:{state['chainId']}")
     read = PaymentRequirementsV1 if asked["version"] == 1 else PaymentRequirements
-    payment = helpers.parse_payment_payload(asked["payment"])
-    it = asyncio.run(facilitator.verify(payment, read.model_validate(asked["requirements"])))
+    payment, wanted = helpers.parse_payment_payload(asked["payment"]), read.model_validate(asked["requirements"])  # fmt: skip
+    it = asyncio.run(facilitator.verify(payment, wanted))
     return {"isValid": it.is_valid, "invalidReason": it.invalid_reason}
 
 
@@ -124,7 +129,7 @@ OPERATIONS: dict[str, Any] = {
     "match": match,
     "units": lambda asked: {"base": str(parse_amount(asked["text"], asked["decimals"]))},
     "domain": lambda asked: hashed(eip712.hash_domain(parts(asked)[0])),
-    "struct": lambda asked: hashed(eip712.hash_struct("TransferWithAuthorization", AUTHORIZATION_TYPES, parts(asked)[1])),  # fmt: skip
+    "struct": struct,
     "digest": digest,
     "sign": sign,
     "verify": verify,

@@ -6,7 +6,7 @@ claim is skipped, as is an input that the adapter answers with "unsupported".
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -40,6 +40,7 @@ PATIENCE_S = 10.0
 MOST_BROKEN = 5
 """The broken answers in a row after which nothing more is asked; four times as many in all."""
 GUIDE = "the guide, `Vectors`, shows an adapter: x402sim open guide"
+NOT_CLAIMED = "an operation that the adapter does not claim, or --operations does not name"
 WORD_GROUND = (
     "a shop and a payer act by the word: section 9 has one for this reason, and another word of "
     "section 9 means something else"
@@ -241,9 +242,7 @@ async def begin(
             judge=judge,
             cases=cases,
             rerun=options.rerun,
-            left_out=lambda case: skipped(
-                case, NotApplicable("an operation that the adapter does not claim, or not asked for")
-            ),
+            left_out=lambda case: skipped(case, NotApplicable(NOT_CLAIMED)),
             done=lambda: counted(adapter.answers, "answer"),
             plan=_plan(planned, cases, name),
         )
@@ -272,7 +271,7 @@ def _plan(planned: Sequence[VectorCase], cases: Sequence[VectorCase], name: str)
     left = dict.fromkeys(case.vector.op for case in cases if case not in planned)
     lines = [f"Plan: {vectors} of {counted(of, 'vector')}" + f", answered by {name}" * bool(name)]
     if left:
-        lines.append(f"Not claimed, or not asked for: {', '.join(left)}")
+        lines.append(f"Not claimed, or not in --operations: {', '.join(left)}")
     return Plan(cases=planned, lines=tuple(lines))
 
 

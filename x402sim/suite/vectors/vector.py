@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from x402sim.protocol import header, x402
-from x402sim.protocol.crypto import BadSignature, checksum, from_hex, recover
+from x402sim.protocol.crypto import BadSignature, from_hex, parse_address, recover
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence, folder
@@ -102,9 +102,9 @@ def _holds(got: Any, expected: Any) -> bool:
             its = got if isinstance(got, dict) else {}
             return all(_holds(its.get(name), each) for name, each in expected.items())
         case list():
-            its = got if isinstance(got, list) else []
-            pairs = zip(its, expected, strict=False)
-            return len(its) == len(expected) and all(_holds(*pair) for pair in pairs)
+            if not isinstance(got, list) or len(got) != len(expected):
+                return False
+            return all(_holds(*pair) for pair in zip(got, expected, strict=True))
         case _:
             return type(got) is type(expected) and got == expected
 
@@ -142,7 +142,7 @@ def _recovers(_: Json, expected: Json, result: Json) -> bool:
         signer = recover(from_hex(expected["digest"], 32), from_hex(signature, 65))
     except (BadSignature, ValueError):
         return False
-    return checksum(signer) == checksum(from_hex(expected["signer"], 20))  # type: ignore[arg-type]
+    return signer == parse_address(expected["signer"])
 
 
 @dataclass(frozen=True, slots=True)
