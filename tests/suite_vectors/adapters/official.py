@@ -10,7 +10,7 @@ from eth_abi import encode as abi_encode
 from eth_account import Account
 from x402 import x402Facilitator, x402ResourceServer
 from x402.http import utils as http
-from x402.mechanisms.evm import EthAccountSigner, asset_cache, eip712
+from x402.mechanisms.evm import EthAccountSigner, eip712
 from x402.mechanisms.evm.exact import register_exact_evm_facilitator
 from x402.mechanisms.evm.types import AUTHORIZATION_TYPES, TypedDataDomain
 from x402.mechanisms.evm.utils import parse_amount
@@ -114,7 +114,6 @@ class Chain:
 def verify(asked: dict[str, Any]) -> dict[str, Any]:
     state = asked["state"]
     time.time = lambda: float(state["time"])
-    asset_cache.reset_asset_contract_cache()
     facilitator = x402Facilitator()
     register_exact_evm_facilitator(facilitator, Chain(state), networks=f"eip155:{state['chainId']}")
     read = PaymentRequirementsV1 if asked["version"] == 1 else PaymentRequirements
