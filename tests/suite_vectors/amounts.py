@@ -18,6 +18,21 @@ from x402sim.suite import texts
 BASE = 10_000
 TOKENS = ("1", "0.01", "0.1", "1.25", "1000000", "0", "0.00", "1.10", "00.5", "123456789.123456")
 DECIMALS = (0, 2, 6, 8, 18)
+SPELLINGS = {
+    "an empty text": "",
+    "an exponent": "1e-2",
+    "below zero": "-1",
+    "a plus": "+1",
+    "a comma": "1,5",
+    "a space before": " 1",
+    "hex": "0x10",
+    "no whole part": ".5",
+    "no digit after the point": "1.",
+    "dollars": "$1",
+    "words": "one",
+    "an underscore": "1_000",
+}
+"""Prices that some readers take."""
 
 
 def refused(read: Any, *given: Any) -> bool:
@@ -49,16 +64,15 @@ def amounts() -> Maker:
     for decimals in DECIMALS:
         for text in TOKENS:
             _units(made, text, decimals)
-    for text in ("", "1e-2", "-1", "+1", "1,5", " 1", "0x10", ".5", "1.", "$1", "one", "1_000"):
-        _units(made, text, 6)
+    for name, text in SPELLINGS.items():
+        _units(made, text, 6, name)
     return made
 
 
-def _units(made: Maker, text: str, decimals: int) -> None:
-    slug, about = f"units-{decimals}-{slug_of(text) or 'empty'}", f"{text!r} tokens of {decimals} decimals"  # fmt: skip
+def _units(made: Maker, text: str, decimals: int, name: str = "") -> None:
+    about = f"{text!r} tokens of {decimals} decimals"
+    slug = f"units-{slug_of(name)}" if name else f"units-{decimals}-{slug_of(text)}"
     given = {"text": text, "decimals": decimals}
-    while slug in made.slugs:
-        slug += "-other"
     if refused(to_base, text, decimals):
         ground = texts.silent(texts.REQUIRED_AMOUNT, why="no text says how a price in tokens is written, nor what becomes of a fraction of a base unit")  # fmt: skip
         return made.add(slug, about, "units", given, None, ground)

@@ -20,7 +20,7 @@ from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi, x402, x402_reasons
-from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.crypto import checksum, to_hex, unwrapped
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.rules import InvalidReason
@@ -96,10 +96,11 @@ class RecordingPlay(Play):
 async def state_of(room: FacilitatorRoom, draft: Draft) -> dict[str, Any]:
     """Return what a facilitator can read of the chain about a payment."""
     chain, auth, token = room.chain, draft.auth, room.network.asset
-    call = Call(room.relayer.address_bytes, token, b"")
-    balance = await chain.call(call.__class__(call.sender, token, abi.balance_of(auth.from_)))
-    used = await chain.call(call.__class__(call.sender, token, abi.authorization_state(auth.from_, auth.nonce)))  # fmt: skip
+    caller = room.relayer.address_bytes
+    balance = await chain.call(Call(caller, token, abi.balance_of(auth.from_)))
+    used = await chain.call(Call(caller, token, abi.authorization_state(auth.from_, auth.nonce)))
     code = await chain.code(auth.from_)
+    signature = unwrapped(draft.signature) if code else draft.signature
     found: dict[str, Any] = {
         "time": room.clock.now_s(),
         "chainId": str(room.network.chain_id),
@@ -111,14 +112,12 @@ async def state_of(room: FacilitatorRoom, draft: Draft) -> dict[str, Any]:
         "balance": str(int.from_bytes(balance)),
         "nonceUsed": bool(int.from_bytes(used)),
         "payerCode": to_hex(code),
-        "transfer": await _tried(
-            room, abi.transfer_with_authorization(auth, draft.signature), token
-        ),
+        "transfer": await _tried(room, abi.transfer_with_authorization(auth, signature), token),
     }
     if code:
-        asked = abi.is_valid_signature(transfer_digest(auth, room.network.domain), draft.signature)
+        asked = abi.is_valid_signature(transfer_digest(auth, room.network.domain), signature)
         try:
-            found["isValidSignature"] = to_hex(await chain.call(Call(call.sender, auth.from_, asked)))  # fmt: skip
+            found["isValidSignature"] = to_hex(await chain.call(Call(caller, auth.from_, asked)))  # fmt: skip
         except Reverted as why:
             found["isValidSignature"] = f"reverted: {why}"
     return found

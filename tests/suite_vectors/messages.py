@@ -301,5 +301,5 @@ def _wrong(made: Maker, version: int, message: str, value: Json) -> None:
                 ground = refusing(version, message, *([texts.VERSION] if is_version else []))
                 made.add(slug, f"No {WORDS[message]} of version {version}: {about}", "decode", given, REFUSES, ground)  # fmt: skip
             elif how in ("missing", "a-number", "a-text-of-digits"):
-                why = "a writer must, and what a reader makes of another is left open"
+                why = "the writer must send this field, with this type; no text says what a reader does otherwise"
                 made.add(slug, f"A {WORDS[message]} of version {version}: {about}", "decode", given, None, texts.silent(fields, why=why))  # fmt: skip
