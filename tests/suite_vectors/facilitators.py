@@ -19,11 +19,10 @@ from x402sim.clock import Clock
 from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi, x402, x402_reasons
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex, unwrapped
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.networks import BASE_SEPOLIA
-from x402sim.protocol.rules import InvalidReason
 from x402sim.rng import Rng
 from x402sim.spec.ground import Ground
 from x402sim.suite import texts
@@ -45,16 +44,15 @@ SECTIONS = ("control", "fields", "spelling", "domain", "signature", "window", "n
 BETWEEN = "-between"
 """The end of the slug of a row in which something happens after verify."""
 REFUSES, PAYS = (refused, unsettled, is_not_valid), (is_paid,)
-WORDS = frozenset(
-    {
-        x402_reasons.FUNDS,
-        x402_reasons.VALID_AFTER,
-        x402_reasons.VALID_BEFORE,
-        x402_reasons.SIGNATURE,
-        *(x402_reasons.invalid_reason(version, InvalidReason.AMOUNT) for version in x402.VERSIONS),
-        x402_reasons.invalid_reason(2, InvalidReason.RECIPIENT),
-    }
-)
+WORDS = {
+    version: {sentence.text.split("`")[1]: sentence for sentence in sentences}
+    for version, sentences in {
+        1: (texts.WORD_FUNDS_V1, texts.WORD_VALID_AFTER_V1, texts.WORD_VALID_BEFORE_V1,
+            texts.WORD_VALUE_V1, texts.WORD_SIGNATURE_V1, texts.WORD_RECIPIENT_V1),
+        2: (texts.WORD_FUNDS, texts.WORD_VALID_AFTER, texts.WORD_VALID_BEFORE,
+            texts.WORD_VALUE, texts.WORD_SIGNATURE, texts.WORD_RECIPIENT),
+    }.items()
+}  # fmt: skip
 """The words of section 9 that name one check; of what is malformed, any word may be said."""
 MOST_SIGNATURE = 2000
 """Bytes of the longest signature that a vector has."""
@@ -213,5 +211,7 @@ def _add(made: Maker, row: Any, dialect: Any, about: str, it: Recorded) -> None:
     ground = replace(ground, sentences=ground.sentences or (texts.IS_VALID,))
     assert it.answer.is_valid is verdict, (slug, it.answer.how)
     expect = {"isValid": verdict}
-    named = word if word in WORDS and row.section != "spelling" and not row.slug.startswith("lacks") else ""  # fmt: skip
-    return made.add(slug, title, "verify", given, expect, ground, named)
+    is_malformed = row.section == "spelling" or row.slug.startswith("lacks")
+    sentence = None if is_malformed else WORDS[dialect.version].get(word)
+    named = word if sentence else ""
+    return made.add(slug, title, "verify", given, expect, ground, named, sentence)

@@ -76,10 +76,12 @@ class Maker:
         expect: Mapping[str, Any] | None,
         ground: Ground,
         word: str = "",
+        word_sentence: Sentence | None = None,
     ) -> None:
         """Add a vector; without `expect` its ground must leave the answer open, and only then."""
         assert (expect is None) is (ground.kind is GroundType.SILENT), slug
-        for each in ground.sentences:
+        more = () if word_sentence is None else (word_sentence,)
+        for each in (*ground.sentences, *more):
             self.sentences[name_of(each)] = text_of(each)
         document = _DOCUMENTS.get(ground.kind, "vectors")
         its_id = f"{document}/{self.family}/{slug}"
@@ -95,6 +97,7 @@ class Maker:
             input=dict(given),
             expect=None if expect is None else dict(expect),
             word=word,
+            word_sentence="".join(map(name_of, more)),
             level=LEVELS[ground.kind],
             ground=Grounds(ground.kind, tuple(map(name_of, ground.sentences)), ground.why),
         )

@@ -39,10 +39,11 @@ def news(files: Sequence[File]) -> str:
     rows = []
     for key, its in sorted(groups.items(), key=lambda each: (each[0][0], -len(each[1]), str(each[0]))):  # fmt: skip
         file, first = its[0]
-        quoted = file.sentences[first.ground.sentences[0]]
+        is_word = key[3].startswith("the word")
+        quoted = file.sentences[first.word_sentence if is_word else first.ground.sentences[0]]
         more = f"; {len(its) - 1} more" if len(its) > 1 else ""
         level = "SHOULD" if key[0] else "MUST"
-        its_id = first.id if not key[3].startswith("the word") else f"kit/{first.id.partition('/')[2]}-word"  # fmt: skip
+        its_id = first.id if not is_word else f"kit/{first.id.partition('/')[2]}-word"  # fmt: skip
         rows.append([key[1], f"{cell(first.about, 110)}: `{its_id}`{more}", key[3], level, f"{quoted.source}: “{cell(quoted.text, 150)}”"])  # fmt: skip
     return markdown_table(["implementation", "request: the first vector", "answer", "level", "sentence"], rows)  # fmt: skip
 

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from x402sim.report.results import CaseResult
-from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case
 from x402sim.suite.engine import CaseResults, Judging, Plan, result, skipped, unclear
 from x402sim.suite.options import again, env_flag, flag, given, patience_flag, read
@@ -27,10 +26,12 @@ from x402sim.suite.vectors.vector import (
     UNSUPPORTED,
     Answer,
     Capabilities,
+    File,
     Vector,
     agrees,
     files,
     ground_of,
+    ground_of_word,
     shown,
 )
 from x402sim.suite.verdict import Found, NotApplicable, NotReady, Violation
@@ -41,10 +42,6 @@ MOST_BROKEN = 5
 """The broken answers in a row after which nothing more is asked; four times as many in all."""
 GUIDE = "the guide, `Vectors`, shows an adapter: x402sim open guide"
 NOT_CLAIMED = "an operation that the adapter does not claim, or --operations does not name"
-WORD_GROUND = (
-    "a shop and a payer act by the word: section 9 has one for this reason, and another word of "
-    "section 9 means something else"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,18 +56,15 @@ class VectorCase(Case):
 def all_cases() -> tuple[VectorCase, ...]:
     """Return a case for each vector, and one for each word."""
     return tuple(
-        case
-        for file in files()
-        for vector in file.vectors
-        for case in _cases(vector, ground_of(vector, file))
+        case for file in files() for vector in file.vectors for case in _cases(vector, file)
     )
 
 
-def _cases(vector: Vector, ground: Ground) -> list[VectorCase]:
+def _cases(vector: Vector, file: File) -> list[VectorCase]:
     first = VectorCase(
         id=vector.id,
         level=vector.level,
-        ground=ground,
+        ground=ground_of(vector, file),
         title=vector.about,
         played_as=vector.id,
         vector=vector,
@@ -80,7 +74,7 @@ def _cases(vector: Vector, ground: Ground) -> list[VectorCase]:
     word = VectorCase(
         id=f"kit/{vector.id.partition('/')[2]}-word",
         level="SHOULD",
-        ground=Ground(GroundType.OURS, ground.sentences, WORD_GROUND),
+        ground=ground_of_word(vector, file),
         title=f"{vector.about}: the word is {vector.word}",
         played_as=vector.id,
         vector=vector,

@@ -214,8 +214,8 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expect
         The fields of the result, or {"error": "invalid"}. Without `expect` the texts leave the
         answer open, and `answers` has those of the implementations.
-    word
-        The word of section 9 for an invalid payment, as a SHOULD.
+    word, word_sentence
+        The word of section 9 for an invalid payment, as a SHOULD, and its sentence by name.
     confirmed
         The implementations with the expected answer, by their keys in the file's table; "x402sim"
         alone means "ours alone".
@@ -229,6 +229,7 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input: Json
     expect: Json | None = None
     word: str = ""
+    word_sentence: str = ""
     level: Level
     ground: Grounds
     confirmed: tuple[str, ...] = ()
@@ -273,11 +274,25 @@ def files() -> tuple[File, ...]:
     return tuple(msgspec.json.decode(each.read_bytes(), type=File) for each in found)
 
 
+WORD_GROUND = (
+    "shops and payers act by the word: section 9 has one for this reason; any other tells them "
+    "nothing, or something else"
+)
+
+
 def ground_of(vector: Vector, file: File) -> Ground:
     """Return the ground, with the sentences themselves."""
-    texts = (file.sentences[name] for name in vector.ground.sentences)
-    quoted = tuple(Sentence(each.source, each.text) for each in texts)
-    return Ground(vector.ground.kind, quoted, vector.ground.why)
+    its = vector.ground
+    return Ground(its.kind, tuple(_quoted(file, name) for name in its.sentences), its.why)
+
+
+def ground_of_word(vector: Vector, file: File) -> Ground:
+    """Return the ground of a vector's word."""
+    return Ground(GroundType.OURS, (_quoted(file, vector.word_sentence),), WORD_GROUND)
+
+
+def _quoted(file: File, name: str) -> Sentence:
+    return Sentence(file.sentences[name].source, file.sentences[name].text)
 
 
 def agrees(vector: Vector, answer: Answer) -> bool:
