@@ -125,6 +125,11 @@ KINDS: Mapping[tuple[Any, str], Callable[[str], Any]] = {
     ("spec", "receipt"): lambda text: decode(text.encode(), Receipt),
 }
 """Our own reader of each message."""
+OF_SPEC = {
+    "required": explicit("2.2: paymentId", "2.2: paymentRequirements"),
+    "payment": explicit("2.3: An opaque hex string", "2.3: It carries the EIP-3009"),
+    "receipt": explicit("4.1: paymentId | string", "4.1: txHash"),
+}
 CODED = {
     (1, "required"): (texts.REQUIRED_CODED_V1, texts.FIELDS_V1),
     (2, "required"): (texts.REQUIRED_CODED, texts.FIELDS),
@@ -132,16 +137,14 @@ CODED = {
     (2, "payment"): (texts.PAYMENT_CODED, texts.PAYMENT_FIELDS),
     (1, "receipt"): (texts.RESPONSE_CODED_V1, texts.RECEIPT_FIELDS_V1),
     (2, "receipt"): (texts.RESPONSE_CODED, texts.RECEIPT_FIELDS),
+    **{("spec", message): ground.sentences for message, ground in OF_SPEC.items()},
 }
-OF_SPEC = {
-    "required": explicit("2.2: paymentRequirements", "2.2: paymentId"),
-    "payment": explicit("2.3: An opaque hex string", "2.3: It carries the EIP-3009"),
-    "receipt": explicit("4.1: txHash"),
-}
+"""The sentence about the coding of each message, and the one about the fields."""
 
 
 WORDS = {"required": "402", "payment": "payment", "receipt": "receipt"}
 BECAUSE = {
+    "payment": "a service that takes it for a payment asks the facilitator for nothing",
     "required": "a payer who takes it for an offer signs what nobody has asked for",
     "receipt": "a payer who takes it for a receipt does not know whether the payment was settled",
 }
@@ -149,15 +152,23 @@ BECAUSE = {
 
 OPTIONAL = ("extra", "mimetype")
 """The optional fields of an offer, in ids: without one the message is as good."""
+FOR_PEOPLE = ("error", "message", "description", "mimetype", "resource", "payer")
+"""Fields, in ids, by which nobody pays: a reader may do without."""
 
 
-def refusing(version: int, message: str, *more: Any) -> Any:
+def refusing(version: Any, message: str, *more: Any) -> Any:
     """Return the ground of a refusal: of a payment the text demands one, of the others we do."""
     sentences = (*more, CODED[version, message][1], CODED[version, message][0])
-    if message == "payment":
+    if message == "payment" and version != "spec":
         so = "it is malformed, and section 9 has a refusal for that"
         return texts.derived(*sentences, texts.INVALID_PAYLOAD, so=so)
     return texts.ours(*sentences, because=BECAUSE[message])
+
+
+def title(version: Any, message: str) -> str:
+    """Return the name of a message."""
+    of = "the specification" if version == "spec" else f"version {version}"
+    return f"{WORDS[message]} of {of}"
 
 
 def is_body(version: Any, message: str) -> bool:
@@ -187,6 +198,10 @@ def messages() -> Maker:
             _wrong(made, version, message, values[0][1])
     for message, about, value in of_spec():
         _valid(made, "spec", message, about, value, OF_SPEC[message])
+        if about in ("usual", "payer one"):
+            _miscoded(made, "spec", message, value)
+        if about == "usual":
+            _wrong(made, "spec", message, value)
     return made
 
 
@@ -200,23 +215,25 @@ def _read(version: Any, message: str, text: str) -> bool:
 
 def _valid(made: Maker, version: Any, message: str, about: str, value: Json, ground: Any) -> None:
     text, slug = written(version, message, value), f"{message}-{version}-{slug_of(about)}"
-    title = f"A {WORDS[message]} of {'the specification' if version == 'spec' else f'version {version}'}: {about}"  # fmt: skip
+    whole = f"A {title(version, message)}: {about}"  # fmt: skip
     given = {"version": version, "message": message}
-    assert _read(version, message, text), title
+    assert _read(version, message, text), whole
     known = {name: each for name, each in value.items() if name != "later"}
     if "accepts" in known:
         known["accepts"] = [{name: it for name, it in each.items() if name != "later"} for each in known["accepts"]]  # fmt: skip
-    made.add(f"decode-{slug}", title, "decode", {**given, "text": text}, {"value": known}, ground)
+    made.add(f"decode-{slug}", whole, "decode", {**given, "text": text}, {"value": known}, ground)
     if "later" not in json.dumps(value):
-        made.add(f"encode-{slug}", title, "encode", {**given, "value": value}, {"value": value}, ground)  # fmt: skip
+        made.add(f"encode-{slug}", whole, "encode", {**given, "value": value}, {"value": value}, ground)  # fmt: skip
 
 
-def _miscoded(made: Maker, version: int, message: str, value: Json) -> None:
+def _miscoded(made: Maker, version: Any, message: str, value: Json) -> None:
     """Add texts that hold no message, and texts in other alphabets of base64."""
     raw, good = json.dumps(value).encode(), written(version, message, value)
 
     def coded(content: bytes) -> str:
-        return content.decode("latin-1") if is_body(version, message) else base64.b64encode(content).decode()  # fmt: skip
+        if is_body(version, message):
+            return content.decode("latin-1")
+        return to_hex(content) if version == "spec" else base64.b64encode(content).decode()
 
     wrong = {
         "empty": "",
@@ -228,20 +245,22 @@ def _miscoded(made: Maker, version: int, message: str, value: Json) -> None:
         "a number": coded(b"402"),
         "an empty object": coded(b"{}"),
     }  # fmt: skip
-    if not is_body(version, message):
+    if version == "spec" and message == "payment":
+        wrong |= {"JSON without hex": raw.decode(), "an odd number of digits": good[:-1], "no hex": f"0xzz{good[4:]}"}  # fmt: skip
+    elif not is_body(version, message):
         wrong |= {"JSON without base64": raw.decode(), "base64 twice": coded(good.encode()), "hex": to_hex(raw)}  # fmt: skip
     ground = refusing(version, message)
     for about, text in wrong.items():
         assert not _read(version, message, text), (version, message, about)
-        made.add(f"decode-{message}-{version}-no-{slug_of(about)}", f"No {WORDS[message]} of version {version}: {about}", "decode",
+        made.add(f"decode-{message}-{version}-no-{slug_of(about)}", f"No {title(version, message)}: {about}", "decode",
                  {"version": version, "message": message, "text": text}, REFUSES, ground)  # fmt: skip
-    if is_body(version, message):
+    if is_body(version, message) or version == "spec":
         return
     spaced = base64.b64encode(json.dumps({**value, "pad": "??>>~~"}, separators=(",", ": ")).encode()).decode()  # fmt: skip
     why = texts.silent(CODED[version, message][0], why="the text says base64, and no more")
     for about, text in {"bytes that are no UTF-8": base64.b64encode(raw[:-1] + b', "later": "\xff"}').decode(), "no padding": good.rstrip("="), "the alphabet of URLs": base64.urlsafe_b64encode(base64.b64decode(spaced)).decode(), "characters outside of base64": f"%%%{good}", "a space before": f" {good}", "a line break inside": f"{good[:40]}\n{good[40:]}"}.items():  # fmt: skip
         if text != good:
-            made.add(f"decode-{message}-{version}-{slug_of(about)}", f"A {WORDS[message]} of version {version} with {about}", "decode",
+            made.add(f"decode-{message}-{version}-{slug_of(about)}", f"A {title(version, message)} with {about}", "decode",
                      {"version": version, "message": message, "text": text}, None, why)  # fmt: skip
 
 
@@ -269,7 +288,7 @@ def changed(value: Json, path: tuple[Any, ...], new: Any) -> Json:
     return found
 
 
-def _wrong(made: Maker, version: int, message: str, value: Json) -> None:
+def _wrong(made: Maker, version: Any, message: str, value: Json) -> None:
     """Add messages without a field, and with a value of another type."""
     fields = CODED[version, message][1]
     for path in places(value):
@@ -292,14 +311,15 @@ def _wrong(made: Maker, version: int, message: str, value: Json) -> None:
             del tries["missing"]
         for how, new in tries.items():
             text = written(version, message, changed(value, path, new))
-            is_demanded = not _read(version, message, text) and how not in ("a-number", "a-text-of-digits", "null")  # fmt: skip
+            is_taken = _read(version, message, text) or name.split("-")[-1] in FOR_PEOPLE
+            is_demanded = not is_taken and how not in ("a-number", "a-text-of-digits", "null")
             about = f"{'.'.join(map(str, path))} is {how.replace('-', ' ')}"
             given = {"version": version, "message": message, "text": text}
             slug = f"decode-{message}-{version}-{name}-{how}"
             if is_demanded:
                 is_version = path[-1] == "x402Version" and version == 2
                 ground = refusing(version, message, *([texts.VERSION] if is_version else []))
-                made.add(slug, f"No {WORDS[message]} of version {version}: {about}", "decode", given, REFUSES, ground)  # fmt: skip
+                made.add(slug, f"No {title(version, message)}: {about}", "decode", given, REFUSES, ground)  # fmt: skip
             elif how in ("missing", "a-number", "a-text-of-digits"):
                 why = "the writer must send this field, with this type; no text says what a reader does otherwise"
-                made.add(slug, f"A {WORDS[message]} of version {version}: {about}", "decode", given, None, texts.silent(fields, why=why))  # fmt: skip
+                made.add(slug, f"A {title(version, message)}: {about}", "decode", given, None, texts.silent(fields, why=why))  # fmt: skip

@@ -82,8 +82,13 @@ def test_eth_account_computes_each_hash_each_signature_and_each_signer() -> None
 
 
 def test_most_are_confirmed_by_others() -> None:
-    alone = [v for _, v in EVERY if v.expect is not None and v.confirmed == (OURS,)]
-    assert {vector.op for vector in alone} <= {"amount", "decode", "encode", "verify"}
+    alone = [
+        vector
+        for _, vector in EVERY
+        if vector.expect is not None and vector.confirmed == (OURS,)
+        if vector.input.get("version") != "spec"  # nobody else has it
+    ]
+    assert {vector.op for vector in alone} <= {"amount", "verify"}
     assert len(alone) < 0.05 * len(EVERY)
 
 
