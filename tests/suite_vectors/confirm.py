@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """An independent implementation: the file of its adapter, and the packages that it shows."""
+    """An independent implementation: the adapter's file, and the packages behind the adapter."""
 
     adapter: str
     packages: tuple[str, ...]
@@ -71,7 +71,7 @@ def versions() -> dict[str, str]:
 
 
 async def answers(command: list[str], vectors: Iterable[Vector]) -> dict[str, Answer]:
-    """Return the answers of an adapter, by id; without what it does not claim or support."""
+    """Return the answers of an adapter, by id; only claimed and supported operations."""
     adapter, found = Adapter(words=command, patience_s=PATIENCE_S), dict[str, Answer]()
     try:
         claimed = (await adapter.ask(CAPABILITIES, {})).brief["operations"]
@@ -91,7 +91,7 @@ async def answers(command: list[str], vectors: Iterable[Vector]) -> dict[str, An
 
 
 def short(vector: Vector, answer: Answer) -> Any:
-    """Return an answer as the files keep it."""
+    """Return an answer for a file."""
     if vector.op in ("decode", "encode"):
         return "refused" if answer.error else "taken"
     return {name: each for name, each in answer.brief.items() if each is not None} or {"index": None}  # fmt: skip

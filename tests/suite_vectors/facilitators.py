@@ -1,8 +1,8 @@
 """The family of a facilitator's verdicts: the judge's own plays, recorded as data.
 
 Each row of the judge of facilitators is played with our facilitator, on a ledger whose clock stands
-still. What is verified becomes a vector: the payment, the requirements, and the state of the chain
-that a facilitator can read. What the row demands becomes the expectation.
+still. Each verification becomes a vector: the payment, the requirements, and the readable state of
+the chain. The demand of the row becomes the expectation.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Recorded:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RecordingPlay(Play):
-    """A play that settles nothing, and records what it verifies."""
+    """A play without settlements; each verification is recorded."""
 
     recorded: list[Recorded] = field(default_factory=list)
 
@@ -85,14 +85,14 @@ class RecordingPlay(Play):
         return answer
 
     async def settle(self, draft: Draft, *, patience_s: float | None = None) -> Answer:
-        """Say what verify has said; nothing moves, so that the time stands still."""
+        """Repeat the verdict of verify; nothing moves, and the time stands still."""
         last = self.recorded[-1].answer if self.recorded else None
         said = {"success": bool(last and last.is_valid), "transaction": "0x" + "00" * 32}
         return self.heard(Answer(dialect=self.dialect, path="/settle", sent="", status=200, json=said))  # fmt: skip
 
 
 async def state_of(room: FacilitatorRoom, draft: Draft) -> dict[str, Any]:
-    """Return what a facilitator can read of the chain about a payment."""
+    """Return the state of the chain around a payment, as a facilitator can read it."""
     chain, auth, token = room.chain, draft.auth, room.network.asset
     caller = room.relayer.address_bytes
     balance = await chain.call(Call(caller, token, abi.balance_of(auth.from_)))
@@ -154,7 +154,7 @@ async def room_of(name: str) -> AsyncIterator[FacilitatorRoom]:
 
 
 def demand(row: Any) -> tuple[Ground, bool] | None:
-    """Return what a row demands of verify: the ground, and the verdict; None if it is left open."""
+    """Return the demand of a row on verify: ground and verdict; None for an open question."""
     for each in row.demands:
         for tests, verdict in ((REFUSES, False), (PAYS, True)):
             if each.test in tests:

@@ -1,4 +1,4 @@
-"""An adapter that has read the vectors: it answers what each expects, but one operation wrongly.
+"""An adapter with the expected answers of all vectors, and wrong answers to one operation.
 
 The words are the folder of the vectors and, as a control of the judge, the operation to answer wrongly.
 """

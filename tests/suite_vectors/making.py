@@ -1,4 +1,4 @@
-"""What the makers of all families share: keys, vectors, and the names of sentences."""
+"""Keys, vectors, and names of sentences for the makers of all families."""
 
 import json
 import tomllib
@@ -58,7 +58,7 @@ def text_of(sentence: Sentence) -> Text:
 
 
 class Maker:
-    """Collects the vectors of a family, and the sentences that they rest on."""
+    """Collects the vectors of a family, and the sentences behind the vectors."""
 
     def __init__(self, family: str) -> None:
         self.family = family
@@ -78,7 +78,7 @@ class Maker:
         word: str = "",
         word_sentence: Sentence | None = None,
     ) -> None:
-        """Add a vector; without `expect` its ground must leave the answer open, and only then."""
+        """Add a vector; a vector without `expect` has a silent ground, and no other vector has."""
         assert (expect is None) is (ground.kind is GroundType.SILENT), slug
         more = () if word_sentence is None else (word_sentence,)
         for each in (*ground.sentences, *more):

@@ -144,9 +144,9 @@ CODED = {
 
 WORDS = {"required": "402", "payment": "payment", "receipt": "receipt"}
 BECAUSE = {
-    "payment": "a service that takes it for a payment asks the facilitator for nothing",
-    "required": "a payer who takes it for an offer signs what nobody has asked for",
-    "receipt": "a payer who takes it for a receipt does not know whether the payment was settled",
+    "payment": "a service that reads a payment in such a text asks the facilitator in vain",
+    "required": "a payer who reads an offer in such a text signs a payment for nobody",
+    "receipt": "a payer who reads a receipt in such a text cannot tell whether the payment was settled",
 }
 
 
@@ -160,7 +160,7 @@ def refusing(version: Any, message: str, *more: Any) -> Any:
     """Return the ground of a refusal: of a payment the text demands one, of the others we do."""
     sentences = (*more, CODED[version, message][1], CODED[version, message][0])
     if message == "payment" and version != "spec":
-        so = "it is malformed, and section 9 has a refusal for that"
+        so = "the payment is malformed, and section 9 has a refusal for malformed payments"
         return texts.derived(*sentences, texts.INVALID_PAYLOAD, so=so)
     return texts.ours(*sentences, because=BECAUSE[message])
 

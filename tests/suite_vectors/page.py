@@ -1,4 +1,4 @@
-"""Writes what pages show of the vectors: operations, counts, and the implementations that differ."""
+"""Writes the tables of the pages: operations, counts, and differing implementations."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

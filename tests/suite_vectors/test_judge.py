@@ -1,4 +1,4 @@
-"""The judge of adapters: what is right passes, what is wrong fails, and what is hostile ends soon."""
+"""The judge of adapters: right answers pass, wrong answers fail, hostile adapters end soon."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def test_a_broken_adapter_is_told_in_plain_words(how: str) -> None:
 
 
 def test_two_lines_are_the_fault_of_their_own_vector() -> None:
-    """The others are judged by what they get: the adapter is started again."""
+    """The adapter is started again, and the next vectors get a verdict."""
     act = f"{RIGHT}\n    if asked['input']['text'] == 'words': {RIGHT}".replace(
         "'words'", "'ten thousand'"
     )

@@ -1,4 +1,4 @@
-"""The vectors are what the makers make, what eth-account computes, and what their schemas say."""
+"""The files agree with the makers, with eth-account and with the schemas."""
 
 import json
 import re

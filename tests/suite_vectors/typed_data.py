@@ -258,7 +258,7 @@ def _broken(made: Maker, given: dict[str, Any], it: bytes, raw: bytes) -> None:
         except BadSignature:
             made.add(f"nobody-{slug_of(about)}", f"Recovers to nobody: {about}", "recover",
                      {**given, "signature": to_hex(signature)}, REFUSES,
-                     texts.derived(texts.RECOVERS, texts.BYTES_65, so="there is no key that made this, so it has no signer"))  # fmt: skip
+                     texts.derived(texts.RECOVERS, texts.BYTES_65, so="no key makes such a signature"))  # fmt: skip
     for about, text in {"no hex": "0x" + "zz" * 65, "words": "signed by me"}.items():  # fmt: skip
         made.add(f"nobody-{slug_of(about)}", f"Recovers to nobody: {about}", "recover",
                  {**given, "signature": text}, REFUSES,
