@@ -70,7 +70,10 @@ function chain(state) {
     async readContract({ address, functionName, args }) {
       if (functionName === "isValidSignature") return state.isValidSignature.slice(0, 10);
       if (functionName === "tryAggregate")
-        return args[1].map(({ callData }) => ({ success: true, returnData: results[callData.slice(0, 10)](state) }));
+        return args[1].map(({ callData }) => {
+          const read = results[callData.slice(0, 10)];
+          return read ? { success: true, returnData: read(state) } : { success: state.transfer === "ok", returnData: "0x" };
+        });
       if (!isToken(address)) throw new Error("execution reverted");
       return reads[functionName]();
     },

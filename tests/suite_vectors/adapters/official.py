@@ -63,10 +63,6 @@ def hashed(raw: bytes) -> dict[str, Any]:
     return {"hash": "0x" + raw.hex()}
 
 
-def struct(asked: dict[str, Any]) -> dict[str, Any]:
-    return hashed(eip712.hash_struct(KIND, AUTHORIZATION_TYPES, parts(asked)[1]))
-
-
 def digest(asked: dict[str, Any]) -> dict[str, Any]:
     domain, message = parts(asked)
     return hashed(eip712.hash_typed_data(domain, AUTHORIZATION_TYPES, KIND, message))
@@ -99,11 +95,15 @@ class Chain:
         is_token = address.lower() == self.token["address"].lower()
         return b"\x01" if is_token else bytes.fromhex(self.state["payerCode"][2:])
 
+    def called(self, data: bytes) -> tuple[bool, bytes]:
+        read = RESULTS.get(data[:4].hex())
+        return (True, read(self.state)) if read else (self.state["transfer"] == "ok", b"")
+
     def read_contract(self, address: str, abi: Any, name: str, *args: Any) -> Any:
         if name == "isValidSignature":
             return bytes.fromhex(self.state["isValidSignature"][2:])
         if name == "tryAggregate":
-            return [(True, RESULTS[data[:4].hex()](self.state)) for _, data in args[1]]
+            return [self.called(data) for _, data in args[1]]
         if address.lower() == self.token["address"].lower():
             if name == "transferWithAuthorization" and self.state["transfer"] != "ok":
                 raise ValueError(f"execution {self.state['transfer']}")
@@ -128,7 +128,7 @@ OPERATIONS: dict[str, Any] = {
     "match": match,
     "units": lambda asked: {"base": str(parse_amount(asked["text"], asked["decimals"]))},
     "domain": lambda asked: hashed(eip712.hash_domain(parts(asked)[0])),
-    "struct": struct,
+    "struct": lambda it: hashed(eip712.hash_struct(KIND, AUTHORIZATION_TYPES, parts(it)[1])),
     "digest": digest,
     "sign": sign,
     "verify": verify,
