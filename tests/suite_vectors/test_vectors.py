@@ -49,6 +49,7 @@ def test_each_file_is_of_its_schema_and_all_are_small() -> None:
         found = json.loads(json.dumps(make()))
         Draft202012Validator.check_schema(found)
         assert json.loads((FOLDER / name).read_text("utf-8")) == found, RENEW
+    assert (FOLDER / "LICENSE").read_text("utf-8") == (ROOT / "LICENSE").read_text("utf-8")
     assert sum(each.stat().st_size for each in FOLDER.iterdir()) < MOST_BYTES
     assert len(EVERY) >= LEAST
 
