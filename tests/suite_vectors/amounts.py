@@ -128,7 +128,6 @@ def offers() -> Maker:
         "a timeout as a text": {**one, "maxTimeoutSeconds": str(one["maxTimeoutSeconds"])},
         "an amount as a number": {**one, "amount": int(one["amount"])},
         "an amount with zeros in front": {**one, "amount": f"00{one['amount']}"},
-        "a shorter timeout": {**one, "maxTimeoutSeconds": one["maxTimeoutSeconds"] - 1},
     }.items():
         made.add(slug_of(about), f"The offer with {about}", "match", {"accepts": [one], "accepted": changed}, None, why)  # fmt: skip
     bare = msgspec.json.decode(msgspec.json.encode({**one, "extra": {}}))

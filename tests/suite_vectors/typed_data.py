@@ -305,3 +305,11 @@ def _wrappers(made: Maker, raw: bytes) -> None:
                  {"signature": to_hex(signature)},
                  {"factory": None, "call": None, "signature": to_hex(signature)},
                  texts.explicit(texts.MAGIC_BYTES))  # fmt: skip
+    why = "no text says what magic bytes behind something else are"
+    for about, front in {
+        "nothing": b"",
+        "a key's signature": raw,
+        "an end beyond the text": words(1, 96, 2**64),
+    }.items():
+        made.add(f"unwrap-magic-behind-{slug_of(about)}", f"The magic bytes behind {about}", "unwrap",
+                 {"signature": to_hex(front + UNDEPLOYED)}, None, texts.silent(texts.MAGIC_BYTES, why=why))  # fmt: skip
