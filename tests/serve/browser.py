@@ -72,6 +72,10 @@ class Browser:
         self.do("click", f'a[href="#{name}"]')
         self.do("waitForSelector", f"#{name}", {"visible": True})
 
+    def wish(self, name: str) -> None:
+        """Open a part of Steering, which closes the others."""
+        self.do("click", f"::-p-xpath(//summary[h2='{name}'])")
+
     def press(self, where: str, *keys: str) -> None:
         self.do("focus", where)
         for key in keys:

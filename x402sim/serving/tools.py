@@ -6,10 +6,11 @@ the same as for any payment. The transport is streamable HTTP without sessions. 
 inside the service's own `send`: after its return, the service takes the answer for delivered.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import httpx
 from starlette.requests import ClientDisconnect, Request
@@ -20,6 +21,7 @@ from x402sim.protocol import mcp, x402
 from x402sim.protocol.messages import decoded, encode
 from x402sim.protocol.refusals import RequestError
 from x402sim.protocol.routes import MARKET, QUOTE
+from x402sim.service.goods import Shop
 from x402sim.version import VERSION
 
 PATH = "/mcp"
@@ -39,9 +41,36 @@ class Tool:
 
     description: str
     path: str
+    """With a name in braces for each of the `holes`."""
     method: str = "GET"
     takes: str = ""
-    """The message in the arguments; "" without arguments."""
+    """The message in the arguments; "" without a message."""
+    holes: Sequence[str] = ()
+    """The names of the arguments, texts, that complete the path of a user's good."""
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a call may have the argument `body`, any JSON to send to a user's good."""
+        return not self.takes and self.method in ("POST", "PUT", "PATCH")
+
+    def schema(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the schema of the arguments; `known` has those of messages."""
+        if self.takes:
+            schema: dict[str, Any] = known[self.takes]
+            return schema
+        texts: dict[str, Any] = {name: {"type": "string"} for name in self.holes}
+        body = {"body": {"description": "The JSON to send."}} if self.has_body else {}
+        needs = {"required": [*texts]} if texts else {}
+        return {"type": "object", "properties": texts | body, **needs}
+
+    def at(self, given: Any) -> tuple[str, bytes]:
+        """Return the escaped path and the body of a call; raises `KeyError` for a missing text."""
+        if self.takes:
+            return self.path, encode({} if given is None else given)
+        given, path = given if isinstance(given, dict) else {}, self.path
+        for name in self.holes:
+            path = path.replace(f"{{{name}}}", quote(str(given[name]), safe="/"))
+        return path, encode(given["body"]) if self.has_body and "body" in given else b""
 
 
 Answered = Callable[[int, httpx.Headers, bytes], Awaitable[None]]
@@ -54,12 +83,25 @@ TOOLS = {
 }
 
 
-def with_tools(app: ASGIApp, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
-    """Return `app` with an MCP server at /mcp, behind a `guard` against web pages."""
+Tools = Mapping[str, Tool]
+
+
+def tools_of(shop: Shop) -> Tools:
+    """Return the tools of a user's goods, or else those of the service's own."""
+    return {
+        name: Tool(good.description or good.name, path, good.method or "GET", holes=holes)
+        for name, (good, price_base) in shop.tools.items()
+        if price_base is not None
+        for path, holes in [good.named]
+    } or TOOLS
+
+
+def with_tools(app: ASGIApp, tools: Tools, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
+    """Return `app` with an MCP server of these tools at /mcp, behind a `guard` for web pages."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await _answer(app, Request(scope, receive), send)
+            await _answer(app, tools, Request(scope, receive), send)
         except web.Refused as refused:
             response = web.error(refused.status, refused.error, refused.reason)
             await response(scope, receive, send)
@@ -73,7 +115,7 @@ def with_tools(app: ASGIApp, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
     return serve
 
 
-async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
+async def _answer(app: ASGIApp, tools: Tools, request: Request, send: Send) -> None:
     scope, receive = request.scope, request.receive
     if request.method != "POST":
         allowed = web.answer({"error": "POST a message of JSON-RPC"}, 405, {"Allow": "POST"})
@@ -104,12 +146,20 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
         case "ping":
             return await say(result={})
         case "tools/list":
-            return await say(result={"tools": _listed()})
-        case "tools/call" if (name := str(params.get("name"))) in TOOLS:
-            return await _call(app, request, number, name, params, send)
+            return await say(result={"tools": _listed(tools)})
+        case "tools/call" if (name := str(params.get("name"))) in tools:
+            tool = tools[name]
+            try:
+                place = tool.at(params.get("arguments"))
+            except KeyError as missing:
+                text = f"the tool {name} needs the argument {missing}, a text"
+                return await say(error={"code": mcp.INVALID_PARAMS, "message": text})
+            return await _call(
+                app, request, number, _Bought(name, tool.method, *place), params, send
+            )
         case "tools/call":
             unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
-            text = f"{unknown}{', '.join(TOOLS)}"
+            text = f"{unknown}{', '.join(tools)}"
             return await say(error={"code": mcp.INVALID_PARAMS, "message": text})
         case str():
             return await say(error={"code": mcp.NO_METHOD, "message": "Method not found"})
@@ -118,24 +168,36 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
             return await say(400, error=invalid)
 
 
-def _listed() -> list[dict[str, Any]]:
+def _listed(tools: Tools) -> list[dict[str, Any]]:
     from x402sim.service.docs.openapi import schemas  # with the whole book of examples
     from x402sim.spec.decisions import Decisions
 
-    nothing, known = {"type": "object", "properties": {}}, schemas(Decisions())
+    known = schemas(Decisions())
     return [
-        {"name": name, "description": it.description, "inputSchema": known.get(it.takes, nothing)}
-        for name, it in TOOLS.items()
+        {"name": name, "description": it.description, "inputSchema": it.schema(known)}
+        for name, it in tools.items()
     ]
 
 
+class _Bought(NamedTuple):
+    """The request to the service that a call of a tool is; its path is escaped."""
+
+    tool: str
+    method: str
+    path: str
+    body: bytes
+
+
 async def _call(
-    app: ASGIApp, request: Request, number: Any, name: str, params: Mapping[str, Any], send: Send
+    app: ASGIApp,
+    request: Request,
+    number: Any,
+    bought: _Bought,
+    params: Mapping[str, Any],
+    send: Send,
 ) -> None:
-    tool, resource = TOOLS[name], mcp.RESOURCE + name
-    given = params.get("arguments")
-    body = encode({} if given is None else given) if tool.takes else b""
-    ask: Ask = partial(_ask, app, request, name, body)
+    resource = mcp.RESOURCE + bought.tool
+    ask: Ask = partial(_ask, app, request, bought)
 
     async def answered(status: int, found: httpx.Headers, content: bytes) -> None:
         result = mcp.result_of(status, found, content, resource)
@@ -151,7 +213,7 @@ async def _call(
     about = paid.get("resource") if isinstance(paid, dict) else None
     if isinstance(paid, dict) and isinstance(about, dict) and about.get("url") == resource:
         # the service knows the tool by the URL at which it sells the same
-        known = {**about, "url": str(request.url.replace(path=tool.path, query=""))}
+        known = {**about, "url": str(request.url.replace(path=bought.path, query=""))}
         params = {**params, "_meta": {mcp.PAYMENT: {**paid, "resource": known}}}
     await ask(mcp.payment_in(params), answered)
 
@@ -171,23 +233,22 @@ async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
 async def _ask(
     app: ASGIApp,
     request: Request,
-    name: str,
-    body: bytes,
+    bought: _Bought,
     payment: Mapping[str, str],
     answered: Answered,
 ) -> None:
     """Send the service the request that a tool is, and call `answered` when it has answered."""
-    tool, scope = TOOLS[name], request.scope
-    own = [(mcp.TOOL, name), ("Content-Length", str(len(body))), *payment.items()]
+    scope, body = request.scope, bought.body
+    own = [(mcp.TOOL, bought.tool), ("Content-Length", str(len(body))), *payment.items()]
     if body:
         own.append(("Content-Type", "application/json"))
     headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]
     headers += [(name.lower().encode(), text.encode("latin-1")) for name, text in own]
     inner = {
         **scope,
-        "method": tool.method,
-        "path": tool.path,
-        "raw_path": tool.path.encode(),
+        "method": bought.method,
+        "path": unquote(bought.path),
+        "raw_path": bought.path.encode(),
         "query_string": b"",
         "headers": headers,
     }

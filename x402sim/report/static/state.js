@@ -15,12 +15,24 @@ export function clocksOf(state) {
   return wrong;
 }
 
+let failing = null; // the accounts that fail, once they are made, and the era in which they are
+
+// The accounts that fail in fixed ways: making them changes the world, so the reader asks for them.
+function failed(model, again) {
+  if (!Object.keys(words.failing).length) return "";
+  const make = async () => { failing = { era: model.eras.length, all: await ask("accounts/failing", {}) }; again(); };
+  if (failing?.era !== model.eras.length)
+    return el("div", {}, el("h2", {}, "Accounts that fail"), el("p", { class: "bar" }, `For tests of refusals: ${Object.keys(words.failing).join(", ")}. `, el("button", { type: "button", class: "small", onclick: make }, "Make them"), " or pay with one under ", el("a", { href: "#steering" }, "Steering")));
+  return table("Accounts that fail", ["fails", "address", "key", "why"], failing.all.map((each) => [each.fails, copy(each.address, short(each.address)), copy(each.privateKey, "Copy", `key: ${each.fails}`), [each.why, ...(each.nonce ? [" ", copy(each.nonce, "Copy nonce")] : [])]]));
+}
+
 export async function showState(model, again) {
   const parts = [];
   if (words.live) {
     const [state, accounts] = await Promise.all([ask("state"), ask("accounts")]);
     parts.push(
-      table("Accounts", ["no.", "address", words.symbol, "key", "money"], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy key"), give(each.address, again)])),
+      table(`Accounts, in ${words.symbol}`, ["no.", "address", "balance", "key", "money"], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy", `key of account ${n}`), give(each.address, again)])),
+      failed(model, again),
       table("World", ["", ""], [
         ["time", iso(state.now)], ["clocks", clocksOf(state).join("; ") || "all right"],
         ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "blocks come at an interval, or on demand"}, ${state.chain.waiting} waiting`],
