@@ -119,4 +119,5 @@ def saved_run(browser: Browser, folder: Path, anchor: str = "") -> Iterator[None
         browser.do("setViewport", {"width": 1400, "height": 900})
         browser.open(running.line().split()[-1] + anchor, "saved run")
         yield
+        browser.do("goto", "about:blank")  # an open page asks a server that is gone
         running.end(signal.SIGINT)

@@ -86,7 +86,7 @@ def test_each_payment_of_a_shop_is_a_lane_and_can_be_copied(
             texts = copied(browser)
             assert all(what.endswith("a test") for what in texts), "no world has its scenarios"
             tests = dict.fromkeys(texts.values())
-            assert len(tests) == 2, "an offer, and a purchase"
+            assert len(tests) == 3, "two offers, and a purchase"
             for number, text in enumerate(tests):
                 (tmp_path / f"test_{number}.py").write_text(text)
             tested = _tested(world, tmp_path)

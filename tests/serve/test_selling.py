@@ -249,9 +249,9 @@ async def echo(request: Any) -> bytes:
 
 
 LISTED = {
-    "GET /weather 0.01": {"sky": "grey"},
+    "GET /weather 0.01": "grey",
     "GET /cities/{city} 0.02": lambda request: {"path": request.url.path},
-    "POST /premium/* 0.05": {"is": "sold"},
+    "POST /premium/* 0.05": echo,
 }
 
 
@@ -316,12 +316,18 @@ def test_the_goods_are_tools_of_mcp(listed: LocalServer) -> None:
     tools = {each["name"]: each for each in told(listed, "/mcp", listing)["result"]["tools"]}
     assert [*tools] == ["get_weather", "get_cities_city", "post_premium"]
     assert tools["get_cities_city"]["inputSchema"]["required"] == ["city"]
-    assert [*tools["post_premium"]["inputSchema"]["properties"]] == ["rest", "body"]
+    assert [*tools["post_premium"]["inputSchema"]["properties"]] == ["rest"]
     before = earned(listed)
-    bought = ("--tool", "get_cities_city", "--arguments", '{"city": "New York"}')
-    done = run("pay", f"{listed.url}/mcp", *bought, "--world", listed.url)
-    assert json.loads(done.stdout)["structuredContent"] == {"path": "/cities/New York"}
-    assert earned(listed) == before + 20_000
+
+    def bought(tool: str, **arguments: Any) -> Any:
+        given = ("--tool", tool, "--arguments", json.dumps(arguments), "--world", listed.url)
+        return json.loads(run("pay", f"{listed.url}/mcp", *given).stdout)
+
+    path = bought("get_cities_city", city="New York")["structuredContent"]
+    assert path == {"path": "/cities/New York"}
+    assert bought("post_premium", rest="a/b", deep=[1])["structuredContent"] == {"deep": [1]}
+    assert bought("get_weather")["content"] == [{"type": "text", "text": "grey"}]
+    assert earned(listed) == before + 80_000
     call = listing | {"method": "tools/call", "params": {"name": "get_cities_city"}}
     assert "needs the argument 'city'" in told(listed, "/mcp", call)["error"]["message"]
     (asked,) = told(listed, "/mcp", call | {"params": {"name": "get_weather"}})["result"][

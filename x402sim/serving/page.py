@@ -45,7 +45,8 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS
 from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
 from x402sim.report.page import FILES, alone, read, tables
-from x402sim.serving.control.actions import FAILING, failing_accounts, named, require_service
+from x402sim.service.goods import Shop
+from x402sim.serving.control.actions import failing, failing_accounts, named, require_service
 from x402sim.serving.requests import Headers, LoggedRequest, Requests
 from x402sim.text.program import start
 from x402sim.text.words import unknown
@@ -131,8 +132,8 @@ _SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")
 class PageFeed:
     """Streams a journal, and the requests of a server, to the readers of its page.
 
-    `stored` are the payments that the database had when the server started; `sells` tells whether
-    a path is for sale.
+    `stored` are the payments that the database had when the server started; `shop` are the goods of
+    a user.
     """
 
     def __init__(
@@ -140,10 +141,10 @@ class PageFeed:
         journal: Journal,
         requests: Requests | None = None,
         stored: Stored = NOTHING,
-        sells: Callable[[str], bool] = lambda _: False,
+        shop: Shop | None = None,
     ) -> None:
         self._journal, self._requests, self._stored = journal, requests, stored
-        self._sells = sells
+        self._shop = shop or Shop((), 0)
         if requests:
             requests.subscribe_to_payments(self._add_request)
         self._real = Clock()
@@ -162,7 +163,7 @@ class PageFeed:
 
     def _add_request(self, request: LoggedRequest) -> None:
         path = request.path
-        if request.is_whole and (path.startswith(SHOWN) or self._sells(path)):
+        if request.is_whole and (path.startswith(SHOWN) or self._shop.price(path)):
             self._count += 1
             self._mark_served(request)
             self._requests_kept.append((self._count, request))
@@ -354,38 +355,28 @@ class Sold(Wire, frozen=True):
 
 
 def goods(world: RunningWorld) -> list[Sold]:
-    """Return what a world's service sells by request: the user's goods, or a quote and the market.
-
-    The list is empty without a service.
-    """
+    """Return what a world sells by request: the user's goods, or a quote and the market."""
     if not world.options.has_service:
         return []
-    env, issuer = world.service.env, world.service.issuer
-    decimals = env.network.decimals
-    if env.shop:
-        return [
-            Sold(
-                name=good.name,
-                method=good.method or "GET",
-                path=good.sample,
-                price=to_decimal(price_base, decimals),
-                about=good.description,
-                has_holes=not good.is_exact,
-            )
-            for good, price_base in env.shop.priced
-        ]
-    price = to_decimal(env.quote_price_base, decimals)
-    return [
-        Sold(f"POST {QUOTE}", "POST", QUOTE, price, issuer.description(QUOTE), body=ORDER),
-        Sold(f"GET {MARKET}", "GET", MARKET, price, issuer.description(MARKET)),
+    env, about = world.service.env, world.service.issuer.description
+
+    def price(amount_base: int) -> str:
+        return to_decimal(amount_base, env.network.decimals)
+
+    own = [
+        Sold(it.name, it.method or "GET", it.sample, price(base), it.description, not it.is_exact)
+        for it, base in env.shop.priced
+    ]
+    usual = price(env.quote_price_base)
+    return own or [
+        Sold(f"POST {QUOTE}", "POST", QUOTE, usual, about(QUOTE), body=ORDER),
+        Sold(f"GET {MARKET}", "GET", MARKET, usual, about(MARKET)),
     ]
 
 
 class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A payment ordered by the page.
-
-    From the account, or from an account that fails in this way; for the good of this name, by
-    default the first, at a path that fits; of a session; with the mistake.
+    """A payment ordered by the page: the account, or how it fails; the good's name, by default the
+    first, and a path that fits; whether of a session; the mistake.
     """
 
     account: Annotated[int, Meta(ge=0)] = 0
@@ -422,12 +413,11 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
         raise bad_body(unknown("good", name, for_sale))
     good, network, clock = for_sale[name], world.service.env.network, world.clock
     wallet, used = world.accounts.funded[wanted.account], list[Authorization]()
-    nonce: bytes | None = None
+    nonce = None
     if wanted.fails:
-        failing = {each.fails: each for each in await failing_accounts(world)}
-        if wanted.fails not in failing:
-            raise bad_body(unknown("account that fails", wanted.fails, failing))
-        account = failing[wanted.fails]
+        made = {each.fails: each for each in await failing_accounts(world)}
+        if (account := made.get(wanted.fails)) is None:
+            raise bad_body(unknown("account that fails", wanted.fails, made))
         wallet = Wallet(account.private_key)
         nonce = from_hex(account.nonce, 32) if account.nonce else None
     payments = list[str]()
@@ -445,13 +435,12 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
             used.append(draft(request).auth)
 
     def changed(request: httpx.Request) -> httpx.Request:
-        made = draft(request)
+        right = draft(request)
+        right = right.signing(nonce=nonce) if nonce else right
         if wanted.wrong:
-            repeated = replace(made, auth=(*used, made.auth)[0])
-            made = mistakes.MISTAKES[wanted.wrong].change(repeated)
-        elif nonce:
-            made = made.signing(nonce=nonce)
-        return mistakes.request_of(made, request)
+            repeated = replace(right, auth=(*used, right.auth)[0])
+            right = mistakes.MISTAKES[wanted.wrong].change(repeated)
+        return mistakes.request_of(right, request)
 
     async def buy(change: mistakes.Change | None) -> httpx.Response:
         here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
@@ -466,8 +455,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
             limits=payer.limits,
             change=change,
         )
-        path = wanted.path or good.path
-        return await http.request(good.method, path, json=good.body, auth=flow)
+        return await http.request(good.method, wanted.path or good.path, json=good.body, auth=flow)
 
     # the server is this process; no authority has signed the certificate
     client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S, verify=False)  # noqa: S501
@@ -607,9 +595,8 @@ def routes_of(
 def journal_page(
     words: Callable[[], dict[str, Any]], feed: PageFeed, more: Sequence[Route] = ()
 ) -> Starlette:
-    """Return the application of a page without controls: of a run, or of a watched deployment.
-
-    `more` are routes below /_sim.
+    """Return the application of a page without controls, of a run or of a watched deployment, with
+    `more` routes below /_sim.
     """
     routes = [*routes_of(feed, words, lambda _: None), *more]
     return web.Application([Route("/", _to_page), Mount("/_sim", routes=routes)])
@@ -643,15 +630,16 @@ def home(world: RunningWorld) -> Route:
 
 
 def _home(world: RunningWorld, url: str) -> str:
-    for_sale, symbol = goods(world), world.network.token_symbol
-    lines = ["# x402sim runs here", ""]
+    lines, for_sale = ["# x402sim runs here", ""], goods(world)
     if for_sale:
         lines += ["| for sale | price | what it is |", "| --- | --- | --- |"]
         for each in for_sale:
-            lines.append(f"| `{each.name}` | {each.price} {symbol} | {_cell(each.about)} |")
+            price = f"{each.price} {world.network.token_symbol}"
+            cells = (f"`{each.name}`", price, " ".join(each.about.split()))
+            lines.append(f"| {' | '.join(each.replace('|', '&#124;') for each in cells)} |")
         first = for_sale[0]
-        body = f" -d '{encode(first.body).decode()}'" if first.body else ""
-        method = f" -X {first.method}" if first.method != "GET" and not body else ""
+        method = "" if first.method == "GET" else f" -X {first.method}"
+        body = f" -d {quoted(encode(first.body).decode())}" if first.body else ""
         pays = f"x402sim pay {quoted(url + first.path)}{method}{body} --world {url}"
         lines += ["", "Pay, with account 0:", "", "```sh", pays, "```", ""]
         lines += ["The same goods are tools of MCP at `/mcp`.", ""]
@@ -663,22 +651,13 @@ def _home(world: RunningWorld, url: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
 async def _file(name: str, _: Request) -> Response:
     return Response(read(name), media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
 
 
 def of_world(world: RunningWorld) -> dict[str, Any]:
     """Return the words of the page for a running world: names, units, faults, mistakes."""
-    network, can = world.service.env.network, world.capabilities
-    fails = {
-        name: why
-        for name, why in FAILING.items()
-        if world.chain.controls and (name != "blacklisted" or "fiat token" in can)
-    }
+    network = world.service.env.network
     return tables() | {
         "live": True,
         "version": VERSION,
@@ -696,5 +675,5 @@ def of_world(world: RunningWorld) -> dict[str, Any]:
         "goods": msgspec.to_builtins(goods(world)),
         "own": bool(world.service.env.shop),
         "network": network.name if network.is_test and network.name in NETWORKS else "",
-        "failing": fails,
+        "failing": failing(world) if world.chain.controls else {},
     }

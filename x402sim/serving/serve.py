@@ -305,9 +305,7 @@ async def serve(
     _tell_jumps(world.clock, world.journal)
     requests = Requests(world.journal, world.clock)
     shop = world.service.env.shop
-    feed = PageFeed(
-        world.journal, requests, stored(world), lambda path: shop.price(path) is not None
-    )
+    feed = PageFeed(world.journal, requests, stored(world), shop)
     log = None
     if form:
         names = Names(named(world), world.network)

@@ -7,9 +7,9 @@ inside the service's own `send`: after its return, the service takes the answer 
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 import httpx
@@ -41,38 +41,23 @@ class Tool:
 
     description: str
     path: str
-    """With a name in braces for each of the `holes`."""
+    """Escaped; the name of a hole stands in braces."""
     method: str = "GET"
     takes: str = ""
     """The message in the arguments; "" without a message."""
     holes: Sequence[str] = ()
-    """The names of the arguments, texts, that complete the path of a user's good."""
+    """The arguments, texts, that complete the path; the others are the body of a POST."""
 
-    @property
-    def has_body(self) -> bool:
-        """Whether a call may have the argument `body`, any JSON to send to a user's good."""
-        return not self.takes and self.method in ("POST", "PUT", "PATCH")
-
-    def schema(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the schema of the arguments; `known` has those of messages."""
-        if self.takes:
-            schema: dict[str, Any] = known[self.takes]
-            return schema
-        texts: dict[str, Any] = {name: {"type": "string"} for name in self.holes}
-        body = {"body": {"description": "The JSON to send."}} if self.has_body else {}
-        needs = {"required": [*texts]} if texts else {}
-        return {"type": "object", "properties": texts | body, **needs}
-
-    def at(self, given: Any) -> tuple[str, bytes]:
-        """Return the escaped path and the body of a call; raises `KeyError` for a missing text."""
-        if self.takes:
-            return self.path, encode({} if given is None else given)
-        given, path = given if isinstance(given, dict) else {}, self.path
+    def filled(self, given: Any) -> tuple["Tool", bytes]:
+        """Return the tool at the path of these arguments, and the body; raises `KeyError`."""
+        path, rest = self.path, dict(given) if isinstance(given, dict) and self.holes else given
         for name in self.holes:
-            path = path.replace(f"{{{name}}}", quote(str(given[name]), safe="/"))
-        return path, encode(given["body"]) if self.has_body and "body" in given else b""
+            path = path.replace(f"{{{name}}}", quote(str((rest or {}).pop(name))))
+        body = encode({} if rest is None else rest) if self.method in _WITH_BODY else b""
+        return replace(self, path=path), body
 
 
+_WITH_BODY = ("POST", "PUT", "PATCH")
 Answered = Callable[[int, httpx.Headers, bytes], Awaitable[None]]
 """Called with an answer of the service, while the service sends it."""
 Ask = Callable[[Mapping[str, str], Answered], Awaitable[None]]
@@ -81,8 +66,6 @@ TOOLS = {
     "market": Tool("A snapshot of the perpetual market, for a price", MARKET),
     "quote": Tool("A quote for a perpetual position, for a price", QUOTE, "POST", "QuoteRequest"),
 }
-
-
 Tools = Mapping[str, Tool]
 
 
@@ -148,15 +131,12 @@ async def _answer(app: ASGIApp, tools: Tools, request: Request, send: Send) -> N
         case "tools/list":
             return await say(result={"tools": _listed(tools)})
         case "tools/call" if (name := str(params.get("name"))) in tools:
-            tool = tools[name]
             try:
-                place = tool.at(params.get("arguments"))
+                bought = tools[name].filled(params.get("arguments"))
             except KeyError as missing:
                 text = f"the tool {name} needs the argument {missing}, a text"
                 return await say(error={"code": mcp.INVALID_PARAMS, "message": text})
-            return await _call(
-                app, request, number, _Bought(name, tool.method, *place), params, send
-            )
+            return await _call(app, request, number, name, *bought, params, send)
         case "tools/call":
             unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
             text = f"{unknown}{', '.join(tools)}"
@@ -172,32 +152,27 @@ def _listed(tools: Tools) -> list[dict[str, Any]]:
     from x402sim.service.docs.openapi import schemas  # with the whole book of examples
     from x402sim.spec.decisions import Decisions
 
-    known = schemas(Decisions())
-    return [
-        {"name": name, "description": it.description, "inputSchema": it.schema(known)}
-        for name, it in tools.items()
-    ]
-
-
-class _Bought(NamedTuple):
-    """The request to the service that a call of a tool is; its path is escaped."""
-
-    tool: str
-    method: str
-    path: str
-    body: bytes
+    known, listed = schemas(Decisions()), []
+    for name, it in tools.items():
+        needs = {"required": it.holes} if it.holes else {}
+        texts = {hole: {"type": "string"} for hole in it.holes}
+        schema = known.get(it.takes, {"type": "object", "properties": texts, **needs})
+        listed.append({"name": name, "description": it.description, "inputSchema": schema})
+    return listed
 
 
 async def _call(
     app: ASGIApp,
     request: Request,
     number: Any,
-    bought: _Bought,
+    name: str,
+    tool: Tool,
+    body: bytes,
     params: Mapping[str, Any],
     send: Send,
 ) -> None:
-    resource = mcp.RESOURCE + bought.tool
-    ask: Ask = partial(_ask, app, request, bought)
+    resource = mcp.RESOURCE + name
+    ask: Ask = partial(_ask, app, request, name, tool, body)
 
     async def answered(status: int, found: httpx.Headers, content: bytes) -> None:
         result = mcp.result_of(status, found, content, resource)
@@ -213,7 +188,7 @@ async def _call(
     about = paid.get("resource") if isinstance(paid, dict) else None
     if isinstance(paid, dict) and isinstance(about, dict) and about.get("url") == resource:
         # the service knows the tool by the URL at which it sells the same
-        known = {**about, "url": str(request.url.replace(path=bought.path, query=""))}
+        known = {**about, "url": str(request.url.replace(path=tool.path, query=""))}
         params = {**params, "_meta": {mcp.PAYMENT: {**paid, "resource": known}}}
     await ask(mcp.payment_in(params), answered)
 
@@ -233,22 +208,24 @@ async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
 async def _ask(
     app: ASGIApp,
     request: Request,
-    bought: _Bought,
+    name: str,
+    tool: Tool,
+    body: bytes,
     payment: Mapping[str, str],
     answered: Answered,
 ) -> None:
     """Send the service the request that a tool is, and call `answered` when it has answered."""
-    scope, body = request.scope, bought.body
-    own = [(mcp.TOOL, bought.tool), ("Content-Length", str(len(body))), *payment.items()]
+    scope = request.scope
+    own = [(mcp.TOOL, name), ("Content-Length", str(len(body))), *payment.items()]
     if body:
         own.append(("Content-Type", "application/json"))
     headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]
     headers += [(name.lower().encode(), text.encode("latin-1")) for name, text in own]
     inner = {
         **scope,
-        "method": bought.method,
-        "path": unquote(bought.path),
-        "raw_path": bought.path.encode(),
+        "method": tool.method,
+        "path": unquote(tool.path),
+        "raw_path": tool.path.encode(),
         "query_string": b"",
         "headers": headers,
     }

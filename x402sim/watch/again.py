@@ -5,9 +5,11 @@ is sent as it is.
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import httpx
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,20 +17,20 @@ from starlette.routing import Route
 from x402sim.events import Part
 from x402sim.http import web
 from x402sim.http.bounded import BoundedTransport, Limits
-from x402sim.http.web import bad_body
 from x402sim.serving.page import PageAnswer
 
-DEADLINE_S = 60.0
 MOST_SHOWN = 16 * 1024
 """Characters of an answer that the page gets."""
+_LIMITS = Limits(deadline_s=60)
+Latin = Annotated[str, Meta(pattern=r"^[\x20-\xff]*$")]
 
 
 class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request to a part: target and headers as they are sent, and the body as text."""
 
     method: str
-    target: str
-    headers: list[tuple[str, str]] = []
+    target: Annotated[str, Meta(pattern=r"^/[\x21-\xff]*$")]
+    headers: list[tuple[Latin, Latin]] = []
     body: str = ""
     to: Part = "service"
 
@@ -38,21 +40,13 @@ def sending(proxies: Mapping[Part, str]) -> Route:
 
     async def sent(request: Request) -> Response:
         wanted: Again = web.parse(await web.read_body(request), Again)
-        if wanted.to not in proxies:
-            raise bad_body(f"to: watch does not record the {wanted.to} here")
-        if not wanted.target.startswith("/"):
-            raise bad_body("target: it begins with /, such as /weather?city=Oslo")
-        try:
-            url = httpx.URL(proxies[wanted.to]).copy_with(raw_path=wanted.target.encode("latin-1"))
-            headers = [
-                (name.encode("latin-1"), it.encode("latin-1")) for name, it in wanted.headers
-            ]
-            again = httpx.Request(wanted.method, url, headers=headers, content=wanted.body.encode())
-        except (ValueError, httpx.InvalidURL) as wrong:
-            raise bad_body(f"it is no request of HTTP: {wrong}") from None
-        limits = Limits(deadline_s=DEADLINE_S)
-        transport = BoundedTransport(httpx.AsyncHTTPTransport(trust_env=False), limits)
-        async with httpx.AsyncClient(transport=transport, timeout=DEADLINE_S) as http:
+        if (url := proxies.get(wanted.to)) is None:
+            raise web.bad_body(f"to: watch does not record the {wanted.to} here")
+        headers = [(name.encode("latin-1"), it.encode("latin-1")) for name, it in wanted.headers]
+        target, body = {"target": wanted.target.encode("latin-1")}, wanted.body.encode()
+        again = httpx.Request(wanted.method, url, headers=headers, content=body, extensions=target)
+        transport = BoundedTransport(httpx.AsyncHTTPTransport(trust_env=False), _LIMITS)
+        async with httpx.AsyncClient(transport=transport, timeout=_LIMITS.deadline_s) as http:
             try:
                 answer = await http.send(again)
             except httpx.HTTPError as failed:

@@ -66,7 +66,7 @@ function copied(lane, model) {
   request.value = `${seen().n}`;
   fill();
   return [el("p", { class: "bar copying" }, "Copy", request, "as", as, copy(() => FORMS[as.value](lane, seen(), model), "Copy"),
-    words.sends && !seen().endpoint ? el("button", { type: "button", class: "small", onclick: () => { picked.again = picked.again ? undefined : again(seen()); fill(); } }, "Send again…") : ""), below];
+    words.sends && !seen().endpoint && seen().sent.base64 === undefined ? el("button", { type: "button", class: "small", onclick: () => { picked.again = picked.again ? undefined : again(seen()); fill(); } }, "Send again…") : ""), below];
 }
 
 // A form that sends a request to the watched part again, as the reader has changed it.

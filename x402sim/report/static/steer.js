@@ -30,13 +30,13 @@ const DONE = {
   "reset": (_, { clockAdvancedSeconds }) => `Chain, database and balances begin anew; the clock is ${ahead(clockAdvancedSeconds)}.`,
 };
 
-// What came of a payment, in words; whether it is `odd`: to be refused.
-function outcome({ status, said: answer }, odd) {
+// What came of a payment, in words; a refusal with a status lower than `below` is right.
+function outcome({ status, said: answer }, below) {
   const { error, reason } = parse(answer) ?? {}, why = error ? [error, reason].filter(Boolean).join(": ") : answer;
   if (status === null) return `There was no answer. ${answer}`;
-  if (status < 300) return odd ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
+  if (status < 300) return below ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
   const todo = advice({ error, reason });
-  return [`${odd ? "Refused, as it should be" : "Refused"} (${status}): ${why}.`, ...(todo ? [" Do: ", marked(todo)] : [])];
+  return [`${status < below ? "Refused, as it should be" : "Refused"} (${status}): ${why}.`, ...(todo ? [" Do: ", marked(todo)] : [])];
 }
 
 export function buildSteering(model) {
@@ -59,9 +59,9 @@ export function buildSteering(model) {
     const same = `${buying({ ...good, path })}${fails ? " --key KEY" : ` --account ${from}`}${wrong ? ` --wrong ${wrong}` : ""}${isSession ? " --session" : ""}`;
     show([...(fails ? [`x402sim accounts --failing --world ${origin()}`] : []), same]);
     try {
-      const paid = await ask("ui/pay", body), odd = fails || !!wrong;
-      said.replaceChildren(...[outcome(paid, odd)].flat(2), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
-      if (paid.status === null || (paid.status >= 400) !== odd || (paid.status >= 500 && !fails)) said.className = "bad";
+      const paid = await ask("ui/pay", body), below = fails ? 600 : wrong ? 500 : 0; // the token itself refuses a blacklisted account
+      said.replaceChildren(...[outcome(paid, below)].flat(2), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
+      if (paid.status === null || (paid.status < 300 ? below : paid.status >= below)) said.className = "bad";
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
   };
   const accounts = [...Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]), ...Object.entries(words.failing).map(([name, why]) => [name, `${name}: ${why}`])];

@@ -244,10 +244,8 @@ def openapi(
         },
         "servers": [{"url": ".", "description": "The address this document was read from"}],
         "tags": [{"name": name, "description": it} for name, it in _words()["tags"].items()],
-        "paths": {
-            **(_goods(facts, shop, network) if shop else dict(_ours(facts))),
-            **dict(_paths(facts)),
-        },
+        "paths": (_goods(facts, shop, network) if shop else dict(_ours(facts)))
+        | dict(_paths(facts)),
         "components": {"schemas": schemas(decisions), "parameters": parameters(decisions)},
     }
 
@@ -260,22 +258,16 @@ def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
         path, holes = good.named
         if price_base is None and path == "/{rest}":  # what a paywall passes on is not known
             continue
-        price = (
-            "free"
-            if price_base is None
-            else f"{to_decimal(price_base, network.decimals)} {network.token_symbol}"
-        )
-        responses: Json = {"2XX": {"description": "What is sold." if price_base else "It is free."}}
+        price = f"{to_decimal(price_base or 0, network.decimals)} {network.token_symbol}"
+        proofs = PROOFS if price_base else []
+        responses: Json = {"2XX": {"description": "What is sold, or is free."}}
         if price_base is not None:
             responses |= asks | facts.errors(*_BAD_PAYMENT, _NO_DATABASE)
         operation = {
             "tags": ["Paid requests"],
             "operationId": name,
-            "summary": f"{good.description or good.name} ({price})",
-            "parameters": [
-                *(in_path(hole, "Any text.", "1") for hole in holes),
-                *(PROOFS if price_base else ()),
-            ],
+            "summary": f"{good.description or good.name} ({price if price_base else 'free'})",
+            "parameters": [in_path(each, "Any text.", "1") for each in holes] + proofs,
             "responses": responses,
         }
         paths.setdefault(path, {}).setdefault((good.method or "GET").lower(), operation)
