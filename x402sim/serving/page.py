@@ -632,11 +632,10 @@ def home(world: RunningWorld) -> Route:
 def _home(world: RunningWorld, url: str) -> str:
     lines, for_sale = ["# x402sim runs here", ""], goods(world)
     if for_sale:
-        lines += ["| for sale | price | what it is |", "| --- | --- | --- |"]
+        lines += ["| for sale | price |", "| --- | --- |"]
         for each in for_sale:
-            price = f"{each.price} {world.network.token_symbol}"
-            cells = (f"`{each.name}`", price, " ".join(each.about.split()))
-            lines.append(f"| {' | '.join(each.replace('|', '&#124;') for each in cells)} |")
+            about = f"`{each.name}` {' '.join(each.about.split())}".replace("|", "\\|")
+            lines.append(f"| {about} | {each.price} {world.network.token_symbol} |")
         first = for_sale[0]
         method = "" if first.method == "GET" else f" -X {first.method}"
         body = f" -d {quoted(encode(first.body).decode())}" if first.body else ""

@@ -23,7 +23,7 @@ function failed(model, again) {
   const make = async () => { failing = { era: model.eras.length, all: await ask("accounts/failing", {}) }; again(); };
   if (failing?.era !== model.eras.length)
     return el("div", {}, el("h2", {}, "Accounts that fail"), el("p", { class: "bar" }, `For tests of refusals: ${Object.keys(words.failing).join(", ")}. `, el("button", { type: "button", class: "small", onclick: make }, "Make them"), " or pay with one under ", el("a", { href: "#steering" }, "Steering")));
-  return table("Accounts that fail", ["fails", "address", "key", "why"], failing.all.map((each) => [each.fails, copy(each.address, short(each.address)), copy(each.privateKey, "Copy", `key: ${each.fails}`), [each.why, ...(each.nonce ? [" ", copy(each.nonce, "Copy nonce")] : [])]]));
+  return table("Accounts that fail", ["how", "address", "key"], failing.all.map(({ fails, why, address, privateKey, nonce }) => [`${fails}: ${why}`, copy(address, short(address)), [copy(privateKey, "Copy", `key: ${fails}`), ...(nonce ? [" ", copy(nonce, "Copy nonce")] : [])]]));
 }
 
 export async function showState(model, again) {

@@ -40,7 +40,7 @@ function outcome({ status, said: answer }, below) {
 }
 
 export function buildSteering(model) {
-  const said = el("output", { id: "said", "aria-live": "polite" }, "Results appear here.");
+  const said = el("output", { id: "said", "aria-live": "polite", tabindex: "0" }, "Results appear here.");
   last = el("div", { id: "same", class: "card" }, el("h2", {}, "The same in a program"), el("p", { class: "quiet" }, "Appears here when you have done something."));
   const act = async (path, body, python) => {
     said.textContent = "…";

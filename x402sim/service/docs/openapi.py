@@ -259,6 +259,7 @@ def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
         if price_base is None and path == "/{rest}":  # what a paywall passes on is not known
             continue
         price = f"{to_decimal(price_base or 0, network.decimals)} {network.token_symbol}"
+        about = [good.description, price if price_base else "free"]
         proofs = PROOFS if price_base else []
         responses: Json = {"2XX": {"description": "What is sold, or is free."}}
         if price_base is not None:
@@ -266,7 +267,7 @@ def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
         operation = {
             "tags": ["Paid requests"],
             "operationId": name,
-            "summary": f"{good.description or good.name} ({price if price_base else 'free'})",
+            "summary": ", ".join(filter(None, about)),
             "parameters": [in_path(each, "Any text.", "1") for each in holes] + proofs,
             "responses": responses,
         }
