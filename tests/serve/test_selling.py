@@ -237,6 +237,13 @@ def test_faults_strike_and_the_page_shows(paywall: Paywall) -> None:
     assert "/premium/a" in server.show().page
 
 
+def test_a_good_at_the_root_for_another_method_leaves_the_root_to_browsers() -> None:
+    with LocalServer(sells={"POST / 0.01": "sold"}) as server, client(server) as http:
+        assert http.post("/").text == "sold"
+        page = http.get("/", headers={"Accept": "text/html"}).text
+        assert "<code>POST /</code>" in page
+
+
 def test_python_sells() -> None:
     sells = {"GET /weather 0.01": {"sky": "blue"}, "POST /echo 0.02": echo}
     with LocalServer(sells=sells) as server, client(server) as http:

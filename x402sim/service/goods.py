@@ -149,6 +149,10 @@ class Shop:
             raise HTTPException(405, headers={"Allow": ", ".join(filter(None, allowed))})
         return found
 
+    def takes(self, path: str, method: str) -> bool:
+        """Tell whether a good answers a method at a path."""
+        return any(each.good.takes(method) for each in self._fitting(path))
+
     def price(self, path: str) -> int | None:
         """Return the price of a path in base units; None if it is free, or unknown."""
         prices = (each.price_base for each in self._fitting(path))

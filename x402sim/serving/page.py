@@ -45,7 +45,6 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS
 from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
 from x402sim.report.page import FILES, alone, read, tables
-from x402sim.service.goods import Shop
 from x402sim.serving.control.actions import failing, failing_accounts, named, require_service
 from x402sim.serving.requests import Headers, LoggedRequest, Requests
 from x402sim.text.program import start
@@ -108,7 +107,7 @@ def stored(world: RunningWorld) -> Stored:
 
 
 SHOWN = ("/api/", "/facilitator")
-"""The prefixes of the paths whose requests are shown, beside the paths of a user's own goods."""
+"""The prefixes of the paths of all shown requests but those of 402s and payments."""
 MAX_BODY = 16 * 1024
 MAX_EXCHANGE = 64 * 1024
 """The bytes of a request and its answer as JSON; of a longer one the headers are left out."""
@@ -132,19 +131,13 @@ _SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")
 class PageFeed:
     """Streams a journal, and the requests of a server, to the readers of its page.
 
-    `stored` are the payments that the database had when the server started; `shop` are the goods of
-    a user.
+    `stored` are the payments that the database had when the server started.
     """
 
     def __init__(
-        self,
-        journal: Journal,
-        requests: Requests | None = None,
-        stored: Stored = NOTHING,
-        shop: Shop | None = None,
+        self, journal: Journal, requests: Requests | None = None, stored: Stored = NOTHING
     ) -> None:
         self._journal, self._requests, self._stored = journal, requests, stored
-        self._shop = shop or Shop((), 0)
         if requests:
             requests.subscribe_to_payments(self._add_request)
         self._real = Clock()
@@ -162,8 +155,8 @@ class PageFeed:
         self._wake()
 
     def _add_request(self, request: LoggedRequest) -> None:
-        path = request.path
-        if request.is_whole and (path.startswith(SHOWN) or self._shop.price(path)):
+        is_of_payment = request.status == 402 or request.proofs
+        if request.is_whole and (is_of_payment or request.path.startswith(SHOWN)):
             self._count += 1
             self._mark_served(request)
             self._requests_kept.append((self._count, request))
@@ -337,18 +330,15 @@ def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
 
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"
-_DEPOSITED = 10
-"""The deposit of a session, in prices of what is bought."""
 
 
 class Sold(Wire, frozen=True):
-    """A good as the pages list it; `path` fits `name`, whose path may have holes."""
+    """A good as the pages list it, for a price in tokens; `path` fits the path of `name`."""
 
     name: str
     method: str
     path: str
     price: str
-    """Tokens."""
     about: str
     has_holes: bool = False
     body: dict[str, Any] | None = None
@@ -446,7 +436,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
         here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
         payer: FlowAuth = PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
         if wanted.session:
-            deposit = (Decimal(good.price) * _DEPOSITED).quantize(Decimal("0.01"), ROUND_CEILING)
+            deposit = (Decimal(good.price) * 10).quantize(Decimal("0.01"), ROUND_CEILING)
             payer = SessionAuth(wallet, deposit=str(deposit), **here)
         flow = mistakes.ObservedAuth(
             choose=lambda _: payer,

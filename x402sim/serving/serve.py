@@ -158,8 +158,7 @@ def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None)
         "/rpc": rpc[world.network.name],
         "/_sim": own_programs_only(control, listen.allow_origins, is_local=listen.is_local),
     }
-    shop = world.service.env.shop if world.options.has_service else None
-    is_paywall = shop is not None and shop.at("/", "GET") is not None  # then / is the user's
+    is_paywall = world.service.env.shop.takes("/", "GET")  # then / is the user's
     first_page = web.Application([home(world)])
     service_app = world.process.app
 
@@ -304,8 +303,7 @@ async def serve(
         world.catalogue.own = partial(_sold, world, url)
     _tell_jumps(world.clock, world.journal)
     requests = Requests(world.journal, world.clock)
-    shop = world.service.env.shop
-    feed = PageFeed(world.journal, requests, stored(world), shop)
+    feed = PageFeed(world.journal, requests, stored(world))
     log = None
     if form:
         names = Names(named(world), world.network)
@@ -313,7 +311,7 @@ async def serve(
     app = requests.around(world_app(world, listen, feed))
     if world.options.has_service:
         admit = partial(own_programs_only, origins=listen.allow_origins, is_local=listen.is_local)
-        app = with_tools(app, tools_of(shop), admit)
+        app = with_tools(app, tools_of(world.service.env.shop), admit)
     server = Server(
         app,
         lambda: on_start(server, message),

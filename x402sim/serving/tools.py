@@ -67,15 +67,17 @@ TOOLS = {
     "quote": Tool("A quote for a perpetual position, for a price", QUOTE, "POST", "QuoteRequest"),
 }
 Tools = Mapping[str, Tool]
+Params = Mapping[str, Any]
+_Bought = tuple[str, Tool, bytes]
+"""A tool's name, the tool at the path of a call, and the body."""
 
 
 def tools_of(shop: Shop) -> Tools:
     """Return the tools of a user's goods, or else those of the service's own."""
+    own = {name: (good, *good.named) for name, (good, price) in shop.tools.items() if price}
     return {
         name: Tool(good.description or good.name, path, good.method or "GET", holes=holes)
-        for name, (good, price_base) in shop.tools.items()
-        if price_base is not None
-        for path, holes in [good.named]
+        for name, (good, path, holes) in own.items()
     } or TOOLS
 
 
@@ -109,7 +111,7 @@ async def _answer(app: ASGIApp, tools: Tools, request: Request, send: Send) -> N
         return None
     fields = message if isinstance(message, dict) else {}
     number, method, given = fields.get("id"), fields.get("method"), fields.get("params")
-    params: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    params: Params = given if isinstance(given, dict) else {}
 
     async def say(status: int = 200, **outcome: Any) -> None:
         reply = {"jsonrpc": "2.0", "id": number, **outcome}
@@ -132,11 +134,11 @@ async def _answer(app: ASGIApp, tools: Tools, request: Request, send: Send) -> N
             return await say(result={"tools": _listed(tools)})
         case "tools/call" if (name := str(params.get("name"))) in tools:
             try:
-                bought = tools[name].filled(params.get("arguments"))
+                bought = name, *tools[name].filled(params.get("arguments"))
             except KeyError as missing:
                 text = f"the tool {name} needs the argument {missing}, a text"
                 return await say(error={"code": mcp.INVALID_PARAMS, "message": text})
-            return await _call(app, request, number, name, *bought, params, send)
+            return await _call(app, request, number, bought, params, send)
         case "tools/call":
             unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
             text = f"{unknown}{', '.join(tools)}"
@@ -162,17 +164,10 @@ def _listed(tools: Tools) -> list[dict[str, Any]]:
 
 
 async def _call(
-    app: ASGIApp,
-    request: Request,
-    number: Any,
-    name: str,
-    tool: Tool,
-    body: bytes,
-    params: Mapping[str, Any],
-    send: Send,
+    app: ASGIApp, request: Request, number: Any, bought: _Bought, params: Params, send: Send
 ) -> None:
-    resource = mcp.RESOURCE + name
-    ask: Ask = partial(_ask, app, request, name, tool, body)
+    resource = mcp.RESOURCE + bought[0]
+    ask: Ask = partial(_ask, app, request, bought)
 
     async def answered(status: int, found: httpx.Headers, content: bytes) -> None:
         result = mcp.result_of(status, found, content, resource)
@@ -188,7 +183,7 @@ async def _call(
     about = paid.get("resource") if isinstance(paid, dict) else None
     if isinstance(paid, dict) and isinstance(about, dict) and about.get("url") == resource:
         # the service knows the tool by the URL at which it sells the same
-        known = {**about, "url": str(request.url.replace(path=tool.path, query=""))}
+        known = {**about, "url": str(request.url.replace(path=bought[1].path, query=""))}
         params = {**params, "_meta": {mcp.PAYMENT: {**paid, "resource": known}}}
     await ask(mcp.payment_in(params), answered)
 
@@ -208,15 +203,13 @@ async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
 async def _ask(
     app: ASGIApp,
     request: Request,
-    name: str,
-    tool: Tool,
-    body: bytes,
+    bought: _Bought,
     payment: Mapping[str, str],
     answered: Answered,
 ) -> None:
     """Send the service the request that a tool is, and call `answered` when it has answered."""
-    scope = request.scope
-    own = [(mcp.TOOL, name), ("Content-Length", str(len(body))), *payment.items()]
+    (tool_name, tool, body), scope = bought, request.scope
+    own = [(mcp.TOOL, tool_name), ("Content-Length", str(len(body))), *payment.items()]
     if body:
         own.append(("Content-Type", "application/json"))
     headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]

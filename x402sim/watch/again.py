@@ -19,9 +19,7 @@ from x402sim.http import web
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.serving.page import PageAnswer
 
-MOST_SHOWN = 16 * 1024
-"""Characters of an answer that the page gets."""
-_LIMITS = Limits(deadline_s=60)
+MOST_SHOWN, DEADLINE_S = 16 * 1024, 60
 Latin = Annotated[str, Meta(pattern=r"^[\x20-\xff]*$")]
 
 
@@ -45,8 +43,10 @@ def sending(proxies: Mapping[Part, str]) -> Route:
         headers = [(name.encode("latin-1"), it.encode("latin-1")) for name, it in wanted.headers]
         target, body = {"target": wanted.target.encode("latin-1")}, wanted.body.encode()
         again = httpx.Request(wanted.method, url, headers=headers, content=body, extensions=target)
-        transport = BoundedTransport(httpx.AsyncHTTPTransport(trust_env=False), _LIMITS)
-        async with httpx.AsyncClient(transport=transport, timeout=_LIMITS.deadline_s) as http:
+        plain, limits = httpx.AsyncHTTPTransport(trust_env=False), Limits(deadline_s=DEADLINE_S)
+        async with httpx.AsyncClient(
+            transport=BoundedTransport(plain, limits), timeout=DEADLINE_S
+        ) as http:
             try:
                 answer = await http.send(again)
             except httpx.HTTPError as failed:

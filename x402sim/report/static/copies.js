@@ -178,8 +178,7 @@ function isAsAsked({ required }, seen) {
   return canSign(seen) && value === integer(required?.amount ?? required?.maxAmountRequired) && isEqual(to, required.payTo) && from < at && at < until;
 }
 
-// A test of the watched URL, or of a server's own goods: what is asked for there; or a purchase, where what was signed is
-// what was asked for.
+// A test of the watched URL, or of own goods: what is asked for; or a purchase, where what was signed is as asked.
 function ofUrl(lane, seen) {
   const asked = askedFirst(lane), base = (words.upstream ?? origin()).replace(/\/$/, ""), isPaying = !!seen.payment;
   if (!asked || seen.path.startsWith("/facilitator") || (!isPaying && seen.status !== 402)) return undefined;

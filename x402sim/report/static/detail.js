@@ -59,19 +59,17 @@ function copied(lane, model) {
   const as = el("select", { "aria-label": "as", onchange: () => { picked.as = as.value; } }), below = el("div");
   const fill = () => {
     as.replaceChildren(...Object.keys(FORMS).filter((name) => isFitting(name, seen()) && FORMS[name](lane, seen(), model)).map((name) => el("option", { value: name }, name)));
-    as.value = picked.as ?? "";
-    if (as.selectedIndex < 0) as.selectedIndex = 0;
+    as.value = [...as.options].some(({ value }) => value === picked.as) ? picked.as : as.options[0].value;
     below.replaceChildren(...(picked.again ? [picked.again] : []));
   };
-  request.value = `${seen().n}`;
-  fill();
+  request.value = `${seen().n}`; fill();
   return [el("p", { class: "bar copying" }, "Copy", request, "as", as, copy(() => FORMS[as.value](lane, seen(), model), "Copy"),
     words.sends && !seen().endpoint && seen().sent.base64 === undefined ? el("button", { type: "button", class: "small", onclick: () => { picked.again = picked.again ? undefined : again(seen()); fill(); } }, "Send again…") : ""), below];
 }
 
 // A form that sends a request to the watched part again, as the reader has changed it.
 function again(seen) {
-  const said = el("output", { "aria-live": "polite" }), isPaid = !!seen.payment;
+  const said = el("output", { "aria-live": "polite" });
   const field = (label, control) => el("label", {}, label, control), area = (name, rows, text) => el("textarea", { name, rows, spellcheck: "false" }, text);
   const send = async (data) => {
     said.className = ""; said.textContent = "…";
@@ -84,7 +82,7 @@ function again(seen) {
   return el("form", { class: "card", "aria-label": "Send again", onsubmit: (event) => { event.preventDefault(); send(new FormData(event.target)); } },
     field("method", el("input", { name: "method", value: seen.method, required: true })), field("path", el("input", { name: "target", value: seen.target, required: true })),
     field("headers, one a line", area("headers", "5", sentHeaders(seen).map((each) => each.join(": ")).join("\n"))), field("body", area("body", "4", seen.sent.body)),
-    isPaid ? el("p", { class: "quiet" }, "It has a payment, which is sent again as it is: nothing is signed. Delete it to send the request without it.") : "", el("button", {}, "Send"), said);
+    seen.payment ? el("p", { class: "quiet" }, "It has a payment, which is sent again as it is: nothing is signed. Delete it to send the request without it.") : "", el("button", {}, "Send"), said);
 }
 
 // The journal's events of a payment, with all fields that are not empty.

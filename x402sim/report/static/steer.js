@@ -69,8 +69,7 @@ export function buildSteering(model) {
   const goods = select("buys", words.goods.map(({ name, price }) => [name, `${name}, ${price} ${words.symbol}`]));
   const route = el("input", { name: "route" }), routed = field("path", route);
   const holes = () => { const good = words.goods.find(({ name }) => name === goods.value); routed.hidden = !good?.hasHoles; route.value = good?.path ?? ""; };
-  goods.addEventListener("change", holes);
-  holes();
+  goods.addEventListener("change", holes); holes();
   const victim = select("victim", Object.keys(words.victims).map((name) => [name])), path = el("select", { name: "path" });
   const containing = el("input", { name: "containing", placeholder: "any text, such as a payment id" });
   const usual = () => { // what a payer notices: a lost receipt, a lost settlement

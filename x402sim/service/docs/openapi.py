@@ -244,14 +244,15 @@ def openapi(
         },
         "servers": [{"url": ".", "description": "The address this document was read from"}],
         "tags": [{"name": name, "description": it} for name, it in _words()["tags"].items()],
-        "paths": (_goods(facts, shop, network) if shop else dict(_ours(facts)))
-        | dict(_paths(facts)),
+        "paths": _goods(facts, shop, network) if shop else dict(_paths(facts)),
         "components": {"schemas": schemas(decisions), "parameters": parameters(decisions)},
     }
 
 
 def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
-    """Return the paths of a user's goods; one for every method is listed as GET."""
+    """Return the paths of a user's goods, and then of the service but for the quote and the
+    market; a good for every method is listed as GET.
+    """
     paths: Json = {}
     asks = answer(_REQUIRED, ref("PaymentRequired"), status=402)
     for name, (good, price_base) in shop.tools.items():
@@ -272,11 +273,12 @@ def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
             "responses": responses,
         }
         paths.setdefault(path, {}).setdefault((good.method or "GET").lower(), operation)
-    return paths
+    ours = dict(_paths(facts))
+    return paths | {path: ours[path] for path in ours if path not in (routes.QUOTE, routes.MARKET)}
 
 
-def _ours(facts: Facts) -> Iterator[tuple[str, Json]]:
-    """Yield the paths of the quote and the market."""
+def _paths(facts: Facts) -> Iterator[tuple[str, Json]]:
+    """Yield each path with its operation."""
     errors, required, taken = facts.errors, facts.payment_required, facts.body
 
     quoted = object_of(quote=ref("Quote")), {"quote": facts.examples["Quote"]}
@@ -289,11 +291,6 @@ def _ours(facts: Facts) -> Iterator[tuple[str, Json]]:
     responses = facts.answer("Proof of payment accepted.", "Market") | required("MarketRequired")
     responses |= errors(*_BAD_PAYMENT, _NO_DATABASE)
     yield routes.MARKET, {"get": facts.operation("market", responses, parameters=PROOFS)}
-
-
-def _paths(facts: Facts) -> Iterator[tuple[str, Json]]:
-    """Yield each other path with its operation."""
-    errors, required, taken = facts.errors, facts.payment_required, facts.body
 
     responses = facts.answer("Settled on-chain (4.1).", "Receipt")
     responses |= errors(*Refusal, *_BAD_BODY, _NO_DATABASE)
