@@ -237,6 +237,7 @@ def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
     http.close()
     assert answer.status_code in (200, 400)
     browser.sees(".lane", "<script>")
+    browser.sees("#count", "2 of 2")  # one is of requests only, which come after the journal
     count = browser.run("return page.$$eval('.lane', (all) => all.length)")
     for n in range(count):
         browser.run(f"await page.$eval('.lane:nth-child({n + 1})', (lane) => lane.click())")
