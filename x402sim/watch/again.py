@@ -1,8 +1,4 @@
-"""Sends a recorded request again, as the reader of the page has changed it.
-
-The request goes through the proxy, and so is recorded. Nothing is signed: a payment in the request
-is sent as it is.
-"""
+"""Sends a recorded request again, changed, through the proxy, which records it. Nothing is signed."""
 
 from collections.abc import Mapping
 from typing import Annotated

@@ -15,9 +15,8 @@ export function clocksOf(state) {
   return wrong;
 }
 
-let failing = null; // the accounts that fail, once they are made, and the era in which they are
+let failing = null; // the accounts that fail, and their era: making them changes the world, so the reader asks for it
 
-// The accounts that fail in fixed ways: making them changes the world, so the reader asks for them.
 function failed(model, again) {
   if (!Object.keys(words.failing).length) return "";
   const make = async () => { failing = { era: model.eras.length, all: await ask("accounts/failing", {}) }; again(); };
