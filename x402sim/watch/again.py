@@ -1,4 +1,4 @@
-"""Sends a recorded request again, changed, through the proxy, which records it. Nothing is signed."""
+"""Sends a recorded request again, changed, through the proxy that records it; signs nothing."""
 
 from collections.abc import Mapping
 from typing import Annotated

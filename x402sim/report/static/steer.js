@@ -34,7 +34,7 @@ const DONE = {
 function outcome({ status, said: answer }, below) {
   const { error, reason } = parse(answer) ?? {}, why = error ? [error, reason].filter(Boolean).join(": ") : answer;
   if (status === null) return `There was no answer. ${answer}`;
-  if (status < 300) return below ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
+  if (status < 400) return below ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
   const todo = advice({ error, reason });
   return [`${status < below ? "Refused, as it should be" : "Refused"} (${status}): ${why}.`, ...(todo ? [" Do: ", marked(todo)] : [])];
 }
@@ -61,7 +61,7 @@ export function buildSteering(model) {
     try {
       const paid = await ask("ui/pay", body), below = fails ? 600 : wrong ? 500 : 0; // the token itself refuses a blacklisted account
       said.replaceChildren(...[outcome(paid, below)].flat(2), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
-      if (paid.status === null || (paid.status < 300 ? below : paid.status >= below)) said.className = "bad";
+      if (paid.status === null || (paid.status < 400 ? below : paid.status >= below)) said.className = "bad";
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
   };
   const accounts = [...Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]), ...Object.entries(words.failing).map(([name, why]) => [name, `${name}: ${why}`])];
