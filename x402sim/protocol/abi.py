@@ -94,6 +94,7 @@ INVALIDATE_NONCES = _changing("invalidateUnorderedNonces(uint256,uint256)")
 SETTLED = topic("Settled()")
 SETTLED_WITH_PERMIT = topic("SettledWithPermit()")
 PERMIT_FAILED = topic("EIP2612PermitFailedWithReason(address,address,string)")
+PERMIT_FAILED_WITH_DATA = topic("EIP2612PermitFailedWithData(address,address,bytes)")
 NONCES_INVALIDATED = topic("UnorderedNonceInvalidation(address,uint256,uint256)")
 
 NAME = selector("name()")

@@ -1,5 +1,5 @@
-"""Permit2's message of a payment, and the EIP-712 digest: PermitWitnessTransferFrom with the witness
-of the x402 proxy for `exact`, or of the proxy for `upto`.
+"""Permit2's message of a payment, PermitWitnessTransferFrom, and the EIP-712 digest: with the
+witness of the x402 proxy for `exact`, or for `upto`.
 
 Permit2 and both proxies have the same address on each chain. The domain has no version, and a nonce
 is one bit of a word: in any order, each once.
@@ -14,6 +14,7 @@ from x402sim.protocol.crypto import Address, keccak256, words
 PERMIT2 = Address(bytes.fromhex("000000000022d473030f116ddee9f6b43ac78ba3"))
 EXACT_PROXY = Address(bytes.fromhex("402085c248eea27d92e8b30b2c58ed07f9e20001"))
 UPTO_PROXY = Address(bytes.fromhex("4020a4f3b7b90cca423b9fabcc0ce57c6c240002"))
+CONTRACTS = frozenset((PERMIT2, EXACT_PROXY, UPTO_PROXY))
 
 _PERMISSIONS = "TokenPermissions(address token,uint256 amount)"
 PERMISSIONS_TYPEHASH = keccak256(_PERMISSIONS.encode())
@@ -28,9 +29,7 @@ TRANSFER_TYPEHASH = keccak256(
     "PermitTransferFrom(TokenPermissions permitted,address spender,uint256 nonce,"
     f"uint256 deadline){_PERMISSIONS}".encode()
 )
-_DOMAIN_TYPEHASH = keccak256(
-    b"EIP712Domain(string name,uint256 chainId,address verifyingContract)"
-)
+_DOMAIN_TYPEHASH = keccak256(b"EIP712Domain(string name,uint256 chainId,address verifyingContract)")
 
 
 class Permit2Authorization(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +57,7 @@ def separator(chain_id: int) -> bytes:
 
 
 def witness_type_string(witness: str) -> str:
-    """Return what a proxy passes to Permit2: the rest of the type, structs in alphabetical order."""
+    """Return the rest of the type, as passed by a proxy: structs in alphabetical order."""
     return f"Witness witness){_PERMISSIONS}{witness}"
 
 
@@ -76,7 +75,7 @@ def _hash(kind: str, *fields: int | bytes) -> bytes:
 def typed_digest(
     chain_id: int, typehash: bytes, auth: Permit2Authorization, *witness: bytes
 ) -> bytes:
-    """Return the 32 bytes to sign for a type of Permit2 with one token, given the witness's hash."""
+    """Return the 32 bytes to sign for a type with one token, given the witness's hash."""
     permitted = keccak256(PERMISSIONS_TYPEHASH + words(auth.token, auth.amount))
     fields = words(permitted, auth.spender, auth.nonce, auth.deadline, *witness)
     return keccak256(b"\x19\x01" + separator(chain_id) + keccak256(typehash + fields))
