@@ -9,7 +9,14 @@ from functools import lru_cache
 
 import msgspec
 
-from x402sim.protocol.crypto import Address, keccak256, words
+from x402sim.protocol.crypto import (
+    Address,
+    BadSignature,
+    canonical,
+    keccak256,
+    recover,
+    words,
+)
 
 PERMIT2 = Address(bytes.fromhex("000000000022d473030f116ddee9f6b43ac78ba3"))
 EXACT_PROXY = Address(bytes.fromhex("402085c248eea27d92e8b30b2c58ed07f9e20001"))
@@ -87,3 +94,19 @@ def permit2_digest(auth: Permit2Authorization, chain_id: int) -> bytes:
     kind = EXACT_WITNESS if auth.facilitator is None else UPTO_WITNESS
     typehash = keccak256((TRANSFER_STUB + witness_type_string(kind)).encode())
     return typed_digest(chain_id, typehash, auth, witness_hash(auth))
+
+
+def signer_of(digest: bytes, signature: bytes) -> Address:
+    """Return the signer of a signature in a form that Permit2 takes: `s` of either half, or 64
+    bytes (EIP-2098), but no `v` of 0 or 1.
+
+    Raises `BadSignature` with the name of Permit2's error.
+    """
+    if len(signature) not in (64, 65):
+        raise BadSignature("InvalidSignatureLength")
+    if len(signature) == 64 or signature[64] in (27, 28):
+        signature = canonical(signature)
+    try:
+        return recover(digest, signature)
+    except BadSignature:
+        raise BadSignature("InvalidSignature") from None

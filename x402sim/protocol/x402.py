@@ -394,13 +394,14 @@ class Settlement(Wire, frozen=True, omit_defaults=True):
     """The outcome of a payment: the header of a response, and a facilitator's answer to settle.
 
     `transaction` is empty without a sending; with `error_reason` "settlement_pending" the
-    transaction may still succeed.
+    transaction may still succeed. `amount` is the settled amount of the scheme `upto`.
     """
 
     success: bool
     transaction: str = msgspec.field(default_factory=str)
     network: str = msgspec.field(default_factory=str)
     payer: str | None = None
+    amount: str | None = None
     error_reason: str | None = None
     error_message: str | None = None
 

@@ -16,14 +16,7 @@ from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run as run_token
 from x402sim.chain.reverts import custom
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import (
-    ZERO_ADDRESS,
-    Address,
-    BadSignature,
-    canonical,
-    keccak256,
-    recover,
-)
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, keccak256
 from x402sim.protocol.eip3009 import Permit
 from x402sim.protocol.permit2 import (
     EXACT_PROXY,
@@ -36,6 +29,7 @@ from x402sim.protocol.permit2 import (
     Permit2Authorization,
     permit2_digest,
     separator,
+    signer_of,
     typed_digest,
     witness_type_string,
 )
@@ -111,9 +105,7 @@ class Running(msgspec.Struct, gc=False):
         self.transfer(auth.token, auth.from_, auth.to, amount_base)
 
     def _require_signed(self, owner: Address, digest: bytes, signature: bytes) -> None:
-        """Raise `Reverted` unless the owner has signed. Permit2 takes `s` of either half, and 64
-        bytes (EIP-2098), but no `v` of 0 or 1.
-        """
+        """Raise `Reverted` unless the owner has signed."""
         if owner in self.state.codes:
             answer = call_other(self.state, owner, abi.is_valid_signature(digest, signature))
             if len(answer) < 32:
@@ -121,13 +113,10 @@ class Running(msgspec.Struct, gc=False):
             if answer[:32] != abi.VALID_SIGNATURE:
                 raise Reverted(custom("InvalidContractSignature"))
             return
-        if len(signature) not in (64, 65):
-            raise Reverted(custom("InvalidSignatureLength"))
         try:
-            odd = len(signature) == 65 and signature[64] not in (27, 28)
-            signer = recover(digest, signature if odd else canonical(signature))
-        except BadSignature:
-            raise Reverted(custom("InvalidSignature")) from None
+            signer = signer_of(digest, signature)
+        except BadSignature as bad:
+            raise Reverted(custom(str(bad))) from None
         if signer != owner:
             raise Reverted(custom("InvalidSigner"))
 
