@@ -87,8 +87,12 @@ def test_supported_names_both_versions_and_the_signer(desk: Desk) -> None:
         "kinds": [
             {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"},
             {"x402Version": 2, "scheme": "exact", "network": "eip155:338"},
-            {"x402Version": 2, "scheme": "upto", "network": "eip155:338",
-             "extra": {"facilitatorAddress": RELAYER.address}},
+            {
+                "x402Version": 2,
+                "scheme": "upto",
+                "network": "eip155:338",
+                "extra": {"facilitatorAddress": RELAYER.address},
+            },
         ],
         "extensions": ["bazaar", "eip2612GasSponsoring"],
         "signers": {"eip155:*": [RELAYER.address]},

@@ -78,8 +78,8 @@ class Meaning(Enum):
     FUNDS = Outcome.REFUSED, "Fund the payer with the token, and send the same payment again."
     ALLOWANCE = (
         Outcome.REFUSED,
-        "Permit2 may take too little of the payer's tokens: approve Permit2 for the amount, and send "
-        "the same payment again.",
+        "Permit2 may take too little of the payer's tokens: approve Permit2 for the amount, and "
+        "send the same payment again.",
     )
     LATE = (
         Outcome.REFUSED,
