@@ -58,8 +58,10 @@ from x402sim.payer.standard import (
 )
 from x402sim.payer.stored import Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.ways import ways_in
 from x402sim.protocol.x402 import AnyRequired, Settlement, Version
 
@@ -136,6 +138,11 @@ class PaymentAuth(FlowAuth):
     another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
     folder, only this object remembers.
 
+    With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
+    of `exact` by Permit2 are paid, too, after all others. The maximum counts for both caps, for
+    good. Nothing here approves Permit2: a server that misses the approval answers 412 or 402, and
+    the error says how much to approve.
+
     `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
     default every test network of our table is paid, in the order of the offers; both caps hold for
     all of them together. A main network, with real money, is paid only if it is named.
@@ -180,6 +187,7 @@ class PaymentAuth(FlowAuth):
         clock: Clock | None = None,
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
+        permit2: bool = False,
     ) -> None:
         self.wallet = wallet
         self.network = TESTNET if network is None else networks_of(network)[0]
@@ -193,6 +201,7 @@ class PaymentAuth(FlowAuth):
             max_total=max_total,
             max_window_s=max_window_s,
             clock=self.clock,
+            permit2=permit2,
         )
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
@@ -416,6 +425,14 @@ class PaymentAuth(FlowAuth):
         try:
             if payment.version is not None:
                 response = yield from _send(order, payment.proof, payment)
+                if response.status_code == 412 and payment.by_permit2:
+                    raise PaymentFailed(
+                        "the server answers 412, nothing was paid: Permit2 may take too little of "
+                        f"the tokens of {checksum(payment.auth.from_)}",
+                        f"At the token, approve Permit2 ({checksum(PERMIT2)}) for "
+                        f"{payment.auth.value} base units, which is {payment.amount}. "
+                        f"{payment.retry_advice}",
+                    )
                 if response.status_code != 402:
                     if order.is_served(response):
                         payments.unresolved = None

@@ -14,6 +14,7 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.mcp import TOOL
 from x402sim.protocol.messages import Receipt
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import Version
 
@@ -37,6 +38,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """
 
     auth: Authorization
+    """What is signed; of a payment by Permit2 the same terms, with the maximum as the value."""
     proof: dict[str, str]
     """The headers that prove the payment; in one step, the same headers pay."""
     shown: str
@@ -58,6 +60,8 @@ class Payment(msgspec.Struct, kw_only=True):
     """Whether its proof was sent, and answered 402."""
     given_up_base: int = 0
     """Base units of the payments before it, signed for the same purchase and given up."""
+    by_permit2: bool = False
+    """Whether it is a message of Permit2, for `exact` or `upto`."""
 
     @property
     def signed_base(self) -> int:
@@ -88,7 +92,9 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def state_query(self) -> str:
-        """The call of the token that returns whether the authorization was used."""
+        """The call of the token, or of Permit2, that returns whether the nonce was used."""
+        if self.by_permit2:
+            return nonce_question(self.auth)
         return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
 
     @property
@@ -101,6 +107,13 @@ class Payment(msgspec.Struct, kw_only=True):
             f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
             f"was, the token tells: {self.state_query}. If it was not, a new PaymentAuth may pay."
         )
+
+
+def nonce_question(auth: Authorization) -> str:
+    """Return the call of Permit2 whose answer has the bit of a nonce, and which bit."""
+    nonce = int.from_bytes(auth.nonce)
+    owner, at = checksum(auth.from_), checksum(PERMIT2)
+    return f"nonceBitmap({owner}, {nonce >> 8}) of Permit2 at {at}, bit {nonce & 255}"
 
 
 class ResourcePayments(msgspec.Struct):

@@ -31,7 +31,7 @@ from x402sim.protocol.permit2 import (
     signer_of,
 )
 from x402sim.protocol.rules import GRACE_S, Rule, Rules
-from x402sim.protocol.x402 import SCHEME, RequirementsV2, Resource, Version
+from x402sim.protocol.x402 import SCHEME, AnyRequirements, RequirementsV2, Resource, Version
 
 UPTO = "upto"
 PERMIT2_METHOD = "permit2"
@@ -43,6 +43,12 @@ SPONSORED_PERMIT = "eip2612GasSponsoring"
 """The extension with the payer's EIP-2612 permit for Permit2: the facilitator pays its gas."""
 PROXIES = {SCHEME: EXACT_PROXY, UPTO: UPTO_PROXY}
 """The contract that a payer of each scheme names as the spender."""
+
+
+def pays_by_permit2(offered: AnyRequirements) -> bool:
+    """Tell whether an offer is paid by Permit2: `upto`, or `exact` with this transfer method."""
+    method = (offered.extra or {}).get(METHOD)
+    return offered.scheme == UPTO or (offered.scheme == SCHEME and method == PERMIT2_METHOD)
 
 
 # --- messages ---------------------------------------------------------------------------
