@@ -427,11 +427,11 @@ class PaymentAuth(FlowAuth):
                 response = yield from _send(order, payment.proof, payment)
                 if response.status_code == 412 and payment.by_permit2:
                     raise PaymentFailed(
-                        "the server answers 412, nothing was paid: Permit2 may take too little of "
-                        f"the tokens of {checksum(payment.auth.from_)}",
-                        f"At the token, approve Permit2 ({checksum(PERMIT2)}) for "
-                        f"{payment.auth.value} base units, which is {payment.amount}. "
-                        f"{payment.retry_advice}",
+                        "the server answers 412: Permit2 may take too little of the tokens of "
+                        f"{checksum(payment.auth.from_)}. At the token, approve Permit2 "
+                        f"({checksum(PERMIT2)}) for {payment.auth.value} base units, which is "
+                        f"{payment.amount}",
+                        payment.retry_advice,
                     )
                 if response.status_code != 402:
                     if order.is_served(response):

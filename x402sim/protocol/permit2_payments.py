@@ -18,7 +18,7 @@ from x402sim.protocol.crypto import (
     to_hex,
 )
 from x402sim.protocol.differences import SERVER_CLOCK, times
-from x402sim.protocol.eip3009 import Permit
+from x402sim.protocol.eip3009 import Authorization, Permit
 from x402sim.protocol.messages import BadMessage, Wire, decode
 from x402sim.protocol.money import MAX_UINT256, parse_base
 from x402sim.protocol.networks import Network
@@ -144,6 +144,14 @@ def authorization_of(payload: Permit2Payload, scheme: str) -> tuple[Permit2Autho
         return auth, from_hex(text, len(text) // 2 - 1)
     except ValueError as wrong:
         raise BadMessage(f"permit2Authorization: {wrong}") from None
+
+
+def terms_of(auth: Permit2Authorization) -> Authorization:
+    """Return the terms of a message of Permit2 as an authorization: the maximum as the value, and
+    the second after the deadline as the end.
+    """
+    window = auth.valid_after, auth.deadline + 1
+    return Authorization(auth.from_, auth.to, auth.amount, *window, auth.nonce.to_bytes(32))
 
 
 def _number(name: str, text: str) -> int:
