@@ -31,6 +31,7 @@ class Metered:
 
     def __init__(self, world: LocalServer) -> None:
         self.facilitator, self.paid = f"{world.url}/facilitator", 0
+        self.used = USED
         kinds = httpx.get(f"{self.facilitator}/supported").json()["kinds"]
         announced = next(kind["extra"] for kind in kinds if kind["scheme"] == "upto")
         self.offer = {
@@ -53,7 +54,7 @@ class Metered:
         if not verified["isValid"]:
             reason = verified["invalidReason"]
             return self.required(412 if reason == "permit2_allowance_required" else 402, reason)
-        settled = self.ask("settle", payment, USED)
+        settled = self.ask("settle", payment, self.used)
         return Reply(200, {"answer": 42}, {"PAYMENT-RESPONSE": encoded(settled)})
 
     def required(self, status: int, error: str) -> Reply:
@@ -130,6 +131,15 @@ def test_without_an_approval_it_tells_how_much_and_approves_nothing(
     call = {"to": checksum(TESTNET.asset), "data": to_hex(asked)}
     read = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
     assert int(httpx.post(f"{server.url}/rpc", json=read).json()["result"], 16) == 0
+
+
+def test_nothing_used_is_told_as_such(server: LocalServer, shop) -> None:
+    approve(server, 20_000)
+    url, metered = shop
+    metered.used = "0"
+    done = run(url, "--permit2", *by(server))
+    assert done.exit_code == 0
+    assert "not seen to be paid: the receipt says that nothing was used" in done.stderr
 
 
 def test_max_bounds_the_maximum(server: LocalServer, shop) -> None:

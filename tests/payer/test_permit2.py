@@ -35,6 +35,7 @@ class Shop:
 
     def __init__(self, *offers: dict[str, Any], used: int = 1_858, lost: bool = False) -> None:
         self.desk, self.used, self.lost = Desk(), used, lost
+        self.lacks = 412
         supported = self.desk.request("GET", "/supported").json()["kinds"]
         announced = next(kind["extra"] for kind in supported if kind["scheme"] == "upto")
         self.upto = COMMON | {
@@ -56,7 +57,7 @@ class Shop:
         if not verified["isValid"]:
             reason = verified["invalidReason"]
             lacks = reason == "permit2_allowance_required"
-            return self.required(412 if lacks else 402, reason)
+            return self.required(self.lacks if lacks else 402, reason)
         amount = terms["amount"] if terms["scheme"] == "exact" else str(self.used)
         settled = self.ask("/settle", payment, terms | {"amount": amount})
         if self.lost:
@@ -191,6 +192,14 @@ def test_without_an_approval_the_payer_is_told_how_much_and_then_sends_the_same(
     assert get(shop, auth).is_success
     assert shop.authorization["from"] == ALICE.address, "one authorization, sent twice"
     assert auth.signed_base == 20_000
+
+
+def test_a_402_for_the_allowance_tells_how_much_to_approve():
+    """The official servers answer 402 where the text says 412."""
+    shop, auth = Shop(), payer()
+    shop.lacks = 402
+    with pytest.raises(PaymentFailed, match=r"approve Permit2 .* for 20000 base units"):
+        get(shop, auth)
 
 
 def test_a_lost_answer_signs_no_second_authorization(tmp_path: Path):

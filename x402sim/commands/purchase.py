@@ -300,6 +300,8 @@ def outcome_of(sent: mistakes.Draft, receipts: list[dict[str, Any]]) -> Outcome:
         receipt = f"the receipt says that {str(why)[:100]}"
         if each.get("success") is True:
             receipt = "the receipt names no hash of a transaction"
+            if each.get("amount") == "0":
+                receipt = "the receipt says that nothing was used"
     settled = str(paid.get("amount", ""))
     return Outcome(sent, str(transaction), str(pending.get("transaction", "")), receipt, settled)
 

@@ -58,10 +58,8 @@ from x402sim.payer.standard import (
 )
 from x402sim.payer.stored import Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
-from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.ways import ways_in
 from x402sim.protocol.x402 import AnyRequired, Settlement, Version
 
@@ -430,11 +428,7 @@ class PaymentAuth(FlowAuth):
                 response = yield from _send(order, payment.proof, payment)
                 if response.status_code == 412 and payment.by_permit2:
                     raise PaymentFailed(
-                        "the server answers 412: Permit2 may take too little of the tokens of "
-                        f"{checksum(payment.auth.from_)}. At the token, approve Permit2 "
-                        f"({checksum(PERMIT2)}) for {payment.auth.value} base units, which is "
-                        f"{payment.amount}",
-                        payment.retry_advice,
+                        f"the server answers 412: {payment.approval}", payment.retry_advice
                     )
                 if response.status_code != 402:
                     if order.is_served(response):

@@ -98,6 +98,15 @@ class Payment(msgspec.Struct, kw_only=True):
         return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
 
     @property
+    def approval(self) -> str:
+        """A sentence for a payment whose payer has approved Permit2 for too little."""
+        return (
+            f"Permit2 may take too little of the tokens of {checksum(self.auth.from_)}. At the "
+            f"token, approve Permit2 ({checksum(PERMIT2)}) for {self.auth.value} base units, which "
+            f"is {self.amount}"
+        )
+
+    @property
     def retry_advice(self) -> str:
         """Advice for a user while the outcome of the payment is unknown."""
         repeat = "Repeat the request: it sends the same authorization again and signs no other"
