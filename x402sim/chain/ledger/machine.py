@@ -435,10 +435,10 @@ class Machine:
                 raise ChainError(f"insufficient funds for gas * price + value: {details}")
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
-            if call.to in CONTRACTS:
-                running = permit2.Running(token, state, call, now_s)
-                return permit2.run(running), running
             if call.to != token.network.asset:
+                if call.to in CONTRACTS:
+                    running = permit2.Running(token, state, call, now_s)
+                    return permit2.run(running), running
                 return call_other(state, call.to, call.data), None
             frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
             return run(frame), frame
@@ -645,11 +645,15 @@ class Machine:
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
-        emitted = [(call.to, *event) for event in frame.logs] if frame else ()
         logs = tuple(
-            Log(of, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
-            for i, (of, topics, data) in enumerate(running.logs if running else emitted)
+            Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
+            for i, (topics, data) in enumerate(frame.logs if frame else ())
         )
+        if running:
+            logs = tuple(
+                Log(of, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
+                for i, (of, topics, data) in enumerate(running.logs)
+            )
         return TxReceipt(
             tx_hash=tx.hash,
             block_number=number,

@@ -54,10 +54,10 @@ class Multicall(msgspec.Struct, frozen=True):
     def _run(self, target: Address, data: bytes) -> bytes:
         if target == MULTICALL:
             return replace(self, is_inner=True).answer(data)
-        if target in CONTRACTS:
-            called = Call(MULTICALL, target, data)
-            return permit2.run(permit2.Running(self.token, self.state, called, self.now_s))
         if target != self.token.network.asset:
+            if target in CONTRACTS:
+                called = Call(MULTICALL, target, data)
+                return permit2.run(permit2.Running(self.token, self.state, called, self.now_s))
             return call_other(self.state, target, data)
         call = Call(MULTICALL, target, data)
         cost = self.token.prices.accepted(data)
