@@ -142,6 +142,18 @@ def test_nothing_used_settles_nothing_and_the_authorization_stays_usable(desk: D
     assert desk.driver.balance(SHOP) == USED
 
 
+def test_the_catalogue_lists_the_offered_maximum_of_what_was_paid_for(desk: Desk) -> None:
+    declared = {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}, "schema": {}}}
+    desk.post(SETTLE, asking(0, extensions=declared))
+    assert desk.request("GET", "/discovery/resources").json()["items"] == [], "nothing was paid"
+    desk.post(SETTLE, asking(USED, extensions=declared))
+    (item,) = desk.request("GET", "/discovery/resources").json()["items"]
+    assert (item["resource"], item["accepts"][0]["amount"]) == (
+        "http://shop.test/answer",
+        str(MOST),
+    )
+
+
 def test_the_example_of_the_text_has_its_nonce_in_hex(desk: Desk) -> None:
     body = asking(auth=authorization(nonce=0xF3 << 248 | 7))
     fields = body["paymentPayload"]["payload"]["permit2Authorization"]

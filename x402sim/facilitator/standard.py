@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -227,7 +228,9 @@ async def _settle_permit2(
             sent, reason, message = outcome.tx_hash, x402_reasons.PENDING, WAITS
         else:
             sent = outcome
-            catalogue.add(requested.payment, requested.wanted)
+            if sent:  # the offer has the maximum
+                offered = replace(requested.wanted, amount=str(requested.auth.amount))
+                catalogue.add(requested.payment, offered)
             amount = requested.wanted.amount if requested.wanted.scheme == UPTO else None
     except permit2.Refused as refused:
         reason, message, sent = refused.reason, refused.message, refused.tx_hash
