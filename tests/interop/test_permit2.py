@@ -1,7 +1,7 @@
-"""The official Python SDK's shop and payer of `upto`, and of `exact` by Permit2, in this world.
+"""The official SDKs' shop and payers of `upto`, and of `exact` by Permit2, in this world.
 
-Their shop settles what its handler used, by our facilitator, on the ledger and on anvil; their payer
-and ours pay there.
+Their shop settles what its handler used, by our facilitator, on the ledger and on anvil; their
+payers, in Python and in JavaScript, and ours pay there.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,8 @@ def shop(server: Server) -> Iterator[Metered]:
         yield Metered(server, url)
 
 
-def test_their_payer_pays_what_was_used_and_must_approve_first(shop: Metered) -> None:
+@pytest.mark.parametrize("program", ["meter.py", "npm_v2/meter.mjs"])
+def test_their_payer_pays_what_was_used_and_must_approve_first(shop: Metered, program: str) -> None:
     paths = ["upto/1858", "upto/0", "upto/20000", "exact"]
     told = {
         "key": ALICE.private_key,
@@ -64,12 +65,12 @@ def test_their_payer_pays_what_was_used_and_must_approve_first(shop: Metered) ->
         "urls": [f"{shop.url}/{path}" for path in paths],
     }
     shop.approve(ALICE, 0)
-    (refused,) = programs.run("meter.py", told | {"urls": told["urls"][:1]})
+    (refused,) = programs.run(program, told | {"urls": told["urls"][:1]})
     assert (refused["status"], refused["error"]) == (402, "permit2_allowance_required")
 
     before = shop.earned
     shop.approve(ALICE, 10 * MOST)
-    answers = programs.run("meter.py", told)
+    answers = programs.run(program, told)
     used = ["1858", "0", "20000", "20000"]
     assert [answer["status"] for answer in answers] == [200] * 4, answers
     assert [answer["body"]["used"] for answer in answers] == used
