@@ -477,7 +477,8 @@ async def _control(
 def _why_not(answer: Answer) -> str:
     """Return why an answer is not from a server that sells in one step; "" if it is."""
     body = answer.json if isinstance(answer.json, dict) else {}
-    if answer.status == 402 and "paymentId" in body:
+    offers = any(required_in(each, answer) for each in (Dialect.V1, Dialect.V2))
+    if answer.status == 402 and "paymentId" in body and not offers:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""
