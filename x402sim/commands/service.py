@@ -15,6 +15,14 @@ from x402sim.serving.listen import Listen, base_url, listening_socket
 from x402sim.serving.serve import open_service, run, serve_alone
 
 
+def _url(text: str) -> str:
+    """Read a URL; raises `BadParameter`."""
+    try:
+        return url_of(text)
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong)) from None
+
+
 def service(
     host: common.Host = "127.0.0.1",
     port: common.Port = 4021,
@@ -35,9 +43,9 @@ def service(
         str | None,
         typer.Option(
             metavar="URL",
-            parser=url_of,
-            help="Settle at this facilitator of the x402 standard; without it, at FACILITATOR_URL in "
-            "Cronos' dialect.",
+            parser=_url,
+            help="Settle at this facilitator of the x402 standard; without it, at "
+            "FACILITATOR_URL in Cronos' dialect.",
         ),
     ] = None,
     network: common.NetworkName = None,
