@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from starlette.routing import Mount
 from tests.cli.runner import run
 from tests.house import ROOT, blocks
 from tests.suite_server.judging import cases
+from tests.suite_server.shop import shop
 from x402sim.journal import Journal
 from x402sim.policies import ServeBeforeSettle, ServicePolicy
 from x402sim.report.results import CaseResult, Outcome
@@ -34,7 +36,7 @@ from x402sim.service.sources import flagged, selling
 from x402sim.serving.serve import open_service
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Given
-from x402sim.suite.server.subject import ServerJudge, item_in
+from x402sim.suite.server.subject import ServerJudge, ServerOptions, all_cases, begin, item_in
 from x402sim.suite.started import App
 
 PAGE = (ROOT / "x402sim" / "guide" / "selling.md").read_text("utf-8")
@@ -155,3 +157,17 @@ def test_a_shop_that_serves_before_it_settles_fails() -> None:
     assert {each.outcome for each in found(ServicePolicy(), ids)} == {Outcome.PASSED}
     eager = found(ServicePolicy(serve=ServeBeforeSettle()), ids)
     assert {each.outcome for each in eager} == {Outcome.FAILED}
+
+
+def test_a_shop_at_another_facilitator_is_told_so() -> None:
+    """As `x402sim serve` is, which has a world of its own."""
+
+    def make(given: Given) -> Any:
+        return shop(replace(given, facilitator_url="http://127.0.0.1:9"))
+
+    async def play() -> str:
+        options = ServerOptions(server=App(make), items=(item_in("/weather"),), jobs=1)
+        async with begin(options, all_cases(), lambda text: None) as judging:
+            return repr(judging.left_out(all_cases()[0]))
+
+    assert "it asked another facilitator, or none" in asyncio.run(play())

@@ -467,6 +467,8 @@ async def _control(
         assert isinstance(its, Play)
         is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
         why = f"a good payment fails: {wrong.actual}"
+        if not room.double.calls:
+            why += "; it asked another facilitator, or none: wanted is the one at FACILITATOR_URL"
         return ControlPlay(why=why, played=played, is_broken=is_broken)
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
