@@ -1,7 +1,6 @@
 """Our own shops pass the judge of servers: a paywall before an API, and goods of `--sell`.
 
-They settle at the judge's facilitator, as those of others do. A shop that serves before it settles
-does not pass.
+The shops settle at the judge's facilitator. A shop that serves before settling fails.
 """
 
 import asyncio
