@@ -199,13 +199,12 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
 def _rest(steps: Generator[Any, None, T], waits_for: Any) -> Generator[Any, None, T]:
     """Do the rest of some work, which already waits for `waits_for`."""
     try:
-        while True:
-            try:
-                yield waits_for
-            except BaseException as raised:  # noqa: BLE001 - thrown into the work
-                waits_for = steps.throw(raised)
-            else:
-                waits_for = next(steps)
-    except StopIteration as done:
-        result: T = done.value
-        return result
+        yield waits_for
+    except BaseException as raised:  # noqa: BLE001 - thrown into the work
+        try:
+            waits_for = steps.throw(raised)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        return (yield from _rest(steps, waits_for))
+    return (yield from steps)
