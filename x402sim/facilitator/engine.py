@@ -8,7 +8,7 @@ Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -257,7 +257,7 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
     rejected = await verify(facilitator, requested)
     if rejected is not None:
         return rejected
-    async with _one_at_a_time(facilitator, requested):
+    async with nullcontext() if requested.terms is None else _one_at_a_time(facilitator, payment):
         if requested.terms is not None and tx_hash is None:
             tx_hash = facilitator.pending.get(payment.authorization)
         if tx_hash is None:
@@ -276,18 +276,15 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
 
 
 @asynccontextmanager
-async def _one_at_a_time(facilitator: Facilitator, requested: Requested) -> AsyncIterator[None]:
-    """Settle payments with the same payer and nonce one after the other, in the dialects of the
-    standard.
+async def _one_at_a_time(facilitator: Facilitator, payment: SignedPayment) -> AsyncIterator[None]:
+    """Settle payments with the same payer and nonce one after the other.
 
     The token accepts one payment only: the transaction of a second would revert, and cost gas. A
-    later payment finds the nonce used, or waits for the pending transaction. Cronos's dialect has
-    no pending outcome: there, a second request sends a dropped transaction again.
+    later payment finds the nonce used, or waits for the pending transaction. This is for the
+    dialects of the standard: Cronos's has no pending outcome, and a second request sends a dropped
+    transaction again.
     """
-    if requested.terms is None:
-        yield
-        return
-    key = requested.payment.authorization.from_, requested.payment.authorization.nonce
+    key = payment.authorization.from_, payment.authorization.nonce
     while (other := facilitator.under_way.get(key)) is not None:
         await other.wait()
     facilitator.under_way[key] = done = asyncio.Event()

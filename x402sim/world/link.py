@@ -261,7 +261,7 @@ def request_event(caller: str, to: Part, request: Request, exchange: int) -> Req
     """Return the event of a request, with the carried ids."""
     fields = (request.body and decoded(request.body, _Body)) or _EMPTY
     headers = _recorded(request.headers)
-    paid = _in_one_step(headers)
+    paid = _in_one_step(headers) if headers else (None, None)
     return RequestSent(
         actor=caller,
         exchange=exchange,

@@ -8,6 +8,7 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import fields, replace
@@ -58,6 +59,7 @@ _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
 _REQUIRED = (field.name for field in fields(Attempt) if field.required)
 _CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED, "timestamp", "state")))
 """The columns of a claim, first the parameters of `_RIVAL`; the database derives the status."""
+_claimed = attrgetter(*_CLAIM)
 _RIVAL = (
     "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
     "AND state IN ('settled', 'in flight', 'maybe submitted')"
@@ -248,7 +250,7 @@ class PaymentRecords:
 
         The block is null until the indexer finds the block (2.4/block-null).
         """
-        done = self._db.execute(_INSERT, *(getattr(new, name) for name in _CLAIM))
+        done = self._db.execute(_INSERT, *_claimed(new))
         return replace(new, number=done.lastrowid) if done.rowcount else None
 
     def rival(self, payment_id: str, offered_id: str | None) -> Attempt | None:
