@@ -179,11 +179,12 @@ def plain(response: httpx.Response) -> Response:
     return Response(response.status_code, headers, response.content)
 
 
-async def within(seconds: float, work: Awaitable[T]) -> T:
+@coroutine
+def within(seconds: float, work: Awaitable[T]) -> Generator[Any, None, T]:
     """Return the result of some work; raises `TimeoutError` after so many seconds.
 
     A timer costs as much as a small answer. So the work first runs until it waits, and work that
-    never waits sets no timer.
+    never waits sets no timer. Otherwise the same as `asyncio.timeout`, in a third of the calls.
     """
     steps = work.__await__()
     try:
@@ -191,8 +192,26 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
-    async with asyncio.timeout(seconds):
-        return await _rest(steps, waits_for)
+    task, is_over = asyncio.current_task(), False
+    assert task is not None
+    cancellations = task.cancelling()
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        task.cancel()
+
+    timer = task.get_loop().call_later(seconds, end)
+    try:
+        return (yield from _rest(steps, waits_for))
+    except asyncio.CancelledError as cancelled:
+        if is_over and task.cancelling() <= cancellations + 1:  # nobody else has cancelled it
+            raise TimeoutError from cancelled
+        raise
+    finally:
+        timer.cancel()
+        if is_over:
+            task.uncancel()
 
 
 @coroutine
