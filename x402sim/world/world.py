@@ -25,7 +25,6 @@ from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.protocol.phrase import KNOWN
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
-from x402sim.report.run import Run
 from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
 from x402sim.text.keys import keyless
@@ -34,6 +33,7 @@ from x402sim.world import chains
 from x402sim.world.cache import SharedCache
 
 if TYPE_CHECKING:
+    from x402sim.report.run import Run
     from x402sim.service.environment import Environment
     from x402sim.service.state import Service
     from x402sim.world.scenario import Scenario, ScenarioFunction
