@@ -62,7 +62,7 @@ _CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED, "timestamp
 _claimed = attrgetter(*_CLAIM)
 _RIVAL = (
     "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
-    "AND state IN ('settled', 'in flight', 'maybe submitted')"
+    "AND (state = 'settled' OR state = 'in flight' OR state = 'maybe submitted')"
 )
 """A rival: another payment for the same 402, in one step or in two, perhaps settled.
 
@@ -82,9 +82,10 @@ def _in(before: Iterable[str]) -> str:
     """Return the SQL condition for an attempt in some states.
 
     Each update has the condition, although the caller has just read the state: several services of
-    a world may work on one store, with separate locks.
+    a world may work on one store, with separate locks. SQLite would make a temporary table for IN
+    with more than two values.
     """
-    return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
+    return "attempt = ?1 AND (" + " OR ".join(f"state = '{each}'" for each in before) + ")"
 
 
 def _update(event: PaymentEvent, others: str = "") -> str:
