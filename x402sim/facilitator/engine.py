@@ -334,7 +334,7 @@ async def _wait(
         return structs.replace(found, why=why, tx_hash=receipt.tx_hash)
     transfer = abi.TRANSFER_EVENT, abi.word(auth.from_), abi.word(auth.to)
     asset, amount = facilitator.network.asset, abi.word(auth.value)
-    if not any((e.address, e.topics, e.data) == (asset, transfer, amount) for e in receipt.logs):
+    if (asset, transfer, amount) not in [(e.address, e.topics, e.data) for e in receipt.logs]:
         # only the token's event proves this payment, no status does
         return PendingTransfer(tx_hash, "the node's receipt does not show the transfer")
     return Transferred(auth, receipt.tx_hash, receipt.block_number)
