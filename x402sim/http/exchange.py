@@ -179,8 +179,7 @@ def plain(response: httpx.Response) -> Response:
     return Response(response.status_code, headers, response.content)
 
 
-@coroutine
-def within(seconds: float, work: Awaitable[T]) -> Generator[Any, None, T]:
+async def within(seconds: float, work: Awaitable[T]) -> T:
     """Return the result of some work; raises `TimeoutError` after so many seconds.
 
     A timer costs as much as a small answer. So the work first runs until it waits, and work that
@@ -203,7 +202,7 @@ def within(seconds: float, work: Awaitable[T]) -> Generator[Any, None, T]:
 
     timer = task.get_loop().call_later(seconds, end)
     try:
-        return (yield from _rest(steps, waits_for))
+        return await _rest(steps, waits_for)
     except asyncio.CancelledError as cancelled:
         if is_over and task.cancelling() <= cancellations + 1:  # nobody else has cancelled it
             raise TimeoutError from cancelled
