@@ -29,7 +29,7 @@ GRACE_S = 1.0
 MOST_CANCELLED = 100
 """How many cancelled timers may wait, if fewer than half of all."""
 MAX_STEPS = 2_000_000
-"""The most steps of a loop within `MOMENT_S`; a payment takes about 20."""
+"""The most steps of a loop within `MOMENT_S`; a payment takes about 10."""
 MOMENT_S = 0.001
 """One moment of virtual time, in seconds: the journal's unit."""
 _SOON_S = 1e-6
