@@ -63,7 +63,7 @@ def test_the_artifact_is_what_the_source_compiles_to():
 
 
 def test_the_ledger_has_the_contracts_functions():
-    functions = contract.signatures(contract.artifact().abi, "function")
+    functions = contract.artifact().functions
     on_chain = {abi.selector(signature) for signature in set(functions) - NOT_ON_THE_LEDGER}
     assert on_chain < FUNCTIONS.keys()
     assert set(functions) >= ADDED | NOT_ON_THE_LEDGER

@@ -50,7 +50,7 @@ def _shown(kind: str, word: bytes) -> str:
 def _errors() -> dict[bytes, tuple[str, list[str]]]:
     """Return name and types of our contract's custom errors whose values are single words."""
     found = {}
-    for signature in contract.signatures(contract.artifact().abi, "error"):
+    for signature in contract.artifact().errors:
         name, kinds = signature.removesuffix(")").split("(")
         if "string" not in kinds:
             found[abi.selector(signature)] = name, kinds.split(",") if kinds else []

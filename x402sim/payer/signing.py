@@ -36,7 +36,7 @@ from x402sim.payer.core import (
     settlement,
     signed_header,
 )
-from x402sim.payer.purchases import Payment
+from x402sim.payer.purchases import Payment, ResourcePayments, Unfinished
 from x402sim.payer.reading import is_header_value
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402
@@ -247,10 +247,20 @@ class Signer:
             self._payments += 1
         return payment
 
-    def count(self, amount_base: int) -> None:
-        """Count the amount that another object has signed for the purchase, expired or not."""
+    def take_over(self, payments: ResourcePayments, left: Unfinished) -> None:
+        """Take over what another object has signed for a purchase, and count it, expired or not.
+
+        Raises `PaymentFailed` for amounts in another unit than that of the caps.
+        """
+        others = {each.decimals for each in left.payments} - {self._decimals}
+        if others:
+            raise PaymentFailed(
+                f"an unfinished payment is of a token of {others.pop()} decimals, and the caps "
+                f"are of a token of {self._decimals}",
+                "Finish it with a payer of its own network, or use another folder",
+            )
         with self._lock:
-            self.signed_base += amount_base
+            self.signed_base += payments.resume(left)
 
     def decimal(self, amount_base: int) -> str:
         """Return an amount in tokens: "0.01"."""
@@ -270,6 +280,7 @@ class Signer:
             proof=proofs(offer.payment_id),
             shown=f"payment id {offer.payment_id[:12]}…",
             amount=_tokens(amount_base, network),
+            decimals=network.decimals,
             settlement=settlement(offer.payment_id, header, msgspec.to_builtins(requirements)),
         )
 
@@ -282,6 +293,7 @@ class Signer:
             proof=proof(offer, header),
             shown=f"authorization {to_hex(auth.nonce)[:12]}…",
             amount=_tokens(auth.value, network),
+            decimals=network.decimals,
             version=offer.accepted.version,
             note=short_window_note(offer, auth),
         )

@@ -5,7 +5,6 @@ Multicall, several calls in one.
 """
 
 from functools import cache
-from typing import Any
 
 import msgspec
 
@@ -23,19 +22,12 @@ class Artifact(msgspec.Struct, frozen=True):
     source: str
     storage: dict[str, int]
     """The storage slot of each variable."""
-    abi: list[dict[str, Any]]
+    functions: list[str]
+    errors: list[str]
+    """Signatures."""
     creation: str
     runtime: str
     """Hex; zeros stand in place of the constructor's immutable values."""
-
-
-def signatures(entries: list[dict[str, Any]], kind: str) -> list[str]:
-    """Return the signatures of all of one kind in an ABI: function, event or error."""
-    return [
-        f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
-        for entry in entries
-        if entry["type"] == kind
-    ]
 
 
 @cache

@@ -42,6 +42,11 @@ function compile(name, source) {
 
 const hashed = (source) => `sha256:${createHash('sha256').update(source).digest('hex')}`
 
+const signatures = (abi, kind) =>
+  abi
+    .filter(({ type }) => type === kind)
+    .map(({ name, inputs }) => `${name}(${inputs.map(({ type }) => type)})`)
+
 function artifact(name) {
   const source = readFileSync(here(`${name}.sol`), 'utf8')
   const compiled = compile(name, source)[name]
@@ -54,7 +59,8 @@ function artifact(name) {
     storage: Object.fromEntries(
       compiled.storageLayout.storage.map(({ label, slot }) => [label, Number(slot)]),
     ),
-    abi: compiled.abi,
+    functions: signatures(compiled.abi, 'function'),
+    errors: signatures(compiled.abi, 'error'),
     creation: `0x${compiled.evm.bytecode.object}`,
     runtime: `0x${compiled.evm.deployedBytecode.object}`,
   }
