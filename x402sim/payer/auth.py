@@ -142,6 +142,11 @@ class PaymentAuth(FlowAuth):
     another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
     folder, only this object remembers.
 
+    With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
+    of `exact` by Permit2 are paid, too, after all others. The maximum counts for both caps, for
+    good. Nothing here approves Permit2: a server that misses the approval answers 412 or 402, and
+    the error says how much to approve.
+
     `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
     default every test network of our table is paid, in the order of the offers; both caps hold for
     all of them together. A main network, with real money, is paid only if it is named.
@@ -188,6 +193,7 @@ class PaymentAuth(FlowAuth):
         clock: Clock | None = None,
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
+        permit2: bool = False,
     ) -> None:
         self.wallet = wallet
         self.network = TESTNET if network is None else networks_of(network)[0]
@@ -201,6 +207,7 @@ class PaymentAuth(FlowAuth):
             max_total=max_total,
             max_window_s=max_window_s,
             clock=self.clock,
+            permit2=permit2,
         )
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
@@ -428,6 +435,10 @@ class PaymentAuth(FlowAuth):
         try:
             if payment.version is not None:
                 response = yield from _send(order, payment.proof, payment)
+                if response.status_code == 412 and payment.by_permit2:
+                    raise PaymentFailed(
+                        f"the server answers 412: {payment.approval}", payment.retry_advice
+                    )
                 if response.status_code != 402:
                     if order.is_served(response):
                         _await_body_end(order, payment, response)

@@ -15,6 +15,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.mcp import TOOL
 from x402sim.protocol.messages import Receipt
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import Version
 
@@ -38,6 +39,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """
 
     auth: Authorization
+    """What is signed; of a payment by Permit2 the same terms, with the maximum as the value."""
     proof: dict[str, str]
     """The headers that prove the payment; in one step, the same headers pay."""
     shown: str
@@ -61,6 +63,8 @@ class Payment(msgspec.Struct, kw_only=True):
     """Payments before it, signed for the same purchase and given up: base units by nonce."""
     decimals: int = TESTNET.decimals
     """The decimals of the token that is paid."""
+    by_permit2: bool = False
+    """Whether it is a message of Permit2, for `exact` or `upto`."""
 
     @property
     def signed(self) -> dict[str, int]:
@@ -91,8 +95,19 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def state_query(self) -> str:
-        """The call of the token that returns whether the authorization was used."""
+        """The call of the token, or of Permit2, that returns whether the nonce was used."""
+        if self.by_permit2:
+            return nonce_question(self.auth)
         return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
+
+    @property
+    def approval(self) -> str:
+        """A sentence for a payment whose payer has approved Permit2 for too little."""
+        return (
+            f"Permit2 may take too little of the tokens of {checksum(self.auth.from_)}. At the "
+            f"token, approve Permit2 ({checksum(PERMIT2)}) for {self.auth.value} base units, which "
+            f"is {self.amount}"
+        )
 
     @property
     def retry_advice(self) -> str:
@@ -104,6 +119,13 @@ class Payment(msgspec.Struct, kw_only=True):
             f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
             f"was, the token tells: {self.state_query}. If it was not, a new PaymentAuth may pay."
         )
+
+
+def nonce_question(auth: Authorization) -> str:
+    """Return the call of Permit2 whose answer has the bit of a nonce, and which bit."""
+    nonce = int.from_bytes(auth.nonce)
+    owner, at = checksum(auth.from_), checksum(PERMIT2)
+    return f"nonceBitmap({owner}, {nonce >> 8}) of Permit2 at {at}, bit {nonce & 255}"
 
 
 class ResourcePayments(msgspec.Struct):

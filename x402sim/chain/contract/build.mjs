@@ -13,7 +13,7 @@ import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 
 const NAMES = ['Stablecoin', 'SmartWallet', 'Multicall']
-const HOSTILE = '../../suite/facilitator/contract/Hostile' // several contracts, of which the code is enough
+const SEVERAL = ['Permit2', '../../suite/facilitator/contract/Hostile'] // of these the code is enough
 const SETTINGS = {
   evmVersion: 'cancun',
   metadata: { bytecodeHash: 'none' }, // a comment changes no bytecode
@@ -66,9 +66,9 @@ function artifact(name) {
   }
 }
 
-function hostile() {
-  const source = readFileSync(here(`${HOSTILE}.sol`), 'utf8')
-  const codes = Object.entries(compile('Hostile', source))
+function several(name) {
+  const source = readFileSync(here(`${name}.sol`), 'utf8')
+  const codes = Object.entries(compile(name.split('/').at(-1), source))
     .map(([name, { evm }]) => [name, evm.deployedBytecode.object])
     .filter(([, code]) => code)
   return {
@@ -79,8 +79,8 @@ function hostile() {
   }
 }
 
-for (const name of [...NAMES, HOSTILE]) {
-  const made = name === HOSTILE ? hostile() : artifact(name)
+for (const name of [...NAMES, ...SEVERAL]) {
+  const made = SEVERAL.includes(name) ? several(name) : artifact(name)
   const text = `${JSON.stringify(made, null, 1)}\n`
   if (!options.includes('--check')) {
     writeFileSync(here(`${name}.json`), text)
