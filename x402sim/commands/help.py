@@ -54,6 +54,10 @@ network, with real money, only with --network NAME. If you have started `serve` 
 clock, or chosen your own token, add --world http://127.0.0.1:4020. With --key, a token of your own
 needs --network-file, too.
 
+With --permit2 it pays offers by Permit2, too, if no other fits: of the scheme `upto` it signs the
+maximum, within --max. It approves nothing: a server that misses the approval of Permit2 answers
+412, and the last line says how much to approve.
+
 With --state-dir you may stop `pay` at any time and start again: `pay` sends the same signed payment
 and signs no other. Of several starts at once the first pays; the rest wait, and print the purchase,
 or go on with the same payment. A free request then counts as bought.
@@ -207,12 +211,11 @@ or other messages needs a target file, which `x402sim target init URL` writes.
 """,
     "service": """Start the service only, against an external world.
 
-The world is a facilitator, an explorer and a node. Environment variables configure the service.
-Required: PRIVATE_KEY (the server wallet, which receives deposits and pays refunds),
-FACILITATOR_URL, EXPLORER_URL and RPC_URL. With defaults: NETWORK (--network replaces it),
-MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (a payment is final under so many blocks: 12).
-`serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service. The log
-goes to stderr.
+Required in the environment: PRIVATE_KEY (the server wallet, which receives deposits and pays
+refunds), RPC_URL and, without --facilitator, FACILITATOR_URL and EXPLORER_URL. With defaults:
+NETWORK, MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (a payment is final under so many blocks:
+12). `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service. The
+log goes to stderr.
 """,
     "facilitator": """Start the facilitator only, on your node.
 

@@ -29,7 +29,7 @@ from x402sim.chain.base import (
     require_depth,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.ledger import gas
+from x402sim.chain.ledger import gas, permit2
 from x402sim.chain.ledger.frame import DELEGATION, OUT_OF_GAS, Frame, Token, call_other
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
@@ -42,6 +42,7 @@ from x402sim.http.limits import (
 )
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
+from x402sim.protocol.permit2 import CONTRACTS
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
 REPLACEMENT_PERCENT = 110
@@ -249,7 +250,7 @@ class Machine:
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
-        contracts = (token.network.asset, IMPLEMENTATION, MULTICALL)
+        contracts = (token.network.asset, IMPLEMENTATION, MULTICALL, *CONTRACTS)
         self.state.codes |= dict.fromkeys(contracts, NO_CODE)
         self.state.roles |= dict.fromkeys(FIRST_ROLES, token.owner)
         self.state.minter_allowances[token.owner] = MAX_UINT256
@@ -339,7 +340,7 @@ class Machine:
     @property
     def deepest_reorg(self) -> int:
         """How many of the last blocks `reorg` can replace."""
-        return min(self.state.head.number, len(self._block_marks))
+        return min(self.state.height, len(self._block_marks))
 
     def reorg(self, at_s: int, depth: int, drop: Collection[Hash]) -> None:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Their
@@ -347,7 +348,7 @@ class Machine:
         `drop`.
         """
         require_depth(depth, self.deepest_reorg)
-        height = self.state.head.number
+        height = self.state.height
         replaced = range(height - depth + 1, height + 1)
         lost = [tx_hash for n in replaced for tx_hash in self.state.blocks[n].tx_hashes]
         lost += self.pool()
@@ -367,8 +368,7 @@ class Machine:
         """Return the state after a block, None for the newest; raises `ChainError`, in geth's
         words, for a block that is not mined.
         """
-        head = self.state.head.number
-        if block is None or block == head:
+        if block is None or block == (head := self.state.height):
             return self.state
         if block > head:
             raise ChainError(f"header not found: block {block}; the newest is block {head}")
@@ -420,9 +420,11 @@ class Machine:
             head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0, self.base_fee_wei
         )
 
-    def call(self, call: Call, at_s: int, state: LedgerState) -> tuple[bytes, Frame | None]:
-        """Run a call in a state and discard its effects. Return the result, and of the token the
-        frame; raises `Reverted`.
+    def call(
+        self, call: Call, at_s: int, state: LedgerState
+    ) -> tuple[bytes, Frame | permit2.Running | None]:
+        """Run a call in a state and discard its effects. Return the result, and of the token and
+        of Permit2 the frame; raises `Reverted`.
         """
         token = self.token
         now_s, mark = max(at_s, state.head.timestamp_s), state.mark()
@@ -433,6 +435,9 @@ class Machine:
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
             if call.to != token.network.asset:
+                if call.to in CONTRACTS:
+                    running = permit2.Running(token, state, call, now_s)
+                    return permit2.run(running), running
                 return call_other(state, call.to, call.data), None
             frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
             return run(frame), frame
@@ -441,7 +446,7 @@ class Machine:
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
-        last = min(wanted.to_block, self.state.head.number)
+        last = min(wanted.to_block, self.state.height)
         numbers = self._log_index.blocks(wanted, max(0, wanted.from_block), last)
         blocks = (self.state.blocks[n] for n in numbers)
         receipts = (self.receipt(tx) for block in blocks for tx in block.tx_hashes)
@@ -521,7 +526,7 @@ class Machine:
     def _undo_to(self, mark: int) -> None:
         """Undo to a mark, and delete the blocks and snapshots after it."""
         self.state.undo(mark)
-        height = self.state.head.number
+        height = self.state.height
         self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
         self._sizes = {n: size for n, size in self._sizes.items() if n <= height}
         self._snapshots = {k: m for k, m in self._snapshots.items() if m <= mark}
@@ -599,6 +604,7 @@ class Machine:
         state.put(state.account_nonces, call.sender, tx.nonce + 1)
         refund = delegate(state, self.token.network.chain_id, tx.signed) if tx.signed else 0
         frame: Frame | None = None
+        running: permit2.Running | None = None
         mark = state.mark()
         try:
             if call.to == self.token.network.asset:
@@ -611,6 +617,16 @@ class Machine:
                     raise Reverted(OUT_OF_GAS)
                 gas_used += frame.gas_used
                 refund += frame.refund
+            elif call.to in CONTRACTS:
+                running = permit2.Running(self.token, state, call, now_s)
+                if self.forced_reverts.strike(call):
+                    self.forced_reverts = self.forced_reverts.less_one()
+                    raise Reverted(permit2.NOT_TRANSFERRED)
+                permit2.run(running)
+                if running.least() > left:
+                    raise Reverted(OUT_OF_GAS)
+                gas_used += running.gas_used
+                refund += running.refund
             elif call.to == MULTICALL:
                 raise Reverted(NO_TRANSACTIONS)
             _pay(state, call)
@@ -620,14 +636,23 @@ class Machine:
             if frame:
                 reason, cost = frame.refused(reason, left)
                 gas_used, frame = intrinsic + cost, None
+            elif running:
+                is_out = reason == OUT_OF_GAS or running.gas_used > left
+                reason = OUT_OF_GAS if is_out else reason
+                gas_used, running = intrinsic + (left if is_out else running.gas_used), None
         gas_used -= min(refund, gas_used // gas.REFUND_QUOTIENT)
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
-        logs = tuple(
+        logs = [
             Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
             for i, (topics, data) in enumerate(frame.logs if frame else ())
-        )
+        ]
+        if running:
+            logs = [
+                Log(of, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
+                for i, (of, topics, data) in enumerate(running.logs)
+            ]
         return TxReceipt(
             tx_hash=tx.hash,
             block_number=number,
@@ -637,7 +662,7 @@ class Machine:
             gas_used=gas_used,
             gas_price=tx.gas_price,
             cumulative_gas_used=gas_before + gas_used,
-            logs=logs,
+            logs=tuple(logs),
             revert_reason=reason,
             type=tx.signed.type if tx.signed else LEGACY,
         )
