@@ -10,14 +10,14 @@ The default order of `pay`, and of `accept` as far as `verify`:
     validate                   step 1: decode the header, compare with the terms
     resume_earlier, or admit   the attempt: an earlier one again, or a new one
     claim                      a new attempt
-    verify, settle             steps 2 and 3, step 4: at the facilitator
+    verify, settle             steps 2 and 3; step 4: at the facilitator
     recover                    only after a refusal or without an answer: ask the chain
     grant, receipt             steps 5 and 6, step 7
 
 Requests for one payment id are serialized. `Settings.policy` can change the default: `verify`
 decides whether the facilitator verifies, `claim` when the claim is written. So the function `claim`
-is called before `verify`, before `settle` and before `grant`; the first call of a policy's time
-claims, and a claimed attempt stays as it is. The table `PAYMENT` of `protocol.states` has the moves
+is called before `verify`, before `settle` and before `grant`: the policy allows the first two
+calls, and a claimed attempt stays as it is. The table `PAYMENT` of `protocol.states` has the moves
 of a payment in each state. `recover` of `unsettled.py` looks up on the chain whatever the
 facilitator does not settle.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
