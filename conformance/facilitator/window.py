@@ -104,7 +104,7 @@ async def _ends_between(play: Play) -> Tried:
     await play.wait(draft.auth.valid_before + 1 - play.wall_s)
     settled = await play.settle(draft)
     money = await play.room.money(since, sent)
-    play.say(money.summary)
+    play.saw(money)
     return Tried(draft=draft, verified=settled, settled=settled, money=money)
 
 

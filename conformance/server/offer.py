@@ -386,7 +386,7 @@ async def _preflight(play: Play) -> Preflight:
         ("Access-Control-Request-Headers", play.dialect.payment_header.lower()),
     ]
     return Preflight(
-        unpaid=unpaid, answer=await play.ask(headers=wanted, method="OPTIONS", about="preflight: ")
+        unpaid=unpaid, answer=await play.ask(headers=wanted, method="OPTIONS", about="preflight")
     )
 
 

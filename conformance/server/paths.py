@@ -77,9 +77,7 @@ async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) 
     goods = await play.goods()
     price = (await play.draft()).auth.value
     found = [
-        Try(
-            about, await play.ask(headers=headers, method=method, target=target, about=f"{about}: ")
-        )
+        Try(about, await play.ask(headers=headers, method=method, target=target, about=about))
         for about, method, target, headers in requests
     ]
     return Tries(tries=found, goods=goods, price=price)

@@ -368,7 +368,7 @@ async def _headers(play: Play) -> list[Refusal]:
         about = f"a header that {what}"
         sent = [(play.dialect.payment_header, text)]
         calls = len(play.double.calls)
-        answer = await play.ask(headers=sent, about=f"{about}: ")
+        answer = await play.ask(headers=sent, about=about)
         asked = play.double.calls[calls:]
         found.append(Refusal(about=about, payment=None, answer=answer, moved=(), asked=asked))
         if play.is_silent:

@@ -16,6 +16,7 @@ from tests.suite.test_reports import NASTY, STARTED, URL, result
 from x402sim.commands.conformance import judging
 from x402sim.report import conformance as report
 from x402sim.report.conformance import as_html as html, as_markdown as markdown
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours
@@ -294,7 +295,7 @@ def in_dialects(**outcomes: str) -> Result:
                 dialect=dialect,
                 actual=f"{outcome} in {dialect}",
                 expected="1",
-                exchange=f"asked in {dialect}",
+                exchanges=(Exchange(f"asked in {dialect}"),),
                 loss=LOST if outcome == "failed" else None,
             ),
         )
@@ -409,7 +410,7 @@ def test_a_loss_is_in_every_report() -> None:
 def test_markdown_is_what_it_should_be_whatever_was_answered() -> None:
     marks = "`` @all [x](http://evil) <b> ** </details> ```\n# title"
     case = CaseResult(title=marks, outcome=Outcome.FAILED, expected=marks, actual=NASTY + marks,
-                      exchange=f"POST /\n{marks}\n-> 200\n{NASTY}")  # fmt: skip
+                      exchanges=(Exchange(NASTY, Message("POST /", body=marks)),))  # fmt: skip
     failed = result("kit/1/a", "failed", title=marks, expected=marks, actual=marks, cases=(case,),
                     rerun=f"run {marks}")  # fmt: skip
     unclear = result("kit/1/b", "inconclusive", reason=marks)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from x402sim import World
 from x402sim.report import conformance as report
 from x402sim.report.conformance import as_html, as_markdown as markdown
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import CaseResult, DemandKey, Evidence, Outcome, Result
 from x402sim.spec.ground import Ground, GroundType, sentence
 from x402sim.suite.command import conclude
@@ -44,7 +45,7 @@ def result(check_id: str, outcome: str, level: str = "MUST", **more: Any) -> Res
 def of_each_kind() -> list[Result]:
     return [
         result("spec/2.2/body", "failed", title=f"title {NASTY}", expected=NASTY,
-               actual=f"not {NASTY}", rerun="again", exchange=f"POST /\n{NASTY}", seconds=0.5,
+               actual=f"not {NASTY}", rerun="again", exchanges=(Exchange(NASTY, Message("POST /")),), seconds=0.5,
                evidence=Evidence(DemandKey.FORM)),
         result("spec/2.2/payment-id", "failed", "SHOULD", expected="1", actual="2",
                evidence=Evidence(DemandKey.FORM)),
@@ -117,14 +118,16 @@ def test_the_page_is_valid_html_and_escapes_its_input(results: list[Result]) -> 
 
 def test_failed_musts_come_first_and_json_is_indented() -> None:
     must, should, unclear, *_ = of_each_kind()
-    must = replace(must, exchange='POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho')
-    should = replace(should, exchange="[" * 5_000)
+    sent, answer = Message("POST /pay", body='{"a":{"b":1}}'), Message("200", body='{"cut":"sho')
+    must = replace(must, exchanges=(Exchange(request=sent, answer=answer),))
+    deep = Message("200", body="[" * 5_000)
+    should = replace(should, exchanges=(Exchange(request=sent, answer=deep),))
     unclear = replace(unclear, id="spec/9/a")  # no known defect keeps it from being judged
     text = as_html(URL, STARTED, [unclear, should, must])
     urgent = text.split("What needs attention")[1].split("<h2>")[0]
     places = [urgent.index(each.id) for each in (must, should, unclear)]
     assert places == sorted(places)
-    unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-> 200\n{"cut":"sho</pre>'
+    unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-> 200\n  {"cut":"sho</pre>'
     assert unfolded in html.unescape(urgent)
 
 
@@ -133,8 +136,11 @@ def test_failed_musts_come_first_and_json_is_indented() -> None:
 
 def with_cases() -> list[Result]:
     """A failed id with two failing cases of four, and one that passed in part."""
-    failed, clear = Outcome.FAILED, {"expected": "1", "actual": NASTY, "exchange": "POST /clear"}
-    other = {"expected": "3", "actual": "4", "exchange": "POST /other"}
+    failed, clear = (
+        Outcome.FAILED,
+        {"expected": "1", "actual": NASTY, "exchanges": (Exchange("POST /clear"),)},
+    )
+    other = {"expected": "3", "actual": "4", "exchanges": (Exchange("POST /other"),)}
     failing = [
         CaseResult(title="the clear one", outcome=failed, **clear),
         CaseResult(title="the other one", outcome=failed, **other),
@@ -244,33 +250,36 @@ def test_the_terminal_tells_the_causes_before_what_is_not_judged(
 def test_a_long_line_is_cut_in_the_terminal_which_says_where_all_of_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sent = f"POST /settle {json.dumps({'payer': ['0x' + 'ab' * 20] * 20})}: 200 it is paid"
-    case = CaseResult(title="it", outcome=Outcome.FAILED, expected="1", actual="2", exchange=sent)
-    long = result("spec/7/a", "failed", title="it", actual="2", exchange=sent, cases=(case,))
+    body = json.dumps({"payer": ["0x" + "ab" * 20] * 20})
+    asked = Exchange(request=Message("POST /settle", body=body), answer=Message("200 it is paid"))
+    it = {"title": "it", "actual": "2", "exchanges": (asked, asked)}
+    case = CaseResult(outcome=Outcome.FAILED, expected="1", **it)
+    long = result("spec/7/a", "failed", **it, cases=(case,))
     show_results(SERVICE, [long], strict=False, whole="report.html")
     shown = capsys.readouterr().out
-    assert shown.count("0xababab") < 8
+    assert shown.count("0xababab") < 16
     assert "[…]" in shown
     assert "POST /settle" in shown
     assert "200 it is paid" in " ".join(shown.split())
     assert "the whole: report.html" in shown
     assert max(map(len, shown.splitlines())) < 80
-    assert sent in as_html(URL, STARTED, [long]).replace("&#34;", '"')
+    assert body in report.as_junit(URL, STARTED, [long]).decode()
 
 
 def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = f"GET /a: 500\n{report.FULL}sent, X-PAYMENT: paid"
-    case = CaseResult(title="it", outcome=Outcome.FAILED, expected="1", actual="2", exchange=said)
-    short = result("spec/7/a", "failed", title="it", actual="2", exchange=said, cases=(case,))
+    asked = Exchange(request=Message("GET /a", ("X-PAYMENT: paid",)), answer=Message("500"))
+    it = {"title": "it", "actual": "2", "exchanges": (asked, asked)}
+    case = CaseResult(outcome=Outcome.FAILED, expected="1", **it)
+    short = result("spec/7/a", "failed", **it, cases=(case,))
     show_results(SERVICE, [short], strict=False, whole="report.html")
     shown = capsys.readouterr().out
-    assert report.FULL not in shown
+    assert "X-PAYMENT" not in shown
     assert "GET /a: 500" in shown
     assert "the whole: report.html" in shown
-    assert said in as_html(URL, STARTED, [short])
-    assert report.FULL not in markdown("service", URL, [short])
+    assert "X-PAYMENT: paid" in as_html(URL, STARTED, [short])
+    assert "X-PAYMENT" not in markdown("service", URL, [short])
     assert "GET /a: 500" in markdown("service", URL, [short])
 
 
@@ -281,11 +290,14 @@ SENTENCE = sentence("5: X-Payment-Id")
 GROUND = Ground(kind=GroundType.EXPLICIT, sentences=(SENTENCE,))
 
 
+ASKED = Exchange(request=Message("POST /"), answer=Message("200"))
+
+
 def of_money() -> list[Result]:
     """In the order of the sections: of form, of form, of sales, of payers, of goods."""
     twice = [
         CaseResult(title=f"case {n}", outcome=Outcome.FAILED, expected="one receipt", actual="2",
-                   ground=GROUND, exchange=f"POST /\n{report.RAW}curl -i 'http://a/{n}'\n-> 200")
+                   ground=GROUND, exchanges=(replace(ASKED, again=f"curl -i 'http://a/{n}'"),))
         for n in (1, 2)
     ]  # fmt: skip
     return [

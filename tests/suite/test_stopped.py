@@ -130,7 +130,7 @@ def test_a_request_that_ends_the_service_twice_has_failed_and_the_run_goes_on(
             culprit.actual
         )
         assert cause(culprit).startswith("a request ends the service")
-        assert culprit.exchange.startswith("GET ")
+        assert culprit.exchanges[0].head.startswith("GET ")
 
 
 @pytest.mark.usefixtures("soon")

@@ -196,10 +196,10 @@ def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
     defect: str, check_id: str
 ) -> None:
     verdict = judge_one(defect, [check for check in all_checks() if check.id == check_id])
-    exchange = verdict.results[check_id].exchange
-    assert "-> 200" in exchange
-    assert '"quote"' in exchange
-    assert "-> 402" not in exchange
+    (exchange,) = verdict.results[check_id].exchanges
+    assert exchange.answer
+    assert exchange.answer.line == "200"
+    assert '"quote"' in exchange.answer.body
 
 
 def test_the_command_that_repeats_a_run_names_the_variable_of_the_key() -> None:

@@ -101,8 +101,9 @@ def test_a_control_that_breaks_something_has_failed_and_is_reported(
     if success == "True":
         control = found["facilitator/control/settles"]
         assert control["outcome"] == outcome
-        assert "POST /settle" in control["exchange"]
-        assert "on the chain: 0 transfers" in control["exchange"]
+        asked = [each["request"]["line"] for each in control["exchanges"] if "request" in each]
+        assert asked == ["POST /verify", "POST /settle"]
+        assert "on the chain: 0 transfers" in control["exchanges"][2]["about"]
 
 
 def test_a_command_that_ends_is_told_with_its_last_line(tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ def test_an_earlier_payment_that_is_mined_late_is_not_held_against_the_next() ->
 
     pending, good = paid(2), paid(3)
     said = {"success": True, "transaction": "0x02"}
-    answer = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json=said)
+    answer = Answer(dialect=Dialect.V2, path="/settle", status=200, json=said)
     both = Money(moved=(moved(pending, "0x01"), moved(good, "0x02")), sent=())
     assert is_settled(both, good, answer) is None
     tip = replace(moved(good, "0x03"), amount_base=1)

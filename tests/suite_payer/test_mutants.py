@@ -11,6 +11,7 @@ from tests.campaign import at_length
 from tests.suite.cases import with_ids
 from tests.suite_payer.payer import Payer
 from x402sim.report.causes import causes
+from x402sim.report.exchange import record
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play, of_id
 from x402sim.suite.engine import result
@@ -149,7 +150,7 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
                 break
         for case, it in failed.items():
             wrong = replace(it, loss=None)
-            found[case.name] = result(case, wrong, played.report)
+            found[case.name] = result(case, wrong, record(played.exchanges))
 
     async def main() -> None:
         with ThreadPoolExecutor(32) as threads:

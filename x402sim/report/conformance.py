@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from x402sim.protocol.money import to_decimal
+from x402sim.report import exchange
 from x402sim.report.causes import LOSSES, by_cause, cause, causes, loss, repair
 from x402sim.report.results import (
     INTERRUPTED,
@@ -38,11 +39,6 @@ from x402sim.text.templates import render
 from x402sim.text.words import counted, printable, printable_lines
 from x402sim.version import VERSION
 
-RAW = "send it again: "
-"""Begins a line of an exchange with a command that sends the same request again."""
-FULL = "in full: "
-"""Begins a line of an exchange that terminals and comments leave out: the line before is its short
-form."""
 SERVICE = "service"
 """The subject of a report without a subject's name."""
 AnyResult = TypeVar("AnyResult", Result, CaseResult)
@@ -74,7 +70,7 @@ def _of(counting: int, every: int, outcome: Outcome) -> str:
 
 
 def readable(results: Results) -> list[Result]:
-    """Return the results as reports show them: every text escaped (an exchange keeps its newlines),
+    """Return the results as reports show them: every text escaped (a body keeps its newlines),
     and `like` set to the id of the probable cause."""
     escaped = [
         msgspec.structs.replace(_escaped(result), cases=tuple(map(_escaped, result.cases)))
@@ -87,7 +83,8 @@ def readable(results: Results) -> list[Result]:
 def _escaped(result: AnyResult) -> AnyResult:
     fields = msgspec.structs.asdict(result).items()
     texts = {name: printable(value) for name, value in fields if type(value) is str}
-    return msgspec.structs.replace(result, **texts | {"exchange": printable_lines(result.exchange)})
+    exchanges = tuple(each.changed(printable, printable_lines) for each in result.exchanges)
+    return msgspec.structs.replace(result, **texts, exchanges=exchanges)
 
 
 def counts_for_exit(result: Result, strict: bool) -> bool:
@@ -210,7 +207,7 @@ def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
         before = cases[:place]
         lines = ground_lines(case, (each.ground for each in before))
         if any((each.title, each.expected) == (case.title, case.expected) for each in before):
-            case = msgspec.structs.replace(case, exchange="")
+            case = msgspec.structs.replace(case, exchanges=())
         found.append((case, lines))
     return found
 
@@ -351,7 +348,7 @@ def left_out(cases: list[CaseResult]) -> list[str]:
     return [f"not judged: {named(case).rstrip('.')}: {case.reason}" for case in cases]
 
 
-def explained(result: Result) -> str:
+def explained(result: Result, *, is_short: bool = False) -> str:
     """Return a whole failure as text: its cases, their exchanges, the command to repeat them."""
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
     parts += [f"to repair: {repair(result)}"] if repair(result) else []
@@ -360,8 +357,8 @@ def explained(result: Result) -> str:
         parts += ["", named(case), *ground]
         parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
         parts += [f"loss:     {case.loss}"] if case.loss else []
-        if case.exchange:
-            parts += ["", case.exchange]
+        if case.exchanges:
+            parts += ["", *exchange.written(case.exchanges, is_short=is_short)]
     if left := not_judged(result):
         parts += ["", *left_out(left)]
     return "\n".join([*parts, "", f"run it again: {result.rerun}"])
@@ -621,10 +618,8 @@ def _folded(first: Result, rest: Results, strict: bool) -> Iterator[str]:
             if case.loss is not None:
                 yield f"  - loss {_plain(str(case.loss))}"
             yield ""
-            if case.exchange:
-                lines = case.exchange.split("\n")
-                short = [each for each in lines if not each.startswith(FULL)]
-                yield from _block("\n".join(short))
+            if case.exchanges:
+                yield from _block("\n".join(exchange.written(case.exchanges, is_short=True)))
     else:
         yield f"  {_code(first.reason)}"
         yield ""
@@ -726,8 +721,7 @@ def _section(
 
 
 def _html_case(case: CaseResult | Result, ground: list[str]) -> dict[str, object]:
-    every = case.exchange.splitlines()
-    lines = [line for line in every if not line.startswith(RAW)]
+    lines = [line for each in case.exchanges for line in each.whole]
     facts = {
         "check": named(case),
         "ground": "\n".join(ground),
@@ -739,14 +733,14 @@ def _html_case(case: CaseResult | Result, ground: list[str]) -> dict[str, object
     return {
         "facts": {name: value for name, value in facts.items() if value},
         "exchange": "\n".join(map(_indented, lines)),
-        "raw": "\n".join(line.removeprefix(RAW) for line in every if line.startswith(RAW)),
-        "began": " ".join([*lines[:1], *(line for line in lines if line.startswith("-> "))]),
+        "raw": "\n".join(exchange.commands(case.exchanges)),
+        "began": case.exchanges[0].head if case.exchanges else "",
     }
 
 
 def _indented(line: str) -> str:
-    """Return a line of an exchange, indented if it is JSON."""
-    if not line.startswith(("{", "[")):
+    """Return a line of an exchange; JSON in several lines."""
+    if not line.startswith(("  {", "  [")):
         return line
     try:
         return json.dumps(json.loads(line), indent=2, ensure_ascii=False)

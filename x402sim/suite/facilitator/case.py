@@ -119,7 +119,7 @@ async def tried(play: Play, draft: Draft, about: str = "") -> Tried:
         play.say(f"{about}:")
     verified, settled = await play.verify(draft), await play.settle(draft)
     money = await play.room.money(since, sent_before)
-    play.say(money.summary)
+    play.saw(money)
     return Tried(draft=draft, verified=verified, settled=settled, money=money, about=about)
 
 

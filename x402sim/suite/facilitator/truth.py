@@ -80,7 +80,7 @@ class Observed:
 async def observe(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Observed:
     """Return the answers, and the present state of the chain."""
     money = await play.money()
-    play.say(money.summary)
+    play.saw(money)
     return Observed(pairs=pairs, money=money, early=early)
 
 

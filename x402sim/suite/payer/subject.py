@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, Network, network_named
+from x402sim.report.exchange import Exchanges, record
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play
 from x402sim.suite.engine import (
@@ -98,7 +99,7 @@ class Broken:
     """A control without a purchase, according to the payer."""
 
     why: str
-    exchange: str
+    exchanges: Exchanges
     pays: bool
     """Whether money has moved for nothing, or more can move than allowed."""
     tries: bool
@@ -185,7 +186,7 @@ class PayerJudge:
                 too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
                     why=f"{wrong.actual}{log}",
-                    exchange=each.report,
+                    exchanges=record(each.exchanges),
                     pays=too_much is not None or bool(each.moved and not is_unread),
                     tries=bool(each.signed and not is_unread),
                 )
@@ -364,8 +365,8 @@ def left_out(
     if found is not None and found.pays:
         return skipped(case, NotApplicable(f"its control has failed: {found.why}"))
     if found is not None and (dialects is not None or (is_invalid and case.is_control)):
-        exchange = found.exchange if case.is_control else ""
-        return unclear(case, f"it buys nothing at an honest shop: {found.why}", exchange)
+        evidence = found.exchanges if case.is_control else ()
+        return unclear(case, f"it buys nothing at an honest shop: {found.why}", evidence)
     return None
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, assert_never
 import msgspec
 
 from x402sim.payer.wallet import Wallet
+from x402sim.report.exchange import Exchanges
 from x402sim.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
@@ -314,18 +315,21 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
         uncleared = await _clear_faults(probe)
     if uncleared:
         played = replace(played, found={}, left=Inconclusive(uncleared))
-    found = played.of(case)
-    show = played.show or (probe.last.show if probe.last else None)
-    exchange = [show() if show else "", probe.world.fault_lines()]
-    is_shown = found.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
-    whole = redact.without("\n\n".join(filter(None, exchange)), setting.options.secrets)
+    found, show = played.of(case), played.show
+    exchanges: Exchanges = ()
+    if found.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE):
+        exchanges = (show(), *probe.world.faults) if show else probe.exchanges
+
+    def hidden(text: str) -> str:
+        return _hidden(setting, redact.without(text, setting.options.secrets))
+
     evidence = found.evidence or Evidence()
     return msgspec.structs.replace(
         found,
         expected=_clean(setting, found.expected or "") or None,
         actual=_clean(setting, found.actual or "") or None,
         reason=_clean(setting, found.reason),
-        exchange=_hidden(setting, whole) if is_shown else "",
+        exchanges=tuple(each.changed(hidden) for each in exchanges),
         has_begun=has_begun,
         evidence=msgspec.structs.replace(
             evidence, answer=redact.impersonal(_clean(setting, evidence.answer))
