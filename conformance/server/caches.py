@@ -112,7 +112,7 @@ ROWS = [
     case(
         "offer/cache",
         Demand(
-            title="A shared cache gives nobody what somebody else has paid for",
+            title="A shared cache serves nobody the goods of another payer",
             ground=texts.derived(
                 texts.NO_VALID_PAYMENT,
                 texts.NOMINATED,
@@ -123,7 +123,7 @@ ROWS = [
             test=_is_not_given_away,
         ),
         Demand(
-            title="A shared cache answers no payment with a 402 that it has kept",
+            title="A shared cache answers no payment with a stored 402",
             ground=texts.derived(
                 texts.SIGNAL,
                 texts.NOMINATED,

@@ -170,7 +170,7 @@ def _demands(what: str, test: Callable[[Play, Tries], Found] = _nothing_served) 
             test=test,
         ),
         Demand(
-            title=f"{what}: which of them are an error of the server",
+            title=f"{what}: is an answer a server error?",
             ground=texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
             test=_no_errors,
             suffix="errors",
@@ -191,7 +191,7 @@ async def _methods(play: Play) -> Tries:
     return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
 
 
-@case("path/headers", *_demands("Headers that name another method or path"))
+@case("path/headers", *_demands("Headers with another method or path"))
 async def _overridden(play: Play) -> Tries:
     item = play.item
     found: list[tuple[str, str, str, Headers]] = [
@@ -239,7 +239,7 @@ async def _asked_by_head(play: Play) -> Answer:
 @case(
     "path/head",
     Demand(
-        title="HEAD without payment tells nothing of what is sold",
+        title="HEAD without payment tells nothing of the goods",
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.HEAD,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from x402sim.spec.ground import SENTENCES, GroundType, Sentence, sentence
 from x402sim.suite.case import by_ground, by_id
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks, folder
 
 UNCOVERED = "uncovered.toml"
@@ -34,13 +34,13 @@ def uncovered(folder: Path) -> Mapping[Sentence, str]:
     return {sentence(name): str(reason) for name, reason in reasons.items()}
 
 
-def not_quoted(checks: Iterable[Check]) -> list[Sentence]:
+def not_quoted(checks: Iterable[ServiceCase]) -> list[Sentence]:
     """Return the sentences of the specification that no check is based on."""
     quoted = {each for check in checks for each in check.ground.sentences}
     return [each for each in SENTENCES if each not in quoted]
 
 
-def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
+def page(checks: list[ServiceCase], reasons: Mapping[Sentence, str]) -> str:
     """Return the page, as Markdown: every id, its grounds, its cases, and what is not covered."""
     kinds = Counter(check.ground.kind for check in checks)
     told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundType)

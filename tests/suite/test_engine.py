@@ -22,7 +22,7 @@ from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
-from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
+from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import run
 from x402sim.suite.service.expect import expect, expect_refused
@@ -42,7 +42,7 @@ def setting_for(app: Any, control: Any = None, **more: Any) -> Setting:
     return Setting(options=Options(**more), http=http, control=control)
 
 
-def judged(app: Any, checks: list[Check], **more: Any) -> list[Result]:
+def judged(app: Any, checks: list[ServiceCase], **more: Any) -> list[Result]:
     async def main() -> list[Result]:
         return [result async for result in run(setting_for(app, **more), checks)]
 

@@ -283,6 +283,17 @@ def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
     assert "GET /a: 500" in markdown("service", URL, [short])
 
 
+def test_the_terminal_shows_a_few_of_many_cases_in_full_and_names_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = {"outcome": Outcome.FAILED, "expected": "1", "actual": "2"}
+    cases = tuple(CaseResult(title=f"case {n}", **failed) for n in range(7))
+    show_results(SERVICE, [result("spec/7/a", "failed", cases=cases)], strict=False)
+    shown = capsys.readouterr().out
+    assert shown.count("  expected  1") == 4
+    assert "  as well   case 4; case 5; case 6\n" in shown
+
+
 # --- money first, and what to do ------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from x402sim.text.words import counted, printable
 
 COLUMNS = 79
 MANY = 4
-"""The most ids named beside a cause."""
+"""The most ids named beside a cause, and the most cases of an id shown in full."""
 WIDTH = 66
 """The width of a quotation: with the indent, a line stays below 80 columns."""
 MOST_AGAIN, MOST_ACTUAL, MOST_LINE = 400, 5 * COLUMNS, 3 * COLUMNS
@@ -175,7 +175,8 @@ def _show_failure(
         _show(console, "  to repair ", todo)
     if text := subject.texts(result.id):
         _show(console, "  clause    ", text)
-    for case, ground in report.shown(result):
+    cases = report.shown(result)
+    for case, ground in cases[:MANY]:
         _show(console, "  check     ", report.named(case))
         label = ground[0].removesuffix(":") if ground else ""
         for sentence in ground[1:]:
@@ -195,6 +196,8 @@ def _show_failure(
         is_long = max(map(len, lines), default=0) > MOST_LINE
         if is_cut or is_long or len(str(case.actual)) > MOST_ACTUAL:
             _show(console, "  […]       ", f"shortened here; the whole: {whole}")
+    if more := "; ".join(report.named(case) for case, _ in cases[MANY:]):
+        _show(console, "  as well   ", more)
     _show_not_judged(console, result)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 

@@ -33,7 +33,7 @@ import msgspec
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.exchange import Exchange, Movement, record
+from x402sim.report.exchange import Exchange, record
 from x402sim.report.results import CaseResult, DemandKey, Outcome
 from x402sim.rng import Rng
 from x402sim.suite.case import by_play
@@ -49,6 +49,8 @@ from x402sim.suite.engine import (
     skipped,
     unclear,
 )
+from x402sim.suite.money import Transfer
+from x402sim.suite.options import PATIENCE_S
 from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
 from x402sim.suite.subject import Chosen, Tell, patiently
@@ -155,7 +157,7 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
     _drawn: int = 0
 
     @abstractmethod
-    async def begin(self) -> Self:
+    async def ready(self) -> Self:
         """Note the height of the chain."""
 
     def draw(self) -> bytes:
@@ -167,13 +169,11 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
         """Wait in real time."""
         await CLOCK.sleep(seconds)
 
-    def say(self, about: str, transfers: Iterable[Movement] = ()) -> None:
+    def say(self, about: str, moved: Iterable[Transfer] = ()) -> None:
         """Write a sentence for the report, with transfers."""
-        self.exchanges.append(Exchange(about, transfers=tuple(transfers)))
+        self.exchanges.append(Exchange(about, transfers=tuple(each.movement for each in moved)))
 
 
-PATIENCE_S = 15.0
-"""The usual seconds of an answer, at most."""
 BATCH = 10
 """The plays in a shared room between two good payments."""
 START = "the judge must start it: --start COMMAND"
@@ -319,7 +319,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         """Begin a play in a room, and return the play."""
         self.plays += 1
         named = f"{name} {self.plays} in {room.name}"
-        return await self.play(room, dialect, named, patience_s or self.patience_s).begin()
+        return await self.play(room, dialect, named, patience_s or self.patience_s).ready()
 
     async def played(self, group: Sequence[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Play the common play of some cases in a room, and test each case."""

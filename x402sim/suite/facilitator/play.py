@@ -10,9 +10,9 @@ import httpx
 from x402sim.clock import stopwatch
 from x402sim.http.bounded import Limits, receive
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import Address, PrivateKey, checksum
+from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.messages import decoded, encode
-from x402sim.report.exchange import Exchange, Message, Movement
+from x402sim.report.exchange import Exchange, Message
 from x402sim.suite import rooms
 from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import FacilitatorRoom, Money
@@ -34,7 +34,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
     sent_before: int = 0
     """The relayer's transactions before the play."""
 
-    async def begin(self) -> Self:
+    async def ready(self) -> Self:
         """Note the height of the chain."""
         self.since = await self.room.chain.height()
         self.sent_before = len(self.room.node.sent)
@@ -135,11 +135,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
 
     def saw(self, money: Money) -> None:
         """Write for the report what moved."""
-        moved = (
-            Movement(each.amount_base, checksum(each.to), checksum(each.sender), each.tx_hash)
-            for each in money.moved
-        )
-        self.say(money.summary, moved)
+        self.say(money.summary, money.moved)
 
     @property
     def is_silent(self) -> bool:

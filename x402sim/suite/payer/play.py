@@ -26,19 +26,20 @@ from x402sim.protocol.crypto import Address, PrivateKey, checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, Network
-from x402sim.report.exchange import MOST, Exchange, Message, Movement
+from x402sim.report.exchange import MOST, Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.rng import Rng
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.kept import kept
+from x402sim.suite.money import NEWEST, transfers
 from x402sim.suite.payer.shop import (
     PAY_PATH,
     PAYMENT_ID,
     SESSION_ID,
     TOOL,
+    Dialect,
     Lets,
     Offer,
-    PaymentFlow,
     Settled,
     Shop,
     Signed,
@@ -67,7 +68,7 @@ class Task:
 
     url: str
     flow: str
-    """The payment flow: v1, v2, steps, session or mcp."""
+    """The dialect: v1, v2, steps, session or mcp."""
     private_key: str = field(repr=False)
     address: str
     network: str
@@ -280,7 +281,7 @@ PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
 class Purchase:
     """The record of a play: the end of each start, the signatures, and the money that moved."""
 
-    flow: PaymentFlow
+    flow: Dialect
     shop: Shop
     network: Network
     payer: str
@@ -417,7 +418,7 @@ Start = Callable[[Task, Path, float], Awaitable[Ended]]
 
 async def play(
     start: Start,
-    flow: PaymentFlow,
+    flow: Dialect,
     story: Story,
     *,
     name: str,
@@ -500,7 +501,7 @@ class _Case:
     wallet: Wallet
     sender: Address
     """The account that settles."""
-    flow: PaymentFlow
+    flow: Dialect
     network: Network
     story: Story
     goods: str
@@ -560,7 +561,7 @@ class _Case:
         """Return the task of the payer."""
         network, most = self.network, to_decimal(CAP_BASE, self.network.decimals)
         host = self.shop.origin.removeprefix("http://")
-        is_tool = self.flow is PaymentFlow.MCP
+        is_tool = self.flow is Dialect.MCP
         call = {"name": TOOL, "arguments": {}}
         return Task(
             url=self.shop.url,
@@ -725,10 +726,12 @@ class _Case:
         for _ in range(MOST_GAPS):  # transactions behind a gap in nonces are mined once it is full
             if await self.chain.waiting():
                 await self.chain.send(Call(self.me, self.me, b""))
-        for to, data in await self._events(abi.TRANSFER_EVENT):
-            if to != self.wallet.address:
-                played.moved.append((to, int.from_bytes(data[:32])))
-        for spender in dict.fromkeys(to for to, _ in await self._events(abi.APPROVAL_EVENT)):
+        every = await transfers(self.chain, -1, self.chain.token)
+        left_wallet = [each for each in every if each.sender == self.me != each.to]
+        played.moved += [(checksum(each.to), each.amount_base) for each in left_wallet]
+        topics = ((abi.APPROVAL_EVENT,), (self.me.rjust(32, b"\0"),))
+        logs = await self.chain.logs(LogFilter(0, NEWEST, (self.chain.token,), topics))
+        for spender in dict.fromkeys(checksum(Address(log.topics[2][12:])) for log in logs):
             left = await self._asked(abi.calldata(ALLOWANCE, self.me, parse_address(spender)))
             if left and spender != PERMIT2:
                 played.allowed.append((spender, left))
@@ -743,8 +746,8 @@ class _Case:
                 played.elsewhere.append(signed)
             elif is_usable(signed, token, now_s) and not await self.is_used(signed):
                 played.exposed.append(signed)
-        transfers = (Movement(base, to, played.payer) for to, base in played.moved)
-        played.exchanges.append(Exchange(played.sums(), transfers=tuple(transfers)))
+        moved = tuple(each.movement for each in left_wallet)
+        played.exchanges.append(Exchange(played.sums(), transfers=moved))
 
     async def is_used(self, signed: Signed) -> bool:
         """Ask the token whether a nonce is used."""
@@ -760,12 +763,6 @@ class _Case:
 
     async def _asked(self, data: bytes) -> int:
         return int.from_bytes(await self.chain.call(Call(self.me, self.chain.token, data)))
-
-    async def _events(self, event: bytes) -> list[tuple[str, bytes]]:
-        topics = ((event,), (self.me.rjust(32, b"\0"),))
-        wanted = LogFilter(0, await self.chain.height(), (self.chain.token,), topics)
-        logs = await self.chain.logs(wanted)
-        return [(checksum(Address(log.topics[2][12:])), log.data) for log in logs]
 
 
 def _domain(network: str, asset: str, name: object, version: object, known: Network) -> Domain:

@@ -11,15 +11,16 @@ import httpx
 
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
-from x402sim.report.exchange import Exchange, Message, Movement
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.suite import rooms
 from x402sim.suite.drafts import lost
+from x402sim.suite.money import Transfer
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import WHOLE, Answer, as_sent, send
-from x402sim.suite.server.room import ServerRoom, Transfer
+from x402sim.suite.server.room import ServerRoom
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.words import counted, printable
@@ -86,7 +87,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
     counted: int | None = None
     """The number at --counter's path before the last payment was drafted."""
 
-    async def begin(self) -> Self:
+    async def ready(self) -> Self:
         """Note the height of the chain."""
         self.since = await self.room.height()
         return self
@@ -308,7 +309,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         by = "the payments of this case" if payment is None else f"{payment.nonce[:12]}…"
         self.say(
             f"on the chain, by {by}: {counted(len(found), 'transfer')} of {base}",
-            (Movement(each.amount_base, each.to, each.sender, each.tx_hash) for each in found),
+            found,
         )
         return found
 
