@@ -60,7 +60,6 @@ GENERATED = {
     "guide": Generated("the guide's reference pages", 0.1, PAGES, "house.reference"),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "evm.measure"),
     "costs": Generated("what each check costs", 0.1, f"{JUDGED}/costs.json", "suite.costs"),
-    "demands": Generated("the page of demands", 0.1, f"{JUDGED}/demands.md", "suite.demands"),
     "interop": Generated("the guide's other programs", 0.1, f"{GUIDE}/facilitator.md", "interop"),
     "mutants": Generated("the matrix of mutants", 10, MATRIX, "mutants --csv"),
     "independent": Generated(
@@ -79,7 +78,7 @@ GENERATED = {
         "all of these that depend on a new check or mutant",
         4,
         f"{JUDGED}/*.json {JUDGED}/*.md {JUDGED}/*.csv",
-        f"suite.by_hand; suite.costs; suite.demands; {JUDGE}",
+        f"suite.by_hand; suite.costs; {JUDGE}",
         in_part=True,
     ),
     "speed": Generated(

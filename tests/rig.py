@@ -21,7 +21,6 @@ from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.service.app import service_app
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service, restarted
-from x402sim.spec.decisions import Decisions
 from x402sim.world.running_world import RunningWorld, build
 
 START = 1_800_000_000
@@ -111,7 +110,6 @@ class ServiceRig(Buyer):
     def __init__(
         self,
         file: Path | None = None,
-        decisions: Decisions | None = None,
         settings: Settings | None = None,
     ) -> None:
         self.now = [float(START)]
@@ -122,8 +120,7 @@ class ServiceRig(Buyer):
             self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
             return OverTransport(self.wires[name])
 
-        settings = settings or Settings(phase=0, decisions=decisions or Decisions())
-        world = World(seed=1, file=file, service=settings)
+        world = World(seed=1, file=file, service=settings or Settings(phase=0))
         self.parts: RunningWorld = build(world, self.clock, link)
         self.service = self.parts.service
         wire = link("payer", "service", self.parts.process.app)

@@ -99,13 +99,13 @@ def test_a_bug_is_500_and_its_trace_is_in_the_log_only(caplog):
 class Chunks(httpx.AsyncByteStream):
     """A body of unknown length, which counts how much of it was taken."""
 
-    def __init__(self, count: int, size: int = 1 << 16) -> None:
-        self.count, self.size, self.taken = count, size, 0
+    def __init__(self, count: int) -> None:
+        self.count, self.taken = count, 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for _ in range(self.count):
             self.taken += 1
-            yield b"x" * self.size
+            yield b"x" * (1 << 16)
 
 
 def test_a_body_of_1_mib_is_read():

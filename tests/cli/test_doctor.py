@@ -34,10 +34,10 @@ NOBODY = dict.fromkeys(("payer in two steps", *V1, *V2), False)
 run = partial(runner.run, "doctor")
 
 
-def examined(answer: Any, *options: str, path: str = "/page") -> dict[str, Any]:
+def examined(answer: Any, *options: str) -> dict[str, Any]:
     """What `doctor` says of a shop, which gives this answer to any request or makes one of it."""
     with serving(answer if callable(answer) else lambda _: answer) as url:
-        done = run(url + path, "--json", *options)
+        done = run(url + "/page", "--json", *options)
     told: dict[str, Any] = json.loads(done.stdout)
     assert done.exit_code == (0 if told["ok"] else 1)
     return told

@@ -18,7 +18,8 @@ from click.testing import Result
 from tests.cli import runner
 from tests.cli.shops import Asked, Reply, required, serving, wanted
 from tests.serve.driver import command, environment
-from x402sim.commands.purchase import Kept
+from x402sim.commands.purchase import kept_in
+from x402sim.payer.stored import Taken
 from x402sim.payer.tools import tool_request
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import BASE, TESTNET, Network
@@ -134,15 +135,14 @@ def test_another_price_is_not_signed_while_the_first_may_be_used(tmp_path: Path)
 
 
 def test_equal_arguments_of_a_tool_are_one_purchase(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
     one, equal, other = (
-        tool_request("http://shop/mcp", "forecast", arguments)
+        kept_in(tmp_path, tool_request("http://shop/mcp", "forecast", arguments))
         for arguments in ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}, {"a": 1, "b": 3})
     )
-    with kept.alone(one, 0):
-        with pytest.raises(TimeoutError), kept.alone(equal, 0):
+    with one.alone(0):
+        with pytest.raises(Taken), equal.alone(0):
             pass
-        with kept.alone(other, 0):
+        with other.alone(0):
             pass
 
 
@@ -336,7 +336,7 @@ def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     shop = Shop([GOODS])
     with serving(shop) as url:
         request = httpx.Request("GET", url + "/page")
-        with Kept(tmp_path).alone(request, 1):
+        with kept_in(tmp_path, request).alone(1):
             done = starts(url, tmp_path)()
             assert starts(url + "/other", tmp_path)().exit_code == 0
     assert done.exit_code == 75

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from x402sim import compare, summarize
-from x402sim.experiments.compare import student
 
 STUDIES = 300
 
@@ -36,15 +35,6 @@ def test_a_difference_by_hand() -> None:
     assert row["correlation"] == pytest.approx(1)
     other = one(compare(frame, of="policy", against="a"))
     assert (other["difference"], other["low"]) == pytest.approx((-3, -row["high"]))
-
-
-@pytest.mark.parametrize(
-    ("share", "freedom", "wanted"),
-    [(0.975, 1, 12.7062), (0.975, 2, 4.30265), (0.975, 9, 2.26216), (0.95, 5, 2.01505),
-     (0.995, 30, 2.75000), (0.975, 199, 1.97196)],
-)  # fmt: skip
-def test_students_t_is_that_of_the_tables(share: float, freedom: int, wanted: float) -> None:
-    assert student(share, freedom) == pytest.approx(wanted, abs=1e-5)
 
 
 def test_each_group_value_and_result_is_a_row() -> None:

@@ -135,6 +135,31 @@ def test_a_session_that_never_served_is_followed_by_no_other(max_unserved: int) 
     assert len(shop.headers) == max_unserved
 
 
+def test_an_old_body_that_ends_does_not_speak_for_a_new_session_of_the_same_id() -> None:
+    """A server that uses an id twice sells no third session for the goods of the first."""
+    auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=5, max_unserved=2)
+    bodies = [b"goods"]
+
+    def reply(proof: str | None) -> Reply | None:
+        return (201, {"sessionId": "session_1"}) if proof and proof.startswith("pay_") else None
+
+    shop = Shop(serves=reply)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if bodies and request.headers.get("x-session-id"):
+            return httpx.Response(200, content=iter([bodies.pop()]))
+        return shop(request)
+
+    with httpx.Client(transport=httpx.MockTransport(answer), auth=auth) as http:
+        with http.stream("GET", URL) as old:
+            with pytest.raises(PaidNotServed):
+                http.get(URL)
+            old.read()
+        with pytest.raises(PaidNotServed):
+            http.get(URL)
+    assert len(shop.headers) == 2
+
+
 # --- deadlines and cancellations, in virtual time ---------------------------------------------
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.bounded.hostile_peer import wanted
 from tests.payer.test_standard_servers import OFFER
 from x402sim import PaymentAuth, SpendingCapExceeded, Wallet
 from x402sim.http.bounded import Limits
@@ -344,5 +345,22 @@ def test_a_server_is_not_sent_what_another_was_paid(one: str, two: str) -> None:
         await call_paid(again, auth, "forecast", server=one)
         assert first.paid == again.paid
         assert first.paid != other.paid
+
+    asyncio.run(main())
+
+
+def test_a_session_signs_no_offer_that_it_cannot_carry() -> None:
+    """In two steps a payment is posted to a path of the server; a session has none."""
+
+    class TwoSteps(Session):
+        async def call_tool(self, name: str, arguments: Rpc, *, meta: Rpc | None) -> Result:
+            offer = wanted("/one") | {"paymentId": "pay_123456789", "x402Version": 1, "accepts": []}
+            return Result({"isError": True, "structuredContent": offer, "content": []})
+
+    async def main() -> None:
+        auth = PaymentAuth(Wallet.create(), network="cronos-testnet")
+        with pytest.raises(PaymentFailed, match="no way to pay that this payer can take"):
+            await call_paid(TwoSteps(), auth, "forecast", server="one")
+        assert auth.signed_base == 0
 
     asyncio.run(main())

@@ -239,6 +239,3 @@ def _ask(
         connection.request(method, target, headers=headers or {})
         answer = connection.getresponse()
         return answer, answer.read()
-
-
-TRAILERS = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"

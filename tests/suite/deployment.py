@@ -12,14 +12,12 @@ from x402sim.cli import app
 
 
 class Deployment:
-    """A world without a service, and a service that uses it; the wallet may be the merchant, too."""
+    """A world without a service, and a service that uses it."""
 
-    def __init__(self, *, one_account: bool = False) -> None:
+    def __init__(self) -> None:
         self.world = Running("serve", "--no-service", "--port", "0", "--json")
         self.ready: dict[str, Any] = json.loads(self.world.line())
         self.env = service_env(self.ready)
-        if one_account:
-            del self.env["MERCHANT_ADDRESS"]
         self.service = Running("service", "--port", "0", env=self.env)
         self.url = self.service.line().split()[3].rstrip(";")
         self.key: str = self.ready["accounts"][0]["privateKey"]

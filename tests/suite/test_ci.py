@@ -31,6 +31,7 @@ from tests.suite_payer.test_judging import command as payer
 from x402sim.report import conformance as report
 from x402sim.report.conformance import About, unready, written
 from x402sim.report.results import Loss, Outcome, Result
+from x402sim.spec.clauses import CLAUSES
 from x402sim.suite.started import free_port
 from x402sim.suite.subject import SUBJECTS, subject as subject_of
 
@@ -403,17 +404,20 @@ def test_nothing_that_a_subject_answers_becomes_a_command_or_a_property() -> Non
     assert_harmless(line.replace("::error ", ""))
 
 
-def test_each_subject_has_a_page_where_its_ids_or_sections_are() -> None:
+def test_each_subject_has_a_page_where_its_clauses_or_sections_are() -> None:
+    clauses = {clause.id for clause in CLAUSES}
     for name in SUBJECTS:
-        cases = subject_of(name).cases()
         page = ROOT / report.demands_page(name)
-        lines = page.read_text("utf-8").splitlines()
-        for each in {case.section: case for case in cases}.values():
-            found = report.as_sarif(URL, [result(each.id, "failed")], "\n".join(lines), name)
-            at = found["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+        text = page.read_text("utf-8")
+        failed = [result(each.id, "failed") for each in subject_of(name).cases()]
+        for each in report.as_sarif(URL, failed, text, name)["runs"][0]["results"]:
+            at = each["locations"][0]["physicalLocation"]
             assert at["artifactLocation"]["uri"] == str(page.relative_to(ROOT))
-            heading = lines[at["region"]["startLine"] - 1]
-            assert heading.startswith((f"### {each.id}", f"## {each.section}:")), each.id
+            heading = text.splitlines()[at["region"]["startLine"] - 1]
+            _, section, slug = each["ruleId"].split("/", 2)
+            clause = f"{section}/{slug}"
+            assert heading.startswith((f"## {section}/", f"## {section}:")), clause
+            assert name != "service" or clause not in clauses or heading == f"## {clause}"
 
 
 def test_a_subject_that_cannot_be_judged_has_one_error(tmp_path: Path) -> None:

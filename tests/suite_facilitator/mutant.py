@@ -149,9 +149,8 @@ class Facilitator:
         network: Network = BASE_SEPOLIA,
         defects: frozenset[str] = frozenset(),
         habits: frozenset[str] = frozenset(),
-        now: Callable[[], float] = time.time,
     ) -> None:
-        self.network, self.now, self.flags = network, now, defects | habits
+        self.network, self.flags = network, defects | habits
         self.key = PrivateKey(from_hex(key, 32))
         self.node = Node(rpc_url, None if self.has("waits for ever") else ASK_S)
         self.turn = asyncio.Lock()
@@ -358,7 +357,7 @@ class Facilitator:
 
     async def check(self, asked: Asked, *, is_settle: bool) -> Asked:
         """Raise `Invalid` for a payment that is refused; return it as the token takes it."""
-        auth, now_s = asked.auth, self.now()
+        auth, now_s = asked.auth, time.time()
         if is_settle and self.has("settle checks nothing"):
             return asked
         if auth.to != asked.pay_to and not self.has("any payee"):
@@ -597,8 +596,8 @@ class Facilitator:
         return self.failed(asked, "invalid_transaction_state", hash_)
 
     async def receipt(self, tx_hash: str) -> Any:
-        ends = self.now() + RECEIPT_S
-        while self.now() < ends or self.has("waits for ever"):
+        ends = time.time() + RECEIPT_S
+        while time.time() < ends or self.has("waits for ever"):
             with suppress(NodeGone, NodeSays):
                 found = await self.node.ask("eth_getTransactionReceipt", tx_hash)
                 if isinstance(found, dict) and found.get("transactionHash") == tx_hash:

@@ -6,7 +6,8 @@ in conformance/payer/published.json. It writes conformance/payers.md anew, of th
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
-from x402sim.report.results import Outcome, by_dialect
+from x402sim.report.results import Outcome, Result, by_dialect
 from x402sim.suite.payer.play import Task
 from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
@@ -159,17 +160,33 @@ def verdict(name: str, only: str | tuple[str, ...] = ()) -> Verdict:
         return judge("payer", given.pop("what", None), dialects=payer.flows, only=only, **given)
 
 
-def kept(found: Verdict) -> dict[str, dict[str, str]]:
-    """Return what is kept of a verdict: each id that was judged in each flow, by its name.
+def judged(found: Verdict) -> dict[tuple[str, str], Result]:
+    """Return the results that were judged, by id and flow."""
+    return {
+        (each.id, flow): its
+        for each in found.results
+        for flow, its in by_dialect(each).items()
+        if its.outcome is not Outcome.SKIPPED and each.id.split("/")[0] in DOCUMENTS
+    }
+
+
+def kept(results: Mapping[tuple[str, str], Result]) -> dict[str, Any]:
+    """Return what is kept of results: how many of each document, and those that did not pass.
 
     With a failure stands what the money did.
     """
-    every = [(each, its) for each in found.results for its in by_dialect(each).items()]
+
+    def of(outcome: Outcome) -> list[dict[str, str]]:
+        return [
+            {"id": name, "dialect": flow} | ({"actual": its.actual} if its.actual else {})
+            for (name, flow), its in results.items()
+            if its.outcome is outcome
+        ]
+
     return {
-        f"{each.id} [{flow}]": {"outcome": str(its.outcome)}
-        | ({"actual": its.actual} if its.outcome is Outcome.FAILED and its.actual else {})
-        for each, (flow, its) in every
-        if its.outcome is not Outcome.SKIPPED and each.id.split("/")[0] in DOCUMENTS
+        "counts": Counter(name.split("/")[0] for name, _ in results),
+        "failed": of(Outcome.FAILED),
+        "inconclusive": of(Outcome.INCONCLUSIVE),
     }
 
 
@@ -180,34 +197,29 @@ ABOUT = words(__file__)
 def published() -> list[str]:
     """Return what came of payers that others have published: a table, then each in words."""
     told = KEPT.all()
-    failed = {
-        name: [each for each, it in payer["ids"].items() if it["outcome"] == "failed"]
-        for name, payer in told.items()
-    }
     lines = [
         "| payer | package | flows | failed, of a public text | failed, of ours | lost |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, payer in told.items():
         cells = [name, f"{payer['package']} {payer['version']}", payer["flows"].replace(",", ", ")]
-        for document in DOCUMENTS:
-            of = [each for each in payer["ids"] if each.startswith(f"{document}/")]
-            cells.append(f"{len({*of} & {*failed[name]})} of {len(of)}")
+        of = Counter(each["id"].split("/")[0] for each in payer["failed"])
+        cells += [f"{of[each]} of {payer['counts'][each]}" for each in DOCUMENTS]
         lines.append(f"| {' | '.join([*cells, ', '.join(payer['lost']) or 'nothing'])} |")
     for name, payer in told.items():
         lines += ["", f"### {name}", ""]
-        if not failed[name]:
+        if not payer["failed"]:
             lines.append("Nothing failed.")
             continue
         by_end: dict[str, list[str]] = {}
-        for each in failed[name]:
-            by_end.setdefault(payer["ids"][each].get("actual", ""), []).append(f"`{each}`")
+        for each in payer["failed"]:
+            shown = f"`{each['id']} [{each['dialect']}]`"
+            by_end.setdefault(each.get("actual", ""), []).append(shown)
         lines += [f"- {end}: {', '.join(ids)}" for end, ids in by_end.items()]
         if payer["command"]:
-            first = failed[name][0]
-            check_id, flow = first.rstrip("]").split(" [")
-            repeats = f"x402sim conformance payer --dialects {flow} --only {check_id}"
-            lines += ["", f"`{repeats} -- {payer['command']}`"]
+            first = payer["failed"][0]
+            only = f"--dialects {first['dialect']} --only {first['id']}"
+            lines += ["", f"`x402sim conformance payer {only} -- {payer['command']}`"]
     return lines
 
 
@@ -221,17 +233,17 @@ def main(names: list[str]) -> None:
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
         if found.outcome is Outcome.INCONCLUSIVE:
             sys.exit(f"{name}: {found.sentence} {sorted({each.reason for each in found.results})}")
-        ids = kept(found)
+        results = judged(found)
         if isinstance(payer, Program):  # what ends a process is seen where each start has its own
-            alone = judge("payer", payer.words, dialects=payer.flows, only=CRASHES)
-            ids |= {each: it for each, it in kept(alone).items() if each.startswith(CRASHES[0])}
+            alone = judged(judge("payer", payer.words, dialects=payer.flows, only=CRASHES))
+            results |= {each: it for each, it in alone.items() if each[0] == CRASHES[0]}
         about = {
             "package": payer.package,
             "version": payer.version,
             "flows": payer.flows,
             "command": payer.command,
         }
-        KEPT.keep(name, {**about, "lost": found.losses, "ids": ids}, PAYERS)
+        KEPT.keep(name, about | {"lost": found.losses} | kept(results), PAYERS)
     FILE.write_text(page(), encoding="utf-8")
 
 

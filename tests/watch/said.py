@@ -23,11 +23,11 @@ def packed(value: Any) -> str:
     return base64.b64encode(json.dumps(value).encode()).decode()
 
 
-def terms(network: Network = BASE_SEPOLIA, amount: str = "10000") -> dict[str, Any]:
+def terms(network: Network = BASE_SEPOLIA) -> dict[str, Any]:
     return {
         "scheme": "exact",
         "network": network.caip2,
-        "amount": amount,
+        "amount": "10000",
         "asset": "0x" + network.asset.hex(),
         "payTo": SHOP,
         "maxTimeoutSeconds": 300,

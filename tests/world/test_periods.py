@@ -24,9 +24,9 @@ def struck_at(faults: Faults, clock: list[float], moments: list[float]) -> list[
     return found
 
 
-def faults_of(when: When, seed: int = 1, **more: object) -> tuple[Faults, list[float]]:
+def faults_of(when: When, **more: object) -> tuple[Faults, list[float]]:
     clock = [0.0]
-    faults = Faults(Rng(seed), lambda: clock[0])
+    faults = Faults(Rng(1), lambda: clock[0])
     faults.add(Fault(**DOWN, when=when, **more))
     return faults, clock
 

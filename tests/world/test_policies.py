@@ -29,7 +29,6 @@ from x402sim.policies import (
 )
 from x402sim.population import Every
 
-OPENED = "create pay create"
 LOST = Fault(victim="service", does="lose answer", path="/api/pay")
 NO = '{"error": "Invalid signature", "final": true}'
 FINAL = Fault(victim="service", does="answer", path="/api/pay", status=402, body=NO)

@@ -20,6 +20,7 @@ from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.reading import UNKNOWN
+from x402sim.payer.stored import Bought, Stored, Taken
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import BadMessage, decode
@@ -181,7 +182,8 @@ def pay(
                 local = buying.world_at(http, world, known, own_key=key is not None)
             if network is not None:
                 local = replace(local, allowed=local.allowed.only(network))
-            kept = None if state_dir is None or wrong is not None else buying.Kept(state_dir)
+            is_kept = state_dir is not None and wrong is None
+            kept = buying.kept_in(state_dir, request) if state_dir and is_kept else None
             of = (http, _wallet(key, account, local), local, request, printer)
             purchase = buying.Purchase(*of, most, steps, session, kept)
         if wrong is not None:
@@ -190,15 +192,14 @@ def pay(
         if kept is None:
             _pay(purchase, printer)
             return
-        with _alone(kept, request, printer):
-            with common.as_misuse():
-                bought = kept.bought(request, started_s)
+        with _alone(kept, printer):
+            bought = buying.bought_in(kept, started_s)
             if bought is None:
                 _pay(purchase, printer)
             else:
                 _show_bought(bought, printer)
-            with common.as_misuse(ValueError, OSError):
-                kept.note_printed(request)
+            with common.as_misuse(PaymentFailed):
+                buying.note_printed(kept)
 
 
 UNDER_WAY = 75
@@ -206,21 +207,21 @@ UNDER_WAY = 75
 
 
 @contextmanager
-def _alone(kept: buying.Kept, request: httpx.Request, printer: _Printer) -> Iterator[None]:
+def _alone(kept: Stored, printer: _Printer) -> Iterator[None]:
     """Wait until no other process pays for a request, and keep other processes out; may exit."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(kept.alone(request, DEADLINE_S))
-        except TimeoutError as taken:
+            stack.enter_context(kept.alone(DEADLINE_S))
+        except Taken as taken:
             busy = f"another start of this command has not ended in {DEADLINE_S:.0f} s"
             _end(printer, f"nothing was signed here: {busy}; start it again")
             raise typer.Exit(UNDER_WAY) from taken
-        except OSError as wrong:
-            raise common.Misuse(f"--state-dir {kept.folder}: {wrong.strerror}") from wrong
+        except PaymentFailed as wrong:
+            raise common.Misuse(str(wrong)) from wrong
         yield
 
 
-def _show_bought(bought: buying.Bought, printer: _Printer) -> None:
+def _show_bought(bought: Bought, printer: _Printer) -> None:
     answer = httpx.Response(bought.status, content=bought.body)
     if printer.as_json:
         _print_json(printer, ok=True, answer=answer, payment=bought.payment)

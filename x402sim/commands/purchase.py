@@ -8,24 +8,18 @@ No answer widens a signature: tokens, chains and decimals come from our table or
 and the time from this machine. The payer trusts only a world that the user has started and names
 (`--world`). A main network's money is paid only if the user names the network.
 
-Unfinished signed payments may be kept in a folder, a file for each purchase (by method, URL and
-body). The file is written before an authorization is sent; once the paid answer was read to the
-end, the file holds the answer, for waiting starts of the same command. The operating system's lock
-on a second file lets a single process at a time go on with a purchase.
+Unfinished signed payments may be kept in a folder (`payer.stored`), a file for each purchase (by
+method, URL and body).
 """
 
-import hashlib
-import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
-import msgspec
 import typer
 
 from x402sim.clock import Clock, SkewedClock, real_now, stopwatch
@@ -39,7 +33,7 @@ from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
 from x402sim.payer.purchases import Unfinished, body_key
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
-from x402sim.payer.stored import lock, write_whole
+from x402sim.payer.stored import Bought, Record, Stored
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import mcp
@@ -198,99 +192,25 @@ def no_answer(url: httpx.URL, error: Exception) -> str:
 # --- kept purchases ------------------------------------------------------------------------
 
 
-class Bought(msgspec.Struct, kw_only=True):
-    """A finished purchase: the answer, the payment as in JSON, and the time (Unix seconds).
-
-    Until the answer was `printed`, the next start prints the answer, and buys nothing.
-    """
-
-    at_s: float
-    status: int
-    body: bytes
-    payment: dict[str, Any]
-    printed: bool = True
+def kept_in(folder: Path, request: httpx.Request) -> Stored:
+    """Return the purchase of a request in a folder: the purchase of this method, URL and body."""
+    key = "\0".join((request.method, str(request.url), body_key(request)))
+    return Stored(folder, "pay", key, "--state-dir")
 
 
-class KeptPurchase(msgspec.Struct, kw_only=True):
-    """A purchase: unfinished payments, or the paid answer; `network` is a name."""
-
-    url: str
-    network: str
-    unfinished: Unfinished
-    bought: Bought | None = None
+def bought_in(kept: Stored, since_s: float) -> Bought | None:
+    """Return an answer that was not printed, or that another process bought since a time."""
+    bought = kept.record.bought
+    is_new = bought is not None and since_s <= bought.at_s <= real_now()
+    return bought if bought and (is_new or not bought.printed) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The purchases in a folder; the folder is made when needed."""
-
-    folder: Path
-
-    @contextmanager
-    def alone(self, request: httpx.Request, most_s: float) -> Iterator[None]:
-        """Keep other processes from a purchase until the end of the block, or of this process.
-
-        Waits at most `most_s` seconds for the process at work. Raises `TimeoutError`, and
-        `OSError` for a folder that cannot be written.
-        """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        elapsed_s, path = stopwatch(), self._file(request).with_suffix(".lock")
-        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
-            while True:
-                try:
-                    lock(file.fileno())
-                    break
-                except (BlockingIOError, PermissionError) as taken:
-                    if elapsed_s() >= most_s:
-                        raise TimeoutError from taken
-                    threading.Event().wait(LOCK_POLL_S)
-            yield
-
-    def bought(self, request: httpx.Request, since_s: float) -> Bought | None:
-        """Return an answer that was not printed, or that another process bought since a time.
-
-        None without one; raises `ValueError`.
-        """
-        found = self._read(request)
-        bought = None if found is None else found.bought
-        is_new = bought is not None and since_s <= bought.at_s <= real_now()
-        return bought if bought and (is_new or not bought.printed) else None
-
-    def note_printed(self, request: httpx.Request) -> None:
-        """Note that the answer is printed; raises `ValueError` and `OSError`."""
-        found = self._read(request)
-        if found is not None and found.bought is not None and not found.bought.printed:
-            found.bought.printed = True
-            self.write(request, found)
-
-    def read(self, request: httpx.Request) -> KeptPurchase | None:
-        """Return a purchase with unfinished payments, or None; raises `ValueError`."""
-        found = self._read(request)
-        return found if found is not None and found.unfinished.payments else None
-
-    def _read(self, request: httpx.Request) -> KeptPurchase | None:
-        file = self._file(request)
-        try:
-            return msgspec.json.decode(file.read_bytes(), type=KeptPurchase)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.DecodeError) as wrong:
-            raise ValueError(
-                f"--state-dir: {file} cannot be read: {wrong}. It may have an authorization that "
-                "can still be used: remove it only if you may pay twice"
-            ) from wrong
-
-    def write(self, request: httpx.Request, found: KeptPurchase) -> None:
-        """Write a purchase, or remove the file of an empty purchase; raises `OSError`."""
-        file = self._file(request)
-        if not found.unfinished.payments and found.bought is None:
-            file.unlink(missing_ok=True)
-            return
-        write_whole(file, msgspec.json.format(msgspec.json.encode(found)))
-
-    def _file(self, request: httpx.Request) -> Path:
-        named = "\0".join((request.method, str(request.url), body_key(request)))
-        return self.folder / f"pay-{hashlib.sha256(named.encode()).hexdigest()[:32]}.json"
+def note_printed(kept: Stored) -> None:
+    """Note that the answer is printed; raises `PaymentFailed`."""
+    bought = kept.record.bought
+    if bought is not None and not bought.printed:
+        bought.printed = True
+        kept.write(lambda: kept.record)
 
 
 # --- the purchase -----------------------------------------------------------------------
@@ -409,8 +329,6 @@ def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
 
 ASK_S = 5.0
 """Seconds for a local server to answer with its time and accounts."""
-LOCK_POLL_S = 0.05
-"""Seconds between a waiting process's requests for the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,8 +420,8 @@ class Purchase:
     steps: int | None = None
     """1 or 2; None: as the 402 offers."""
     session: bool = False
-    kept: Kept | None = None
-    """Where unfinished payments are kept; None: nowhere."""
+    kept: Stored | None = None
+    """Where unfinished payments are kept, held by this process; None: nowhere."""
     mistake: mistakes.Mistake | None = None
     """The mistake in the payment; `buy` then returns the answer to the wrong payment."""
     used: mistakes.Draft | None = None
@@ -539,7 +457,7 @@ class Purchase:
         The request itself stays unchanged. With a mistake, the answer is to the wrong payment.
         """
         if self.kept is not None and self.mistake is None:
-            self._resume(self.kept)
+            self._resume(self.kept.record)
         flow = mistakes.ObservedAuth(
             choose=self._choose,
             on_request=self._sends,
@@ -569,12 +487,11 @@ class Purchase:
         self.sent = mistake.change(draft)
         return mistakes.request_of(self.sent, request)
 
-    def _resume(self, kept: Kept) -> None:
+    def _resume(self, found: Record) -> None:
         """Resume the unfinished payments of an earlier start; raises `PaymentFailed`."""
+        if not found.unfinished.payments:
+            return
         try:
-            found = kept.read(self.request)
-            if found is None:
-                return
             self.network = network_named(found.network, self.local.allowed.known)
         except ValueError as wrong:
             raise PaymentFailed(str(wrong)) from wrong
@@ -608,16 +525,13 @@ class Purchase:
                 payment=payment,
                 printed=False,
             )
-        found = KeptPurchase(
+        record = Record(
             url=str(self.request.url),
             network=self.network.name,
             unfinished=unfinished,
             bought=bought,
         )
-        try:
-            self.kept.write(self.request, found)
-        except OSError as error:
-            raise PaymentFailed(f"--state-dir: cannot write {self.kept.folder}: {error}") from error
+        self.kept.write(lambda: record)
 
     @property
     def outcome(self) -> Outcome:

@@ -71,7 +71,7 @@ def compare(
 
     Raises `ValueError` for a column or a value that does not exist, and if no seed is in both.
     """
-    need_extra(("pandas",), "summaries", "report")
+    need_extra(("pandas", "scipy"), "summaries", "report")
     import pandas as pd
 
     keys, parts = ([each] if isinstance(each, str) else list(each) for each in (by, of))

@@ -214,7 +214,7 @@ def _hash(name: str, content: bytes) -> bytes:
 
 # --- dependencies -----------------------------------------------------------------------
 
-_NUMERIC = ("numpy", "pandas")
+_NUMERIC = ("numpy", "pandas", "scipy")
 Namespace = dict[str, Any]
 
 

@@ -70,7 +70,7 @@ def summarize(
     Raises `ValueError` for a column that does not exist, for one in `by` that is named as a column
     of the summary, for another unit, and for a confidence outside 0 to 1.
     """
-    need_extra(("pandas",), "summaries", "report")
+    need_extra(("pandas", "scipy"), "summaries", "report")
     import pandas as pd
 
     if unit not in UNITS:
@@ -206,16 +206,21 @@ def _interval(units: Counted, confidence: float, *, is_event: bool) -> tuple[flo
     if is_event:
         worth = worth_of(units)
         return *wilson(float(sums.sum() / counts.sum()), worth, confidence), worth
+    from scipy.stats import bootstrap
+
     # The same random numbers each time, so that groups with the same seeds are resampled alike.
     draw = np.random.Generator(np.random.PCG64(list(Rng(0).secret("bootstrap"))))
-    means, left = [], DRAWS
-    while left:
-        size = min(left, _CHUNK, max(1, _MOST_DRAWN // len(sums)))
-        picked = draw.integers(len(sums), size=(size, len(sums)))
-        means.append(sums[picked].sum(axis=1) / counts[picked].sum(axis=1))
-        left -= size
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    low, high = bootstrap(
+        units,
+        lambda sums, counts, axis: sums.sum(axis) / counts.sum(axis),
+        n_resamples=DRAWS,
+        batch=min(_CHUNK, max(1, _MOST_DRAWN // len(sums))),
+        paired=True,
+        vectorized=True,
+        confidence_level=confidence,
+        method="percentile",
+        rng=draw,
+    ).confidence_interval
     return float(low), float(high), float(len(sums))
 
 
@@ -232,7 +237,10 @@ def worth_of(units: Counted) -> float:
 
 
 def wilson(share: float, of: float, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share of `of` independent rows."""
+    """Return Wilson's interval of a share of `of` independent rows.
+
+    `of` need not be whole, as that of scipy must be.
+    """
     z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
     middle = (of * share + z2 / 2) / (of + z2)
     half = (z2 * (of * share * (1 - share) + z2 / 4)) ** 0.5 / (of + z2)
@@ -240,30 +248,10 @@ def wilson(share: float, of: float, confidence: float) -> tuple[float, float]:
 
 
 def student(share: float, freedom: int) -> float:
-    """Return the quantile of Student's t above 1/2, to ten digits.
+    """Return the quantile of Student's t."""
+    from scipy.special import stdtrit  # scipy.stats takes twice as long to import
 
-    By halving, of the finite sums for whole degrees of freedom (Abramowitz and Stegun, 26.7.3-4).
-    """
-    low, high = 0.0, 1.0
-    while _within(high, freedom) < 2 * share - 1:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        is_below = _within(middle, freedom) < 2 * share - 1
-        low, high = (middle, high) if is_below else (low, middle)
-    return (low + high) / 2
-
-
-def _within(t: float, freedom: int) -> float:
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
-    for n in range(3 if freedom % 2 else 2, freedom - 1, 2):
-        term *= cosine * cosine * (n - 1) / n
-        total += term
-    if freedom == 1:
-        return 2 * angle / math.pi
-    return 2 / math.pi * (angle + sine * total) if freedom % 2 else sine * total
+    return float(stdtrit(freedom, share))
 
 
 # --- enough seeds -----------------------------------------------------------------------
@@ -408,7 +396,7 @@ def steady(
     >>> table[["mean", "low", "high", "independent"]].round(1).values.tolist()
     [[2.5, 2.3, 2.8, 20.0]]
     """
-    need_extra(("pandas",), "summaries", "report")
+    need_extra(("pandas", "scipy"), "summaries", "report")
     import pandas as pd
 
     if warmup_s is not None and not warmup_s >= 0:

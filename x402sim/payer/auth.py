@@ -56,7 +56,7 @@ from x402sim.payer.standard import (
     read_required,
     settlement_in,
 )
-from x402sim.payer.stored import Stored
+from x402sim.payer.stored import Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
@@ -97,7 +97,10 @@ class Order(msgspec.Struct, frozen=True):
         The flow, or the reading of a body, lets go of the folder when it `is_over`.
         """
         if self.stored is not None:
-            self.stored.write(self.payments.unfinished, is_over=is_over)
+            self.stored.write(
+                lambda: Record(url=self.resource, unfinished=self.payments.unfinished()),
+                is_over=is_over,
+            )
 
 
 def _is_success(response: httpx.Response) -> bool:
@@ -236,8 +239,8 @@ class PaymentAuth(FlowAuth):
         with self._lock:
             payments, stored = self._payments.setdefault(key, ResourcePayments()), None
             if self._state_dir is not None:
-                name = (self.wallet.address, *key)
-                stored = self._stored.setdefault(key, Stored(self._state_dir, name))
+                name = repr((self.wallet.address, *key))
+                stored = self._stored.setdefault(key, Stored(self._state_dir, "auth", name))
         shown = shown_in(request)
         order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored)
         response, sent_id = None, payments.granted
@@ -247,8 +250,8 @@ class PaymentAuth(FlowAuth):
                 return response
         yield payments.lock
         try:
-            left = None if stored is None else stored.take()
-            if left is not None:
+            if stored is not None and stored.take():
+                left = stored.record.unfinished
                 self.signer.count(payments.signed_elsewhere(left))
                 payments.resume(left)
             try:

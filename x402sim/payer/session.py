@@ -47,6 +47,18 @@ class _SessionAnswer(Wire, frozen=True):
     session_id: str
 
 
+@dataclass(slots=True, eq=False)
+class _Session:
+    """One paid session. A server may give two sessions one id; they stay two."""
+
+    id: str
+    was_served: bool = False
+
+    def note_served(self, is_whole: bool) -> None:
+        """Note whether an answer was read to its end."""
+        self.was_served |= is_whole
+
+
 @dataclass(slots=True)
 class _Seller:
     """A server: its current session, and how many sessions were given up unserved.
@@ -56,13 +68,8 @@ class _Seller:
 
     origin: str
     lock: FairLock = field(default_factory=FairLock)
-    session_id: str = ""
-    was_served: bool = False
+    session: _Session | None = None
     unserved: int = 0
-
-    def note_served(self, session_id: str, is_whole: bool) -> None:
-        """Note whether an answer was read to its end, if the session is still the newest."""
-        self.was_served |= is_whole and self.session_id == session_id
 
 
 Opened = Generator[Step, httpx.Response | None, str]
@@ -135,7 +142,8 @@ class SessionAuth(FlowAuth):
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
         shown, sellers = shown_in(request), list(self._sellers.values())
-        if shown and request.headers.get(SESSION_ID) not in [each.session_id for each in sellers]:
+        own = [seller.session.id for seller in sellers if seller.session is not None]
+        if shown and request.headers.get(SESSION_ID) not in own:
             response = yield from send(Send(request))  # the caller has paid already
             if response.status_code == 402:
                 raise shown_in_vain(request.url, shown)
@@ -151,34 +159,33 @@ class SessionAuth(FlowAuth):
         with self._lock:
             seller = self._sellers.setdefault(origin, _Seller(origin))
             if self._given:  # the first server requested has made the session
-                seller.session_id, seller.was_served, self._given = self._given, True, None
+                seller.session, self._given = _Session(self._given, was_served=True), None
         yield seller.lock
         try:
-            if not seller.session_id:
-                seller.session_id = self.session_id = yield from self._opened(request)
-                seller.was_served = False
-            session_id = seller.session_id
+            if seller.session is None:
+                self.session_id = yield from self._opened(request)
+                seller.session = _Session(self.session_id)
+            session = seller.session
         finally:
             seller.lock.release()
-        request.headers.update(proofs(session_id=session_id))
+        request.headers.update(proofs(session_id=session.id))
         try:
             response = yield from send(Send(request))
         except httpx.HTTPError as error:
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
-        if seller.session_id == session_id:  # else another request has opened a newer session
-            if response.is_success and not seller.was_served:
-                on_body_end(response, lambda is_whole: seller.note_served(session_id, is_whole))
-            if response.status_code == 402:  # the session no longer pays
-                if not seller.was_served and seller.unserved + 1 >= self.payment.max_unserved:
-                    raise PaidNotServed(
-                        f"{seller.origin} took {self.deposit} for the session "
-                        f"{seller.session_id[:12]}…, which has bought nothing yet, and answers "
-                        "402; nothing more was signed. Raise deposit if one request costs more "
-                        "than that; to open another session all the same, raise max_unserved (now "
-                        f"{self.payment.max_unserved})"
-                    )
-                seller.unserved += not seller.was_served
-                seller.session_id = ""
+        if response.is_success and not session.was_served:
+            on_body_end(response, session.note_served)
+        # the session no longer pays, and no other request has opened a newer one
+        if response.status_code == 402 and seller.session is session:
+            if not session.was_served and seller.unserved + 1 >= self.payment.max_unserved:
+                raise PaidNotServed(
+                    f"{seller.origin} took {self.deposit} for the session {session.id[:12]}…, "
+                    "which has bought nothing yet, and answers 402; nothing more was signed. Raise "
+                    "deposit if one request costs more than that; to open another session all the "
+                    f"same, raise max_unserved (now {self.payment.max_unserved})"
+                )
+            seller.unserved += not session.was_served
+            seller.session = None
         return response
 
     def _opened(self, request: httpx.Request) -> Opened:

@@ -94,7 +94,8 @@ def read_required(
     Raises `PaymentFailed` if no offer can be read.
     """
     fields = object_in(response.content) or {}
-    if version is None and not fields.keys().isdisjoint(_TWO_STEP_FIELDS):
+    can_post = request.url.scheme in ("http", "https")  # not in a session of an MCP client
+    if version is None and can_post and not fields.keys().isdisjoint(_TWO_STEP_FIELDS):
         return read_offer(request, response, network)
     try:
         standard = read_standard(response, version)

@@ -1,20 +1,27 @@
 """Unfinished payments in a folder: a payer that starts again sends them again.
 
-A payment is written before it is sent, and its file is removed when the goods were read to the end.
-While a payer pays or reads, no other pays for the same resource from the folder.
+A payment is written before it is sent. When the goods were read to the end, the file is removed, or
+has the answer of `pay`, for waiting starts of the same command. While a payer pays or reads, no
+other pays for the same purchase from the folder: the system's lock on a second file sees to that.
 """
 
 import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from x402sim.clock import stopwatch
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.purchases import Unfinished
+
+LOCK_POLL_S = 0.05
+"""Seconds between a waiting process's requests for the lock."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -44,36 +51,87 @@ def write_whole(file: Path, data: bytes) -> None:
     new.replace(file)
 
 
-class Stored:
-    """The unfinished payments of one payer for one resource, in a folder, which is made if needed.
+class Bought(msgspec.Struct, kw_only=True):
+    """A finished purchase: the answer, the payment as in JSON, and the time (Unix seconds).
 
-    `name` has the payer and the resource. Other payers may change the file, except between `take`
-    and the end of the last use.
+    Until the answer was `printed`, the next start of `pay` prints the answer, and buys nothing.
     """
 
-    def __init__(self, folder: Path, name: Sequence[str]) -> None:
-        self._file = folder / f"auth-{hashlib.sha256(repr(name).encode()).hexdigest()[:32]}.json"
+    at_s: float
+    status: int
+    body: bytes
+    payment: dict[str, Any]
+    printed: bool = True
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """The content of a file: the unfinished payments of a purchase, or the answer bought.
+
+    `network` is the name of the network that `pay` has signed for.
+    """
+
+    url: str
+    unfinished: Unfinished
+    network: str = ""
+    bought: Bought | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is unfinished, and nothing bought."""
+        return not self.unfinished.payments and self.bought is None
+
+
+class Taken(PaymentFailed):
+    """Another payer holds the file; nothing was signed."""
+
+
+class Stored:
+    """A purchase in a folder, which is made if needed: a file, and the lock on a second file.
+
+    `name` is the beginning of the file's name, and `key` has the purchase. Other payers may change
+    the file, except between `take` and the end of the last use. Errors name the `option` that has
+    given the folder.
+    """
+
+    record: Record
+    """The content of the file, as read or written last; only while the file is held."""
+
+    def __init__(self, folder: Path, name: str, key: str, option: str = "state_dir") -> None:
+        self._file = folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        self._option = option
         self._lock = 0
         self._users = 0
         """The flows that pay, and the bodies that are read, each of which holds the file."""
         self._changing = threading.Lock()  # a body may end in any thread
 
-    def take(self) -> Unfinished | None:
-        """Hold the file; return what was left unfinished, or None if the file was ours already.
+    def take(self, most_s: float = 0) -> bool:
+        """Hold the file, and read the record; return False if the file was ours already.
 
-        Raises `PaymentFailed` if another payer has the file, or for a file that cannot be read.
+        Waits at most `most_s` seconds for another payer. Raises `Taken`, and `PaymentFailed` for a
+        folder that cannot be written or a file that cannot be read.
         """
         with self._changing:
-            left = None if self._users else self._opened()
+            if is_first := not self._users:
+                self._open(most_s)
             self._users += 1
-            return left
+            return is_first
 
     def hold(self) -> None:
         """Hold the file once more: it is ours already."""
         with self._changing:
             self._users += 1
 
-    def _opened(self) -> Unfinished:
+    @contextmanager
+    def alone(self, most_s: float) -> Iterator[None]:
+        """Hold the file until the end of the block, or of this process; raises as `take`."""
+        self.take(most_s)
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._let_go()
+
+    def _open(self, most_s: float) -> None:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             path = self._file.with_suffix(".lock")
@@ -81,41 +139,57 @@ class Stored:
         except OSError as error:
             raise self._failed("cannot be written", error) from error
         try:
-            lock(taken)
-            left = Unfinished()
+            self._wait(taken, most_s)
+            self.record = Record(url="", unfinished=Unfinished())
             if self._file.exists():
-                left = msgspec.json.decode(self._file.read_bytes(), type=Unfinished)
-        except (BlockingIOError, PermissionError) as error:
-            os.close(taken)
-            raise PaymentFailed(
-                f"state_dir: another payer is buying the same, from {self._file.parent}; nothing "
-                "was signed for this request",
-                "Repeat the request later, or give each payer a folder of its own",
-            ) from error
+                self.record = msgspec.json.decode(self._file.read_bytes(), type=Record)
         except (OSError, msgspec.DecodeError) as error:
             os.close(taken)
             may = "It may have an authorization that can still be used: remove it only if you may "
             raise self._failed("cannot be read", error, f"{may}pay twice") from error
+        except BaseException:
+            os.close(taken)
+            raise
         self._lock = taken
-        return left
 
-    def write(self, unfinished: Callable[[], Unfinished], *, is_over: bool = False) -> None:
-        """Write what is unfinished now, and let go of the file if this use of it `is_over`.
+    def _wait(self, taken: int, most_s: float) -> None:
+        elapsed_s = stopwatch()
+        while True:
+            try:
+                lock(taken)
+                return
+            except (BlockingIOError, PermissionError) as error:
+                if elapsed_s() >= most_s:
+                    raise Taken(
+                        f"{self._option}: another payer is buying the same, from "
+                        f"{self._file.parent}; nothing was signed for this request",
+                        "Repeat the request later, or give each payer a folder of its own",
+                    ) from error
+            threading.Event().wait(LOCK_POLL_S)
+
+    def write(self, record: Callable[[], Record], *, is_over: bool = False) -> None:
+        """Write the record of now, or remove the file if the record is empty; let go of the file
+        if this use of it `is_over`.
 
         Raises `PaymentFailed`.
         """
         with self._changing:
             try:
-                if (found := unfinished()).payments:
-                    write_whole(self._file, msgspec.json.format(msgspec.json.encode(found)))
-                else:
+                self.record = record()
+                if self.record.is_empty:
                     self._file.unlink(missing_ok=True)
+                else:
+                    write_whole(self._file, msgspec.json.format(msgspec.json.encode(self.record)))
             except OSError as error:
                 raise self._failed("cannot be written", error) from error
             finally:
-                self._users -= is_over
-                if not self._users:
-                    os.close(self._lock)
+                if is_over:
+                    self._let_go()
+
+    def _let_go(self) -> None:
+        self._users -= 1
+        if not self._users:
+            os.close(self._lock)
 
     def _failed(self, what: str, error: Exception, todo: str = "") -> PaymentFailed:
-        return PaymentFailed(f"state_dir: {self._file} {what}: {error}", todo)
+        return PaymentFailed(f"{self._option}: {self._file} {what}: {error}", todo)

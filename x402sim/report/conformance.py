@@ -12,7 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import groupby
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
 
@@ -365,20 +367,25 @@ def explained(result: Result, *, is_short: bool = False) -> str:
 
 
 def demands_page(subject: str) -> str:
-    """Return the path of the page of all demands of a subject, in a checkout of this package."""
-    folder = "conformance"
-    return f"{folder}/service/demands.md" if subject == SERVICE else f"{folder}/{subject}s.md"
+    """Return the path of the page of a subject's demands, in a checkout of this package."""
+    if subject == SERVICE:
+        return "x402sim/spec/clauses.md"
+    return f"conformance/{subject.removesuffix('s')}s.md"
 
 
 def headings(demands: str) -> dict[str, int]:
-    """Return the line numbers of the page of all demands, by the text before each line's colon."""
-    lines = enumerate(demands.splitlines(), start=1)
-    return {line.partition(":")[0]: number for number, line in lines}
+    """Return the line numbers of a page's headings, by the text before each heading's colon."""
+    return {
+        line.removeprefix("## ").partition(":")[0]: number
+        for number, line in enumerate(demands.splitlines(), start=1)
+        if line.startswith("## ")
+    }
 
 
-def place(lines: Mapping[str, int], result: Result) -> int:
-    """Return the line number of an id's heading, else of its section's heading, else 1."""
-    return lines.get(f"### {result.id}") or lines.get(f"## {result.section}", 1)
+def place(heads: Mapping[str, int], result: Result) -> int:
+    """Return the line number of the heading of an id's clause, else of its section, else 1."""
+    of_section = (n for head, n in heads.items() if head.partition("/")[0] == result.section)
+    return heads.get(result.id.partition("/")[2]) or next(of_section, 1)
 
 
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
@@ -389,13 +396,13 @@ def as_sarif(
 ) -> dict[str, Any]:
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
 
-    A result is shown at its `place` in `demands`, the text of the page of all demands: GitHub shows
-    only results with a place in a file.
+    A result is shown at its `place` in `demands`, the text of the page of the subject's demands:
+    GitHub shows only results with a place in a file.
     """
     results = readable(results)
-    page, lines = demands_page(subject), headings(demands)
+    page, heads = demands_page(subject), headings(demands)
     found = [
-        _sarif_result(number, target, result, page, place(lines, result))
+        _sarif_result(number, target, result, page, place(heads, result))
         for number, result in enumerate(results)
         if result.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
     ]
@@ -495,9 +502,9 @@ def written(kind: str, about: About, results: Results, *, strict: bool = False) 
 
 
 def _demands(subject: str) -> str:
-    """Return the text of the page of all demands of a subject."""
-    root = folder(SERVICE).parents[1]
-    return (root / demands_page(subject)).read_text(encoding="utf-8")
+    at = files("x402sim.spec") if subject == SERVICE else folder(SERVICE).parent
+    name = PurePosixPath(demands_page(subject)).name
+    return at.joinpath(name).read_text(encoding="utf-8")
 
 
 # --- annotations ------------------------------------------------------------------------

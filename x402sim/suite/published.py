@@ -5,10 +5,8 @@ known of the package, and `--baseline known` accepts them.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import msgspec
 
@@ -36,16 +34,9 @@ def versions(subject: str) -> tuple[Version, ...]:
     for program, verdict in json.loads(file.read_text(encoding="utf-8")).items():
         package = " ".join(filter(None, (verdict.get("package"), verdict["version"])))
         if not package.startswith(OWN):
-            found.append(Version(f"{package} ({program})", frozenset(_failed(verdict))))
+            failed = frozenset((each["id"], each["dialect"]) for each in verdict["failed"])
+            found.append(Version(f"{package} ({program})", failed))
     return tuple(found)
-
-
-def _failed(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the failed (id, dialect) of a verdict; a payer's has the keys "id [dialect]"."""
-    if "failed" in verdict:
-        return [(each["id"], each["dialect"]) for each in verdict["failed"]]
-    failed = [name for name, each in verdict["ids"].items() if each["outcome"] == Outcome.FAILED]
-    return [(name.partition(" [")[0], name.partition(" [")[2].rstrip("]")) for name in failed]
 
 
 def closest(results: Results, subject: str) -> Version | None:

@@ -2,6 +2,9 @@
 
 The cache never revalidates: a stale answer, or an answer to revalidate, is requested anew. Methods
 other than GET pass through, and neither store nor invalidate anything.
+
+The library hishel (2.0) would not do: it takes the system's time, and a world has its own; and an
+answer that names neither a lifetime nor Last-Modified has none there, while CDNs keep such answers.
 """
 
 from dataclasses import dataclass

@@ -184,13 +184,11 @@ def one_price(
     title: str,
     so: str,
     *sentences: Sentence,
-    suffix: str = "",
     breaks: results.DemandKey = results.DemandKey.OTHER,
 ) -> Demand:
     """Return the demand that a purchase costs one price; `breaks` as of `committed_at_most`."""
     ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)
-    test = committed_at_most(PRICE_BASE, breaks)
-    return Demand(title=title, ground=ground, test=test, suffix=suffix)
+    return Demand(title=title, ground=ground, test=committed_at_most(PRICE_BASE, breaks))
 
 
 def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
