@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from x402sim import World
 from x402sim.report import conformance as report
-from x402sim.report.conformance import as_html, as_markdown as markdown
+from x402sim.report.conformance import About, as_html, as_markdown as markdown
 from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import CaseResult, DemandKey, Evidence, Outcome, Result
-from x402sim.spec.ground import Ground, GroundType, sentence
+from x402sim.spec.ground import TITLES, Ground, GroundType, sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
 from x402sim.suite.redact import impersonal
@@ -33,6 +33,7 @@ HERE = Path(__file__).parent
 SCHEMA = files("x402sim.report").joinpath("conformance.schema.json")
 STARTED = "2026-01-02T03:04:05+00:00"
 URL = "http://service.example:4020"
+ABOUT = About("service", URL, STARTED, TITLES)
 NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
 
 
@@ -69,7 +70,7 @@ def results(request: pytest.FixtureRequest) -> list[Result]:
 def test_the_json_report_keeps_its_schema(results: list[Result]) -> None:
     import jsonschema  # takes two seconds, as it compiles grammars
 
-    told = json.loads(json.dumps(report.as_json(URL, STARTED, results)))
+    told = json.loads(json.dumps(report.as_json(ABOUT, results)))
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(told, schema, format_checker=jsonschema.FormatChecker())
     assert sum(told["summary"].values()) == len(told["results"]) == len(results)
@@ -78,7 +79,7 @@ def test_the_json_report_keeps_its_schema(results: list[Result]) -> None:
 def test_the_junit_report_keeps_its_schema(results: list[Result]) -> None:
     import xmlschema
 
-    document = report.as_junit(URL, STARTED, results)
+    document = report.as_junit(ABOUT, results)
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
     read = JUnitXml.fromstring(document)
     counts = report.summary([each for each in results if each.level == "MUST"])
@@ -92,7 +93,7 @@ def test_the_junit_report_keeps_its_schema(results: list[Result]) -> None:
 def test_the_sarif_report_keeps_its_schema(results: list[Result]) -> None:
     from sarif_pydantic import Sarif
 
-    told = report.as_sarif(URL, results)
+    told = report.as_sarif(ABOUT, results)
     log = Sarif.model_validate_json(json.dumps(told))
     (run,) = log.runs
     wrong = [r for r in results if r.outcome in ("failed", "inconclusive")]
@@ -104,7 +105,7 @@ def test_the_sarif_report_keeps_its_schema(results: list[Result]) -> None:
 
 
 def test_the_page_is_valid_html_and_escapes_its_input(results: list[Result]) -> None:
-    text = as_html(URL, STARTED, results)
+    text = as_html(ABOUT, results)
     clean = text.replace("\x00", "").replace("\x1b", "")
     parser = html5lib.HTMLParser(strict=False)
     parser.parse(clean)
@@ -123,7 +124,7 @@ def test_failed_musts_come_first_and_json_is_indented() -> None:
     deep = Message("200", body="[" * 5_000)
     should = replace(should, exchanges=(Exchange(request=sent, answer=deep),))
     unclear = replace(unclear, id="spec/9/a")  # no known defect keeps it from being judged
-    text = as_html(URL, STARTED, [unclear, should, must])
+    text = as_html(ABOUT, [unclear, should, must])
     urgent = text.split("What needs attention")[1].split("<h2>")[0]
     places = [urgent.index(each.id) for each in (must, should, unclear)]
     assert places == sorted(places)
@@ -157,15 +158,15 @@ def with_cases() -> list[Result]:
 
 def texts_of_all_formats() -> dict[str, str]:
     results = with_cases()
-    sarif = report.as_sarif(URL, results)["runs"][0]["results"][0]["message"]["text"]
+    sarif = report.as_sarif(ABOUT, results)["runs"][0]["results"][0]["message"]["text"]
     with redirect_stdout(StringIO()) as terminal:
         show_results(SERVICE, results, strict=False)
     return {
         "terminal": terminal.getvalue(),
-        "JSON": json.dumps(report.as_json(URL, STARTED, results)),
-        "JUnit": report.as_junit(URL, STARTED, results).decode(),
+        "JSON": json.dumps(report.as_json(ABOUT, results)),
+        "JUnit": report.as_junit(ABOUT, results).decode(),
         "SARIF": sarif,
-        "HTML": html.unescape(as_html(URL, STARTED, results)),
+        "HTML": html.unescape(as_html(ABOUT, results)),
     }
 
 
@@ -216,13 +217,13 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     results = of_one_cause()
-    told = report.as_json(URL, STARTED, results)["results"]
+    told = report.as_json(ABOUT, results)["results"]
     assert {each["id"]: each["like"] for each in told} == {
         "kit/7/a": "spec/7/b", "spec/7/b": "", "spec/7/c": "", "spec/8/d": "", "spec/8/e": "spec/8/d",
         "spec/8/f": "spec/7/b",
     }  # fmt: skip
-    assert "like spec/7/b: expected" in report.as_junit(URL, STARTED, results, strict=True).decode()
-    shown = as_html(URL, STARTED, results)
+    assert "like spec/7/b: expected" in report.as_junit(ABOUT, results, strict=True).decode()
+    shown = as_html(ABOUT, results)
     assert "2 more, probably for the same cause: <code>kit/7/a</code>, <code>spec/8/f" in shown
     assert '<a href="#spec/7/b"><code>spec/7/b</code></a>' in shown
     assert '<summary id="kit/7/a">' in shown
@@ -263,7 +264,7 @@ def test_a_long_line_is_cut_in_the_terminal_which_says_where_all_of_it_is(
     assert "200 it is paid" in " ".join(shown.split())
     assert "the whole: report.html" in shown
     assert max(map(len, shown.splitlines())) < 80
-    assert body in report.as_junit(URL, STARTED, [long]).decode()
+    assert body in report.as_junit(ABOUT, [long]).decode()
 
 
 def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
@@ -278,9 +279,9 @@ def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
     assert "X-PAYMENT" not in shown
     assert "GET /a: 500" in shown
     assert "the whole: report.html" in shown
-    assert "X-PAYMENT: paid" in as_html(URL, STARTED, [short])
-    assert "X-PAYMENT" not in markdown("service", URL, [short])
-    assert "GET /a: 500" in markdown("service", URL, [short])
+    assert "X-PAYMENT: paid" in as_html(ABOUT, [short])
+    assert "X-PAYMENT" not in markdown(ABOUT, [short])
+    assert "GET /a: 500" in markdown(ABOUT, [short])
 
 
 def test_the_terminal_shows_a_few_of_many_cases_in_full_and_names_the_others(
@@ -325,7 +326,7 @@ def of_money() -> list[Result]:
 
 
 def test_a_report_begins_with_a_must_and_the_greatest_loss_and_not_with_the_first_section() -> None:
-    told = report.as_json(URL, STARTED, of_money())["causes"]
+    told = report.as_json(ABOUT, of_money())["causes"]
     assert [(each["id"], each["loss"]) for each in told] == [
         ("spec/5/nonce-once", "goods"),
         ("spec/3/expiry-refund", "payers"),
@@ -341,12 +342,12 @@ def test_every_report_says_how_to_repair_and_to_send_again_and_quotes_once(
 ) -> None:
     results = of_money()
     show_results(SERVICE, results, strict=False)
-    urgent = as_html(URL, STARTED, results).partition("<h2>Every check</h2>")[0]
+    urgent = as_html(ABOUT, results).partition("<h2>Every check</h2>")[0]
     texts = {
         "terminal": capsys.readouterr().out,
         "html": html.unescape(urgent),
-        "junit": html.unescape(report.as_junit(URL, STARTED, results).decode()),
-        "sarif": report.as_sarif(URL, results)["runs"][0]["results"][4]["message"]["text"],
+        "junit": html.unescape(report.as_junit(ABOUT, results).decode()),
+        "sarif": report.as_sarif(ABOUT, results)["runs"][0]["results"][4]["message"]["text"],
     }
     assert "the service gives away what it sells" in texts["terminal"]
     for name, text in texts.items():
@@ -389,14 +390,14 @@ def of_shoulds() -> list[Result]:
 
 
 def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
-    document = report.as_junit(URL, STARTED, of_shoulds())
+    document = report.as_junit(ABOUT, of_shoulds())
     read = JUnitXml.fromstring(document)
     assert (read.tests, read.failures, read.errors, read.skipped) == (4, 0, 0, 3)
     text = document.decode()
     assert "failed SHOULD (does not count without --strict): expected 1, got 2" in text
     assert "inconclusive SHOULD (does not count without --strict): no answer" in text
     assert "run it again: again" in text
-    strict = JUnitXml.fromstring(report.as_junit(URL, STARTED, of_shoulds(), strict=True))
+    strict = JUnitXml.fromstring(report.as_junit(ABOUT, of_shoulds(), strict=True))
     assert (strict.failures, strict.errors, strict.skipped) == (1, 1, 1)
 
 
@@ -429,5 +430,5 @@ def test_the_verdict_and_the_exit_code(found: str, strict: bool, code: int, why:
     each = [told.split() for told in found.split(", ") if told]
     results = [result(f"spec/7/{n}", outcome, level) for n, (level, outcome) in enumerate(each)]
     assert report.verdict(results, strict)[1] == why
-    assert why in as_html(URL, STARTED, results, strict=strict)
+    assert why in as_html(ABOUT, results, strict=strict)
     assert conclude(results, strict) == code

@@ -36,7 +36,7 @@ from x402sim.report.results import (
     failures,
 )
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import TITLES, Ground, folder
+from x402sim.spec.ground import Ground, folder
 from x402sim.text.templates import render
 from x402sim.text.words import counted, printable, printable_lines
 from x402sim.version import VERSION
@@ -44,6 +44,19 @@ from x402sim.version import VERSION
 SERVICE = "service"
 """The subject of a report without a subject's name."""
 AnyResult = TypeVar("AnyResult", Result, CaseResult)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The subject of a report: its kind, the target's name, and the begin of the run."""
+
+    subject: str
+    target: str
+    started: str
+    sections: Mapping[str, str]
+    """The title of each section."""
+    unspoken: Mapping[str, str] = field(default_factory=dict)
+    """The dialects that the target does not speak, with the reasons."""
 
 
 def summary(results: Results) -> dict[Outcome, int]:
@@ -235,17 +248,10 @@ def total_loss(results: Results) -> list[str]:
     return [f"{to_decimal(base, places)} {symbol}" for (symbol, places), base in sums.items()]
 
 
-def as_json(
-    target: str,
-    started: str,
-    results: Results,
-    subject: str = SERVICE,
-    unspoken: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+def as_json(about: About, results: Results) -> dict[str, Any]:
     """Return the report as one JSON object: target, started (ISO 8601), summary, results.
 
-    A `subject` other than a service is named first. `unspoken` has the dialects that the subject
-    does not speak, with the reasons.
+    A subject other than a service is named first.
     """
     results = readable(results)
     plain = msgspec.to_builtins(results)
@@ -259,17 +265,17 @@ def as_json(
             for name in OF_CASES:
                 del case[name]
     return {
-        **({} if subject == SERVICE else {"subject": subject}),
-        "target": target,
-        "started": started,
-        **({"unspoken": dict(unspoken)} if unspoken else {}),
+        **({} if about.subject == SERVICE else {"subject": about.subject}),
+        "target": about.target,
+        "started": about.started,
+        **({"unspoken": dict(about.unspoken)} if about.unspoken else {}),
         "summary": summary(results),
         "causes": msgspec.to_builtins(causes(results)),
         "results": plain,
     }
 
 
-def as_junit(target: str, started: str, results: Results, *, strict: bool = False) -> bytes:
+def as_junit(about: About, results: Results, *, strict: bool = False) -> bytes:
     """Return the report as JUnit XML: a suite for each section, a case for each id.
 
     A failed id becomes a failure, an inconclusive id an error; skipped and observed ids become
@@ -280,13 +286,13 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})
     for section in sorted({result.section for result in results}):
         mine = [result for result in results if result.section == section]
-        about = {
+        fields = {
             "name": f"section {section}",
-            "hostname": printable(target),
-            "timestamp": started[:19],
+            "hostname": printable(about.target),
+            "timestamp": about.started[:19],
             "skipped": str(sum(_junit_kind(r, strict) == "skipped" for r in mine)),
         }
-        suite = ET.SubElement(root, "testsuite", {**about, **_numbers(mine, strict)})
+        suite = ET.SubElement(root, "testsuite", {**fields, **_numbers(mine, strict)})
         for result in mine:
             _case(suite, result, strict)
     ET.indent(root)
@@ -391,18 +397,16 @@ def place(heads: Mapping[str, int], result: Result) -> int:
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
-def as_sarif(
-    target: str, results: Results, demands: str = "", subject: str = SERVICE
-) -> dict[str, Any]:
+def as_sarif(about: About, results: Results, demands: str = "") -> dict[str, Any]:
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
 
     A result is shown at its `place` in `demands`, the text of the page of the subject's demands:
     GitHub shows only results with a place in a file.
     """
     results = readable(results)
-    page, heads = demands_page(subject), headings(demands)
+    page, heads = demands_page(about.subject), headings(demands)
     found = [
-        _sarif_result(number, target, result, page, place(heads, result))
+        _sarif_result(number, about.target, result, page, place(heads, result))
         for number, result in enumerate(results)
         if result.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
     ]
@@ -459,46 +463,22 @@ def _sarif_result(number: int, target: str, result: Result, page: str, line: int
 # --- as texts ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class About:
-    """The subject of a report: its kind, the target's name, and the begin of the run."""
-
-    subject: str
-    target: str
-    started: str
-    sections: Mapping[str, str]
-    """The title of each section."""
-    unspoken: Mapping[str, str] = field(default_factory=dict)
-    """The dialects that the target does not speak, with the reasons."""
-
-
 def written(kind: str, about: About, results: Results, *, strict: bool = False) -> str:
     """Return a report of one kind as text; with `strict`, SHOULD counts for the verdict."""
-    target, started = about.target, about.started
     match kind:
         case "json":
-            told = as_json(target, started, results, about.subject, about.unspoken)
-            return json.dumps(told, indent=2) + "\n"
+            return json.dumps(as_json(about, results), indent=2) + "\n"
         case "junit":
-            return as_junit(target, started, results, strict=strict).decode()
+            return as_junit(about, results, strict=strict).decode()
         case "sarif":
-            found = as_sarif(target, results, _demands(about.subject), about.subject)
+            found = as_sarif(about, results, _demands(about.subject))
             return json.dumps(found, indent=2) + "\n"
         case "markdown":
-            return as_markdown(
-                about.subject, target, results, strict=strict, unspoken=about.unspoken
-            )
+            return as_markdown(about, results, strict=strict)
         case "annotations":
             return as_annotations(results, about.subject, strict=strict)
         case _:
-            return as_html(
-                target,
-                started,
-                results,
-                strict=strict,
-                sections=about.sections,
-                unspoken=about.unspoken,
-            )
+            return as_html(about, results, strict=strict)
 
 
 def _demands(subject: str) -> str:
@@ -567,26 +547,19 @@ MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "�
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~@-])")
 
 
-def as_markdown(
-    subject: str,
-    target: str,
-    results: Results,
-    *,
-    strict: bool = False,
-    unspoken: Mapping[str, str] | None = None,
-) -> str:
+def as_markdown(about: About, results: Results, *, strict: bool = False) -> str:
     """Return the report as Markdown; with `strict`, SHOULD counts for the verdict."""
     results = readable(results)
     outcome, why = verdict(results, strict)
     lines = [
-        f"## {MARKS[outcome]} x402sim conformance: {subject} {_code(target)}",
+        f"## {MARKS[outcome]} x402sim conformance: {about.subject} {_code(about.target)}",
         "",
         _plain(why),
         "",
     ]
     told = ", ".join(text for _, text in tally(results, strict))
     lines += [f"{counted(len(results), 'id')}: {told}", ""]
-    for dialect, reason in (unspoken or {}).items():
+    for dialect, reason in about.unspoken.items():
         lines += [f"Not judged: {_plain(dialect)}: {_plain(printable(reason))}", ""]
     if losses := total_loss(results):
         lines += [f"**Lost, as counted on the ledger: {_plain(', '.join(losses))}**", ""]
@@ -676,18 +649,9 @@ _MEANINGS = {
 }
 
 
-def as_html(
-    target: str,
-    started: str,
-    results: Results,
-    *,
-    strict: bool = False,
-    sections: Mapping[str, str] = TITLES,
-    unspoken: Mapping[str, str] | None = None,
-) -> str:
+def as_html(about: About, results: Results, *, strict: bool = False) -> str:
     """Return the HTML page: first the failed and inconclusive ids, then every section.
 
-    `target` is the judged target, `started` an ISO 8601 time, `sections` the title of each section.
     With `strict`, SHOULD counts for the verdict.
     """
     results = readable(results)
@@ -695,17 +659,19 @@ def as_html(
     return render(
         __package__,
         "conformance.html.j2",
-        target=target,
-        started=started,
+        target=about.target,
+        started=about.started,
         total=len(results),
         verdict=verdict(results, strict),
         losses=total_loss(results),
-        unspoken={dialect: printable(why) for dialect, why in (unspoken or {}).items()},
+        unspoken={dialect: printable(why) for dialect, why in about.unspoken.items()},
         counts=tally(results, strict),
         urgent=[
             (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)
         ],
-        sections=[_section(name, sections.get(name, ""), list(found)) for name, found in groups],
+        sections=[
+            _section(name, about.sections.get(name, ""), list(found)) for name, found in groups
+        ],
         marks=HTML_MARKS,
         meanings=_MEANINGS,
         clauses={f"spec/{clause.id}": clause.text for clause in CLAUSES},
