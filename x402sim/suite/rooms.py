@@ -336,8 +336,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 )
         finally:
             await room.tidy()
-        log = last_line(room.running.log()) if room.running else ""
-        return replace(played, log=log)
+        log = room.running.log() if room.running else ""
+        return replace(played, log=last_line(log) if log.strip() else "")
 
     def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""
