@@ -9,6 +9,7 @@ no timestamps, no versions, nothing about the machine.
 
 import argparse
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
@@ -23,6 +24,8 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 _NOTHING = {"text/plain": ""}
+_STYLE = re.compile(r"<style scoped>.*?</style>\n", re.DOTALL)
+"""The style that pandas repeats above each table; Jupyter and GitHub have styles of their own."""
 QUIET = ["--log-level=ERROR"]
 LONGEST_CELL_S = 300
 FULL = "X402SIM_FULL"
@@ -65,6 +68,9 @@ def executed(saved: "NotebookNode") -> "NotebookNode":
     for cell in fresh.cells:  # what showed how far a slow run was is empty in the end
         if cell.cell_type == "code":
             cell.outputs = [each for each in cell.outputs if each.get("data") != _NOTHING]
+            for data in (each.get("data", {}) for each in cell.outputs):
+                if "text/html" in data:
+                    data["text/html"] = _STYLE.sub("", data["text/html"])
     fresh.metadata = nbformat.from_dict(METADATA)
     return fresh
 

@@ -68,6 +68,12 @@ GENERATED = {
         f"{INDEPENDENT} {JUDGED}/independent.md",
         "independent --csv; independent.page",
     ),
+    "vectors": Generated(
+        "the vectors, who confirms each, and their pages",
+        1,
+        f"conformance/vectors/*.json conformance/vectors.md {GUIDE}/vectors.md",
+        "suite_vectors",
+    ),
     "cases": Generated(
         "the pages of payers, facilitators and servers",
         0.2,

@@ -10,7 +10,7 @@ from x402sim.chain.ledger.frame import TABLES
 from x402sim.chain.reverts import Cause, cause, text_of
 from x402sim.protocol.crypto import checksum
 
-ERRORS = contract.signatures(contract.artifact().abi, "error")
+ERRORS = contract.artifact().errors
 VALUES = {
     "address": st.binary(min_size=20, max_size=20),
     "uint8": st.integers(0, 255),

@@ -49,6 +49,11 @@ def test_the_hostile_contracts_of_a_judge_are_of_their_source():
     assert hostile.compiled().source == f"sha256:{hashlib.sha256(source).hexdigest()}"
 
 
+def test_permit2_is_of_its_source():
+    source = (HERE / "Permit2.sol").read_bytes()
+    assert contract.permit2_artifact().source == f"sha256:{hashlib.sha256(source).hexdigest()}"
+
+
 def test_the_compiler_and_the_contracts_are_those_the_tests_install():
     wanted = json.loads((PACKAGES / "package.json").read_text())["dependencies"]
     artifact = contract.artifact()
@@ -63,7 +68,7 @@ def test_the_artifact_is_what_the_source_compiles_to():
 
 
 def test_the_ledger_has_the_contracts_functions():
-    functions = contract.signatures(contract.artifact().abi, "function")
+    functions = contract.artifact().functions
     on_chain = {abi.selector(signature) for signature in set(functions) - NOT_ON_THE_LEDGER}
     assert on_chain < FUNCTIONS.keys()
     assert set(functions) >= ADDED | NOT_ON_THE_LEDGER

@@ -87,8 +87,14 @@ def test_supported_names_both_versions_and_the_signer(desk: Desk) -> None:
         "kinds": [
             {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"},
             {"x402Version": 2, "scheme": "exact", "network": "eip155:338"},
+            {
+                "x402Version": 2,
+                "scheme": "upto",
+                "network": "eip155:338",
+                "extra": {"facilitatorAddress": RELAYER.address},
+            },
         ],
-        "extensions": ["bazaar"],
+        "extensions": ["bazaar", "eip2612GasSponsoring"],
         "signers": {"eip155:*": [RELAYER.address]},
     }
 
@@ -354,7 +360,7 @@ def test_a_receipt_without_the_transfer_proves_nothing(desk: Desk, monkeypatch: 
 # --- what cannot be read -------------------------------------------------------------
 
 
-PERMIT2 = {"signature": "0x12", "permit2Authorization": {"from": ALICE.address}}
+DELEGATED = {"signature": "0x12", "delegationManager": ALICE.address}
 BY_EIP_3009 = "supported: scheme exact by EIP-3009's authorization"
 
 
@@ -362,9 +368,9 @@ BY_EIP_3009 = "supported: scheme exact by EIP-3009's authorization"
 @pytest.mark.parametrize(
     ("scheme", "payload", "extra", "reason", "told"),
     [
-        ("exact", PERMIT2, {}, "unsupported_payload_type",
-         f"a payload of signature, permit2Authorization; {BY_EIP_3009}"),
-        ("upto", PERMIT2, {}, "unsupported_scheme", f"scheme: 'upto'; {BY_EIP_3009}"),
+        ("exact", DELEGATED, {}, "unsupported_payload_type",
+         f"a payload of signature, delegationManager; {BY_EIP_3009}"),
+        ("upto", DELEGATED, {}, "unsupported_scheme", f"scheme: 'upto'; {BY_EIP_3009}"),
         ("auth-capture", {"signature": "0x12"}, {}, "unsupported_scheme",
          f"scheme: 'auth-capture'; {BY_EIP_3009}"),
         ("exact", None, {"assetTransferMethod": "permit2"}, "unsupported_asset_transfer_method",

@@ -73,6 +73,17 @@ test("a world is steered, and ends", async () => {
   await assert.rejects(sim.who(), /answered 401: .*Control token needed/);
   const control = new Sim(ready.control!, { token: "secret" });
   assert.deepEqual((await control.accounts()).map((each) => each.address), ready.accounts.map((each) => each.address));
+  const failing = await control.failingAccounts();
+  assert.deepEqual(failing.map((each) => each.fails), ["no balance", "blacklisted", "used nonce", "contract wallet"]);
+  assert.deepEqual(failing.map((each) => each.balance === "0"), [true, false, false, false]);
+  assert.deepEqual(failing.map((each) => typeof each.nonce), ["object", "object", "string", "object"]);
+  assert.deepEqual(await control.payments(), []);
+  const [path, times] = ["/api/perp/market", 1];
+  await assert.rejects(control.payments({ path, times }), /answered 409: .*wanted 1, and there are 0/);
+  const headers = { Authorization: "Bearer secret", "Content-Type": "application/json" };
+  await fetch(`${ready.control}/ui/pay`, { method: "POST", headers, body: JSON.stringify({ buys: `GET ${path}` }) });
+  const [paid] = await control.payments({ path, times });
+  assert.deepEqual([paid?.payer, paid?.amountBase], [ready.accounts[0]?.address, "10000"]);
   const { snapshot } = await control.snapshot();
   assert.equal((await control.faucet({ address, amount: "2.50" })).balance, "2500000");
   const [minted] = await control.transfers({ account: address });

@@ -400,3 +400,46 @@ def test_a_session_that_served_to_the_end_is_followed_by_another() -> None:
     for _ in range(2):
         in_sync(Streaming(shop, [whole]), auth)
     assert len(shop.headers) == 2
+
+
+def test_a_hook_that_forgives_a_cut_body_buys_nothing_anew() -> None:
+    """The hook swallows the error; the same authorization is sent again."""
+    shop = StandardShop(2)
+
+    def tolerant(answer: httpx.Response) -> None:
+        with suppress(httpx.HTTPError):
+            answer.read()
+
+    http = httpx.Client(
+        transport=httpx.MockTransport(Streaming(shop, [broken, broken, whole])),
+        auth=payer(),
+        event_hooks={"response": [tolerant]},
+    )
+    with http:
+        for _ in range(2):
+            with pytest.raises(httpx.StreamConsumed):
+                http.get(URL)
+        assert http.get(URL).content == b"first last"
+    assert (len(shop.paid), len(shop.nonces)) == (3, 1)
+
+
+def test_the_header_of_a_payment_that_is_over_is_not_sent_again() -> None:
+    """The shop offers another version by the time that its first payment has expired."""
+    now, sent = [1_800_000_000.0], list[set[str]]()
+    lost = httpx.ReadTimeout("lost")
+    shops = [StandardShop(2, answers=lambda _: lost), StandardShop(1)]
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        sent.append({"payment-signature", "x-payment"} & request.headers.keys())
+        if now[0] > 1_800_000_500 and "payment-signature" not in request.headers:
+            return shops[1](request)
+        if now[0] > 1_800_000_500:
+            return httpx.Response(402, content=shops[1].required().content)
+        return shops[0](request)
+
+    with httpx.Client(transport=httpx.MockTransport(serve), auth=payer(now)) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            http.get(URL)
+        now[0] += 1000
+        assert http.get(URL).status_code == 200
+    assert sent == [set(), {"payment-signature"}, set(), {"payment-signature"}, {"x-payment"}]

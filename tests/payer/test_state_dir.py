@@ -1,6 +1,7 @@
 """`PaymentAuth(state_dir=…)`: payments outlive the object, and no two payers sign for one purchase."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from tests.payer.shop import LOST, URL, Shop, ask, receipt, served
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
+from x402sim.clock import Clock
+from x402sim.protocol.networks import BASE_SEPOLIA
 
 WALLET = Wallet("0x" + "5" * 64)
 
@@ -93,6 +96,56 @@ def test_two_payers_never_sign_for_one_purchase(tmp_path: Path) -> None:
     assert ask(other := Shop(served), payer(tmp_path)) == 200
     assert other.headers == shop.headers
     assert ask(Shop(served), PaymentAuth(WALLET, state_dir=tmp_path), "http://shop/y") == 200
+
+
+def test_a_relative_folder_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(served, lambda body: LOST)
+    monkeypatch.chdir(tmp_path)
+    auth = payer(Path("state"))
+    assert ask(shop, auth) is LOST
+    monkeypatch.chdir("/")
+    assert ask(shop, auth) is LOST
+    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+
+
+def test_what_another_payer_gave_up_for_a_later_purchase_counts(tmp_path: Path) -> None:
+    """Each gives up a payment of its own; sums of two purchases tell nothing."""
+    now = [1_800_000_000.0]
+    one, two = (payer(tmp_path, clock=Clock(lambda: now[0]), reuse=False) for _ in range(2))
+
+    def give_up_and_lose(auth: PaymentAuth) -> None:
+        assert ask(Shop(served, lambda body: LOST), auth) is LOST
+        now[0] += 1000
+        settles: list[Any] = [(400, {"error": "Authorization expired"}), LOST]
+        assert ask(Shop(settles=lambda body: settles.pop(0)), auth) is LOST
+
+    give_up_and_lose(one)
+    assert ask(Shop(served), two) == 200
+    give_up_and_lose(two)
+    assert (one.signed_base, two.signed_base) == (20_000, 40_000)
+    assert ask(Shop(served), one) == 200
+    assert one.signed_base == 40_000, "two of its own, and two of the other"
+
+
+def test_the_caps_are_in_the_unit_of_what_is_left(tmp_path: Path) -> None:
+    shop = Shop(served, lambda body: LOST)
+    assert ask(shop, payer(tmp_path)) is LOST
+    fine = replace(BASE_SEPOLIA, decimals=18)
+    assert "token of 6 decimals" in str(ask(shop, payer(tmp_path, network=fine)))
+    assert len(shop.settled) == 1
+
+
+def test_a_fork_signs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a copy of the caps, and of the lock on the file."""
+    shop = Shop(served)
+    auth = payer(tmp_path)
+    with monkeypatch.context() as forked:
+        forked.setattr("os.getpid", lambda: -1)
+        assert "a fork has copied its caps" in str(ask(shop, auth))
+    assert shop.asked == []
+    assert ask(shop, auth) == 200
 
 
 def test_nothing_is_sent_that_cannot_be_stored(tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ class Browser:
         self.do("click", f'a[href="#{name}"]')
         self.do("waitForSelector", f"#{name}", {"visible": True})
 
+    def wish(self, name: str) -> None:
+        """Open a part of Steering, which closes the others."""
+        self.do("click", f"::-p-xpath(//summary[h2='{name}'])")
+
     def press(self, where: str, *keys: str) -> None:
         self.do("focus", where)
         for key in keys:
@@ -115,4 +119,5 @@ def saved_run(browser: Browser, folder: Path, anchor: str = "") -> Iterator[None
         browser.do("setViewport", {"width": 1400, "height": 900})
         browser.open(running.line().split()[-1] + anchor, "saved run")
         yield
+        browser.do("goto", "about:blank")  # an open page asks a server that is gone
         running.end(signal.SIGINT)

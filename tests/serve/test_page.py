@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import sha256
@@ -16,6 +17,7 @@ from unittest.mock import AsyncMock
 import httpx
 import pytest
 
+from tests.cli.runner import run
 from tests.serve.driver import PAY, QUOTE, SESSIONS, Server, started
 from tests.serve.hosted import hosted
 from x402sim import Journal, LocalServer, PaymentAuth, Settings, World
@@ -56,25 +58,38 @@ def gathered(lines: Iterator[str], *paths: str) -> tuple[list[Any], dict[str, An
 
 
 def test_its_files_are_served_with_a_policy_that_runs_nothing_else(server: Server) -> None:
-    assert {each.name for each in STATIC.iterdir()} == {*FILES, "index.html", "home.html"}
+    assert {each.name for each in STATIC.iterdir()} == {*FILES, "index.html"}
     for path in ("/_sim/ui", *(f"/_sim/ui/{name}" for name in FILES)):
         answer = server.http.get(path)
         assert answer.status_code == 200
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
         assert "unsafe" not in policy
-    for page in ("index.html", "home.html"):
-        html = (STATIC / page).read_text()
-        assert not re.search(r"<script(?! type=\"module\" src=)|<style|\sstyle=|\son\w+=", html)
+    html = (STATIC / "index.html").read_text()
+    assert not re.search(r"<script(?! type=\"module\" src=)|<style|\sstyle=|\son\w+=", html)
     script = "".join((STATIC / name).read_text() for name in FILES if name.endswith(".js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
 
 
-def test_a_browser_at_the_root_finds_it_and_a_program_finds_what_it_did(server: Server) -> None:
-    page = server.http.get("/", headers={"Accept": "text/html,*/*"})
-    assert page.headers["content-type"].startswith("text/html")
-    assert 'href="/_sim/ui"' in page.text
-    assert server.http.get("/").text == server.http.get("/llms.txt").text
+def test_a_browser_at_the_root_finds_what_runs_here_and_a_program_what_it_did() -> None:
+    with hosted() as server:
+        page = server.http.get("/", headers={"Accept": "text/html,*/*"})
+        assert page.headers["content-type"].startswith("text/html")
+        for text in (f"POST {QUOTE}", "0.01 devUSDC.e", "cronos-testnet", server.ready["asset"]):
+            assert text in page.text
+        for link in set(re.findall(r'href="(/[^"]*)"', page.text)):
+            assert server.http.get(link, follow_redirects=True).status_code == 200, link
+        (pays,) = re.findall(r"(x402sim pay [^<]*)</code>", page.text)
+        assert run(*shlex.split(unescape(pays))[1:]).exit_code == 0
+        assert server.account(0).transfers == 1
+        assert server.http.get("/").text == server.http.get("/llms.txt").text
+
+
+def test_without_a_service_the_root_names_the_facilitator() -> None:
+    with hosted(has_service=False) as server:
+        page = server.http.get("/", headers={"Accept": "text/html"}).text
+    assert f"{server.ready['rpc'].removesuffix('/rpc')}/facilitator" in page
+    assert "/docs" not in page
 
 
 def test_a_payment_is_told_with_its_requests(server: Server) -> None:
@@ -180,15 +195,39 @@ def test_a_server_stops_at_once_though_somebody_looks() -> None:
 
 def test_it_pays_rightly_and_wrongly(server: Server) -> None:
     before = server.account(2).transfers
-    for body in ({}, {"buys": "market"}, {"buys": "session"}):
+    for body in ({}, {"buys": "GET /api/perp/market"}, {"session": True}):
         paid = server.http.post("/_sim/ui/pay", json={"account": 2, **body}).json()
         assert paid["status"] == 200, paid
     assert server.account(2).transfers == before + 3
     for name in MISTAKES:
         refused = server.http.post("/_sim/ui/pay", json={"account": 3, "wrong": name}).json()
         assert 400 <= refused["status"] < 500, (name, refused)
-    for bad in ({"account": 10}, {"wrong": "colour"}, {"wrong": "amount", "buys": "session"}):
+    for bad in (
+        {"account": 10},
+        {"wrong": "colour"},
+        {"wrong": "amount", "session": True},
+        {"buys": "GET /nothing"},
+        {"path": "elsewhere"},
+        {"fails": "never"},
+    ):
         assert server.http.post("/_sim/ui/pay", json=bad).status_code == 400
+
+
+REFUSED = {
+    "no balance": (402, "Insufficient USDC balance"),
+    "blacklisted": (502, "Settlement failed"),
+    "used nonce": (409, "Nonce already used"),
+    "contract wallet": (400, "Invalid signature"),
+}
+
+
+def test_accounts_that_fail_are_refused_each_in_its_way() -> None:
+    with hosted() as server:
+        assert list(server.http.get("/_sim/ui/words").json()["failing"]) == list(REFUSED)
+        for name, (status, error) in REFUSED.items():
+            said = server.http.post("/_sim/ui/pay", json={"fails": name}).json()
+            assert (said["status"], json.loads(said["said"])["error"]) == (status, error)
+        assert [each for each in server.journal() if each["event"] == "payment settled"] == []
 
 
 def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.interop import programs
 from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
-from tests.serve.driver import Server, started
+from tests.serve.driver import Server, environment, started
 from tests.serve.hosted import hosted
 from x402sim import BASE_SEPOLIA, PaymentAuth, World
 from x402sim.events import (
@@ -31,6 +31,7 @@ from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET, Network
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
+MARKET = "GET /api/perp/market"
 NO_SEARCH = (
     "page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
 )
@@ -38,27 +39,34 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 
 
 def copied(browser: Browser, what: str = "a (test|scenario)") -> dict[str, str]:
-    """Press every button that copies an exchange as this; return the texts."""
+    """Copy each request of each lane in each form that matches; return the texts."""
     browser.run(f"await {NO_SEARCH}")
-    wanted = json.dumps(f"Copy as {what}")
     texts: dict[str, str] = browser.run(f"""
         return page.evaluate(async (wanted) => {{
           const found = {{}}, pause = () => new Promise((done) => setTimeout(done, 30));
+          const select = (name) => document.querySelector(`#detail select[aria-label=${{name}}]`);
+          const set = (name, value) => {{
+            select(name).value = value;
+            select(name).dispatchEvent(new Event("change"));
+          }};
+          const values = (name) => [...select(name).options].map((each) => each.value);
           let last = "";
           navigator.clipboard.writeText = async (text) => {{ last = text; }};
           for (const lane of [...document.querySelectorAll(".lane")]) {{
             document.getElementById(lane.id).click();
             await pause();
-            for (const button of document.querySelectorAll("#detail details button")) {{
-              if (!new RegExp(wanted).test(button.textContent)) continue;
-              const what = `${{button.closest("details").querySelector("summary").textContent}}: ${{button.textContent}}`;
-              button.click();
-              await pause();
-              found[`${{lane.id}} ${{what}}`] = last;
+            for (const request of select("Request") ? values("Request") : []) {{
+              set("Request", request);
+              for (const form of values("as").filter((each) => new RegExp(wanted).test(each))) {{
+                set("as", form);
+                document.querySelector("#detail .copying button").click();
+                await pause();
+                found[`${{lane.id}} ${{request}}: ${{form}}`] = last;
+              }}
             }}
           }}
           return found;
-        }}, {wanted})
+        }}, {json.dumps(what)})
     """)
     return texts
 
@@ -141,6 +149,7 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     }
     server.sim("faults", **other)
     browser.view("steering")
+    browser.wish("Break")
     browser.do("select", "[name=path]", "/v2/x402/settle")
     browser.do("click", "form[aria-label=Faults] button")
     browser.sees("#same", 'Fault(victim="facilitator", does="lose answer", path="/v2/x402/settle"')
@@ -148,6 +157,7 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     _, fault = server.http.get("/_sim/faults").json()
     assert (fault["victim"], fault["does"], fault["times"]) == ("facilitator", "lose answer", 1)
     browser.sees("#said", "Waits for one request to the facilitator, /v2/x402/settle: lose answer.")
+    browser.wish("Pay")
     browser.do("click", "form[aria-label=Pay] button")
     browser.sees("#said", "Paid and served (200).")
     browser.sees("#faults", "1 of 1")
@@ -160,6 +170,7 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
         "the newest first; the other spared it"
     )
     server.sim("faults/clear")
+    browser.wish("Break")
     browser.do("select", "[name=does]", "answer")
     browser.do("type", "[name=headers]", "Retry-After: 30\nLocation: http://a/b")
     browser.do("click", "form[aria-label=Faults] button")
@@ -175,11 +186,13 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#same", 'Fault(victim="rpc", does="refuse", caller="facilitator", times=1)')
     (fault,) = server.http.get("/_sim/faults").json()
     assert (fault["victim"], fault["caller"]) == ("rpc", "facilitator")
+    browser.wish("Pay")
     browser.do("click", "form[aria-label=Pay] button")
     browser.sees("#said", "502")
     browser.sees("#faults", "1 of 1")
     server.sim("faults/clear")
     assert server.account(0).transfers == 1
+    browser.wish("Time")
     browser.do("click", "form[aria-label=Time] p button")
     browser.sees("#alarm", "1 min ahead")
     browser.view("state")
@@ -224,6 +237,7 @@ def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
     http.close()
     assert answer.status_code in (200, 400)
     browser.sees(".lane", "<script>")
+    browser.sees("#count", "2 of 2")  # one is of requests only, which come after the journal
     count = browser.run("return page.$$eval('.lane', (all) => all.length)")
     for n in range(count):
         browser.run(f"await page.$eval('.lane:nth-child({n + 1})', (lane) => lane.click())")
@@ -243,7 +257,7 @@ def test_every_view_fits_its_window_and_is_accessible(
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser.do("emulateMediaFeatures", [feature])
     browser.do("setViewport", {"width": width, "height": 900})
-    for body in ({}, {"account": 1, "wrong": "amount"}, {"account": 2, "buys": "session"}):
+    for body in ({}, {"account": 1, "wrong": "amount"}, {"account": 2, "session": True}):
         assert server.http.post("/_sim/ui/pay", json=body).status_code == 200
     server.advance(90)
     browser.sees(".badge.refused", "refused")
@@ -259,6 +273,77 @@ def test_every_view_fits_its_window_and_is_accessible(
         wide = browser.run("return page.evaluate(() => document.documentElement.scrollWidth)")
         assert wide <= width
         assert browser.run(AXE) == []
+        assert len(browser.run(f"return page.evaluate(() => {{ {EQUAL} }})")) <= 2, view
+        assert not any(browser.run(f"return page.$$eval('[aria-label^=Accounts]', {CUT})"))
+    mains = browser.run(f"return page.$$eval('details.card', (all) => all.map({MAINS}))")
+    assert mains == [["Pay", "Pay"], ["Break", "Inject"], ["Time", "Advance"], ["Chain", "Mine"]]
+
+
+EQUAL = """
+const shown = (what) => [...document.querySelectorAll(what)].filter((each) => each.offsetParent);
+const styles = shown("h2, h3, caption").map((each) => getComputedStyle(each).fontSize);
+return [...new Set([...styles, ...shown(".lane").map((each) => each.offsetHeight)])];
+"""
+"""The sizes of headings, and the heights of lanes: one of each."""
+CUT = "(all) => all.map((it) => it.scrollWidth > it.clientWidth)"
+MAINS = """(it) => [it.querySelector("h2"), ...it.querySelectorAll("form button:not([type])")]
+  .map((each) => each.textContent)"""
+
+
+def test_an_account_that_fails_is_paid_with_and_refused(browser: Browser, server: Server) -> None:
+    browser.view("steering")
+    browser.do("select", "[name=account]", "blacklisted")
+    browser.do("click", "form[aria-label=Pay] button")
+    browser.sees("#said", "Refused, as it should be (502): Settlement failed")
+    browser.sees("#same", "x402sim accounts --failing")
+    browser.do("click", "#said a")
+    browser.sees(".lane[aria-selected=true] .step.no", "settled")
+    browser.view("state")
+    browser.sees("#state button", "Make them")
+    press = (
+        "all.find((it) => it.textContent === 'Make them').click()"  # it is drawn anew at any time
+    )
+    browser.run(f"await page.$$eval('#state button', (all) => {press})")
+    browser.sees("#state", "Accounts that fail")
+    accounts = server.http.post("/_sim/accounts/failing", json={}).json()
+    assert len(accounts) == 4
+    for each in accounts:
+        browser.sees("#state table", each["fails"], each["why"], each["address"][:6])
+    server.sim("reset")
+    browser.sees("#state button", "Make them")
+
+
+def test_the_goods_of_a_user_are_bought_from_the_page(browser: Browser, tmp_path: Path) -> None:
+    """They are served, and a copied test asks this server for them, as no new world has them."""
+    sells = {"GET /weather 0.01": {"sky": "grey"}, "GET /users/{id} 0.05": {"name": "Ann"}}
+    with hosted(sells=sells) as server:
+        browser.open(f"{server.ready['control']}/ui")
+        browser.sees("#empty", f"x402sim pay {server.ready['service']}/weather")
+        browser.view("steering")
+        browser.do("select", "[name=buys]", "GET /users/{id}")
+        browser.run("await page.$eval('[name=route]', (it) => { it.value = '/users/7'; })")
+        browser.do("click", "form[aria-label=Pay] button")
+        browser.sees("#said", "Paid and served (200).")
+        browser.sees("#same", f"x402sim pay {server.ready['service']}/users/7")
+        browser.view("payments")
+        browser.sees(".lane .badge.served", "served")
+        browser.sees(".lane .what", "/users/7")
+        texts = {*copied(browser).values()}
+        assert len(texts) == 2, "an offer, and a purchase"
+        for number, text in enumerate(texts):
+            (tmp_path / f"test_{number}.py").write_text(text)
+        command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]
+        key = server.ready["accounts"][4]["privateKey"]
+        tested = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path,
+            env={**environment(), "X402SIM_PRIVATE_KEY": key},
+        )  # fmt: skip
+        assert "2 passed" in tested.stdout, tested.stdout
+        assert server.account(4).transfers == 1
+        browser.do("goto", server.ready["service"])
+        browser.sees("main", "GET /users/{id}", "0.05 devUSDC.e", "cronos-testnet")
+        assert browser.run(AXE) == []
+        browser.do("goto", "about:blank")
 
 
 def test_behind_a_control_token_the_page_asks_for_it(browser: Browser) -> None:
@@ -282,8 +367,8 @@ def test_copied_tests_and_scenarios_run_unchanged(
         assert server.http.post("/_sim/ui/pay", json={"wrong": wrong}).status_code == 200
     lost = {"victim": "facilitator", "does": "lose answer", "path": "/v2/x402/verify"}
     server.http.post("/_sim/faults", json=lost)
-    server.http.post("/_sim/ui/pay", json={"buys": "market", "account": 2})
-    server.http.post("/_sim/ui/pay", json={"buys": "session", "account": 2})
+    server.http.post("/_sim/ui/pay", json={"buys": MARKET, "account": 2})
+    server.http.post("/_sim/ui/pay", json={"session": True, "account": 2})
     browser.do("setViewport", {"width": 1400, "height": 4000})
     browser.sees(".lane .what", "/api/sessions/create")
     texts = copied(browser)
@@ -303,7 +388,7 @@ def test_copied_tests_and_scenarios_run_unchanged(
     assert deaf.play(str(tmp_path / "half.py")).outcome == "failed", "it would notice"
 
 
-BUYS = ({}, {"wrong": "amount"}, {"buys": "market"}, {"buys": "session", "account": 3})
+BUYS = ({}, {"wrong": "amount"}, {"buys": MARKET}, {"session": True, "account": 3})
 
 
 @pytest.mark.parametrize("network", [TESTNET, BASE_SEPOLIA], ids=lambda it: it.name)
@@ -386,7 +471,7 @@ def test_a_reload_changes_nothing(browser: Browser, server: Server) -> None:
 
     for name in MISTAKES:
         pay(wrong=name, account=2)
-    pay(account=3, buys="session")
+    pay(account=3, session=True)
     server.http.get("/api/perp/market")
     one_step = PaymentAuth(server.account(5).wallet, max_amount="1.00", version=2)
     httpx.get(f"{server.ready['service']}/api/perp/market", auth=one_step)
@@ -600,7 +685,11 @@ def test_a_refusal_that_was_before_the_page_is_explained_by_its_link(browser: Br
         server.http.post("/_sim/ui/pay", json={"wrong": "payee"})
         (refused,) = [each for each in server.journal() if each["event"] == "payment refused"]
         browser.open(f"{server.ready['control']}/ui#payment={refused['payment_id']}")
-        browser.sees("#detail", "5/exact-recipient", "POST /api/pay", "Copy as a scenario")
+        browser.sees("#detail", "5/exact-recipient", "POST /api/pay")
+        forms = (
+            "return page.$$eval('select[aria-label=as] option', (all) => all.map((it) => it.value))"
+        )
+        assert browser.run(forms)[:4] == ["curl", "Python", "a test", "a scenario"]
         browser.do("goto", "about:blank")
 
 
@@ -609,7 +698,7 @@ def test_a_scenario_is_played_from_the_page(browser: Browser, server: Server) ->
     browser.sees("form[aria-label='Play a scenario']", "Play it here")
     browser.do("select", "[name=scenario]", "session_exhaustion")
     browser.sees("form[aria-label='Play a scenario']", "until you give the time back")
-    browser.do("click", "form[aria-label='Play a scenario'] button:not([type])")
+    browser.do("click", "form[aria-label='Play a scenario'] button")
     done = "() => /passed; 17 of 17/.test(document.getElementById('said').innerText)"
     browser.run(f"await page.waitForFunction({done}, {{ timeout: 60000 }})")
     browser.sees("#alarm", "2 h ahead")

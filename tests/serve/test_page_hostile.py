@@ -20,6 +20,7 @@ import pytest
 from tests import npm
 from tests.serve.browser import EACH_LANE, Browser
 from tests.serve.driver import PAY, QUOTE, Server, exchange
+from tests.serve.test_page_browser import copied
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 
@@ -62,22 +63,17 @@ WANTED = (
 )
 
 
-COPIES = """
+NAMES = """
 return page.evaluate(async () => {
-  const pause = () => new Promise((done) => setTimeout(done, 30)), found = [];
-  let last = "";
-  navigator.clipboard.writeText = async (text) => { last = text; };
+  const found = [];
+  navigator.clipboard.writeText = async (text) => { found.push(text); };
   document.querySelector(".lane").click();
-  await pause();
-  for (const button of document.querySelectorAll("#detail details button, #detail dl button")) {
-    last = "";
-    button.click();
-    await pause();
-    if (last) found.push(last);
-  }
+  for (const button of document.querySelectorAll("#detail dl button")) button.click();
+  await new Promise((done) => setTimeout(done, 100));
   return found;
 })
 """
+"""The ids of the first lane, as they are copied."""
 
 
 def sent_to(server: Server, body: Any, path: str = "/facilitator/verify") -> httpx.Response:
@@ -245,20 +241,20 @@ def test_what_is_copied_sends_the_same_and_is_safe_to_paste(
     length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
     exchange(shown.address, begin + head + length + body)
     browser.sees("#count", "1 of 1")
-    copied: list[str] = browser.run(COPIES)
-    assert len(copied) >= 5
-    for text in copied:
+    texts = [*browser.run(NAMES), *copied(browser, ".").values()]
+    assert len(texts) >= 5
+    for text in texts:
         assert not UNSEEN.search(text), text
-    (curl,) = [each for each in copied if "curl -g" in each]
-    (python,) = [each for each in copied if each.startswith("import httpx\n")]
+    (curl,) = [each for each in texts if "curl -g" in each]
+    (python,) = [each for each in texts if each.startswith("import httpx\n")]
     assert "\n" not in curl
-    for each in copied:
+    for each in texts:
         if each.startswith(("#", '"""', "import")):
             compile(each, what, "exec")
         if each.startswith("//"):
             checked = [str(npm.node()), "--input-type=module", "--check", "-"]
             subprocess.run(checked, input=each, text=True, check=True)
-    assert any(each.startswith("//") for each in copied) is (target == QUOTE), "for node"
+    assert any(each.startswith("//") for each in texts) is (target == QUOTE), "for node"
     programs = [["bash", "-c", curl], ["dash", "-c", curl], [sys.executable, "-c", python]]
     for program in programs:
         subprocess.run(program, check=True, capture_output=True, timeout=30, cwd=tmp_path)
@@ -290,7 +286,7 @@ def pasted(text: str, folder: Path) -> None:
 def test_what_was_cut_is_not_copied(browser: Browser, shown: Server) -> None:
     shown.http.post(PAY, headers={"X-Payment-Id": "pay_1"}, content=b"x" * 20_000)
     browser.sees("#count", "1 of 1")
-    copied: list[str] = browser.run(COPIES)
-    assert copied == ["pay_1", f"{shown.ready['control']}/ui#payment=pay_1"]
+    assert copied(browser, ".") == {}
+    assert browser.run(NAMES) == ["pay_1", f"{shown.ready['control']}/ui#payment=pay_1"]
     browser.run("await page.$eval('#detail summary', (it) => it.click())")
     browser.sees("#detail details", "It was longer than what is kept")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.browser import EACH_LANE, Browser, picture, saved_run
+from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
 from tests.serve.driver import Running, Server, command, environment, started
 from tests.serve.test_page_browser import copied
 from tests.watch.said import (
@@ -81,11 +81,12 @@ def test_each_payment_of_a_shop_is_a_lane_and_can_be_copied(
             browser.sees("#detail tr.odd", "5000 = 0.005")
             browser.sees(".lane .past", "fault: lose answer")
             assert browser.run("return page.$$eval('.lane', (all) => all.length)") == 3
+            _send_again(browser)
             picture(browser, tmp_path, "watching")
             texts = copied(browser)
             assert all(what.endswith("a test") for what in texts), "no world has its scenarios"
             tests = dict.fromkeys(texts.values())
-            assert len(tests) == 2, "an offer, and a purchase"
+            assert len(tests) == 3, "two offers, and a purchase"
             for number, text in enumerate(tests):
                 (tmp_path / f"test_{number}.py").write_text(text)
             tested = _tested(world, tmp_path)
@@ -100,9 +101,28 @@ def test_each_payment_of_a_shop_is_a_lane_and_can_be_copied(
     recording.rename(tmp_path / "run" / "journal.ndjson")
     with saved_run(browser, tmp_path / "run"):
         browser.sees(".lane .badge.served", "served")
-        assert browser.run("return page.$$eval('.lane', (all) => all.length)") == 4, (
+        assert browser.run("return page.$$eval('.lane', (all) => all.length)") == 5, (
             "and one that was bought without the proxy"
         )
+
+
+def _send_again(browser: Browser) -> None:
+    """The refused request, as it was and without its payment; then it is another lane."""
+    press = "all.find((it) => it.textContent.startsWith('Send')).click()"
+    browser.run(f"await page.$$eval('#detail .copying button', (all) => {press})")
+    browser.sees("form[aria-label='Send again']", "nothing is signed")
+    assert browser.run(AXE) == []
+    browser.do("click", "form[aria-label='Send again'] button")
+    browser.sees("form[aria-label='Send again'] output", "402: {")
+    browser.sees("#detail details:nth-of-type(3) summary", "402")
+    without = (
+        "it.value = it.value.split('\\n').filter((each) => !/^payment/i.test(each)).join('\\n')"
+    )
+    browser.run(f"await page.$eval('[name=headers]', (it) => {{ {without} }})")
+    browser.run("await page.$eval('[name=target]', (it) => { it.value = '/weather?city=Oslo'; })")
+    browser.do("click", "form[aria-label='Send again'] button")
+    browser.sees(".lane .what", "/weather?city=Oslo")
+    browser.sees(".lane .badge", "asked")
 
 
 def _pay(world: Server, url: str, *args: str) -> int:

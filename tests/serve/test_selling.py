@@ -1,5 +1,6 @@
 """A paywall before an API that exists, goods from Python, and the file x402sim.toml."""
 
+import html
 import json
 import os
 import re
@@ -236,6 +237,13 @@ def test_faults_strike_and_the_page_shows(paywall: Paywall) -> None:
     assert "/premium/a" in server.show().page
 
 
+def test_a_good_at_the_root_for_another_method_leaves_the_root_to_browsers() -> None:
+    with LocalServer(sells={"POST / 0.01": "sold"}) as server, client(server) as http:
+        assert http.post("/").text == "sold"
+        page = http.get("/", headers={"Accept": "text/html"}).text
+        assert "<code>POST /</code>" in page
+
+
 def test_python_sells() -> None:
     sells = {"GET /weather 0.01": {"sky": "blue"}, "POST /echo 0.02": echo}
     with LocalServer(sells=sells) as server, client(server) as http:
@@ -245,6 +253,94 @@ def test_python_sells() -> None:
 
 async def echo(request: Any) -> bytes:
     return bytes(await request.body())
+
+
+LISTED = {
+    "GET /weather 0.01": "grey",
+    "GET /cities/{city} 0.02": lambda request: {"path": request.url.path},
+    "POST /premium/* 0.05": echo,
+}
+
+
+@pytest.fixture(scope="module")
+def listed() -> Iterator[LocalServer]:
+    with LocalServer(sells=LISTED) as server:
+        yield server
+
+
+def told(server: LocalServer, path: str, body: Any = None) -> Any:
+    """Return what the control API, or another path, answers."""
+    with plain(server) as http:
+        answer = http.get(path) if body is None else http.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+def test_the_page_lists_and_buys_each_good_and_tells_that_it_was_served(
+    listed: LocalServer,
+) -> None:
+    words = told(listed, "/_sim/ui/words")
+    assert [(each["name"], each["price"]) for each in words["goods"]] == [
+        ("GET /weather", "0.01"), ("GET /cities/{city}", "0.02"), ("POST /premium/*", "0.05"),
+    ]  # fmt: skip
+    bodies = [{"buys": each["name"]} for each in words["goods"]]
+    bodies += [{"buys": "GET /cities/{city}", "path": "/cities/Oslo"}, {"session": True}]
+    made = [told(listed, "/_sim/ui/pay", body) for body in bodies]
+    assert [each["status"] for each in made] == [200] * 5
+    assert json.loads(made[3]["said"]) == {"path": "/cities/Oslo"}
+    with plain(listed) as http:
+        page = html.unescape(http.get("/_sim/ui/saved").text)
+    (tape,) = re.findall(r'id="tape">(.*?)</script>', page, re.DOTALL)
+    messages = dict(json.loads(tape)["messages"])
+    assert [each["path"] for each in messages["served"]][:4] == [
+        "/weather", "/cities/1", "/premium", "/cities/Oslo",
+    ]  # fmt: skip
+    shown = [each["path"] for each in messages["exchanges"]]
+    assert set(shown) > {"/weather", "/cities/1", "/premium", "/cities/Oslo"}
+
+
+def test_the_openapi_document_lists_the_goods(listed: LocalServer) -> None:
+    from openapi_spec_validator import validate  # compiles grammars for two seconds
+
+    document = told(listed, "/openapi.json")
+    validate(document)
+    ours = {path: [*each] for path, each in document["paths"].items() if "/api/perp" in path}
+    assert ours == {}, "as in the other lists, the user's goods stand in their place"
+    for path, method, price, holes in (
+        ("/weather", "get", "0.01", []),
+        ("/cities/{city}", "get", "0.02", ["city"]),
+        ("/premium/{rest}", "post", "0.05", ["rest"]),
+    ):
+        operation = document["paths"][path][method]
+        assert price in operation["summary"]
+        assert [*operation["responses"]][:2] == ["2XX", "402"]
+        named = [each.get("name") for each in operation["parameters"] if "name" in each]
+        assert named == holes
+
+
+def test_the_goods_are_tools_of_mcp(listed: LocalServer) -> None:
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    tools = {each["name"]: each for each in told(listed, "/mcp", listing)["result"]["tools"]}
+    assert [*tools] == ["get_weather", "get_cities_city", "post_premium"]
+    assert tools["get_cities_city"]["inputSchema"]["required"] == ["city"]
+    assert [*tools["post_premium"]["inputSchema"]["properties"]] == ["rest"]
+    before = earned(listed)
+
+    def bought(tool: str, **arguments: Any) -> Any:
+        given = ("--tool", tool, "--arguments", json.dumps(arguments), "--world", listed.url)
+        return json.loads(run("pay", f"{listed.url}/mcp", *given).stdout)
+
+    path = bought("get_cities_city", city="New York")["structuredContent"]
+    assert path == {"path": "/cities/New York"}
+    assert bought("post_premium", rest="a/b", deep=[1])["structuredContent"] == {"deep": [1]}
+    assert bought("get_weather")["content"] == [{"type": "text", "text": "grey"}]
+    assert earned(listed) == before + 80_000
+    call = listing | {"method": "tools/call", "params": {"name": "get_cities_city"}}
+    assert "needs the argument 'city'" in told(listed, "/mcp", call)["error"]["message"]
+    (asked,) = told(listed, "/mcp", call | {"params": {"name": "get_weather"}})["result"][
+        "structuredContent"
+    ]["accepts"]
+    assert asked["amount"] == "10000"
 
 
 @pytest.mark.x402(sells={"GET /weather 0.01": "blue"})

@@ -22,7 +22,9 @@ def test_whoever_trusts_the_authority_pays_and_nobody_else(
         trusted = ssl.create_default_context(cafile=str(authority))
         with httpx.Client(verify=trusted, trust_env=False) as http:
             assert http.get(url).json()["accepts"][0]["resource"] == url
-            by_page = http.post(server.ready["control"] + "/ui/pay", json={"buys": "market"})
+            by_page = http.post(
+                server.ready["control"] + "/ui/pay", json={"buys": "GET /api/perp/market"}
+            )
             assert by_page.json()["status"] == 200
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
         paid = run("pay", url)

@@ -300,6 +300,16 @@ def test_a_second_authorization_while_the_first_may_be_used_is_noted(fate):
     assert found["stops"] is False
 
 
+def test_an_older_payment_that_is_sent_again_stays_in_its_order():
+    """Though the same client has paid another offer of the URL meanwhile."""
+    watch, refused = Watch(), {"status": 402, "answered": {}, "answer": b"{}"}
+    old = signed(NOW_S, value=5000)
+    watch.see(offer(1), paid(2, old, **refused), offer(3), paid(4, signed(NOW_S)))
+    watch.see(paid(5, old, **refused), offer(6), paid(7, old, **refused))
+    lanes = [each["lane"] for each in watch.notes("exchange")]
+    assert lanes == ["offer 1", "offer 1", "offer 3", "offer 3", "offer 1", "offer 6", "offer 6"]
+
+
 def test_a_second_authorization_after_the_first_has_expired_is_right():
     watch, lost = Watch(), {"status": None, "broke": "it ended", "answered": {}}
     watch.see(offer(1), paid(2, signed(NOW_S), **lost))

@@ -137,6 +137,45 @@ def test_diff_compares_two_recordings(recording):
     assert command("diff", file, file).exit_code == 0
 
 
+def test_a_recorded_request_is_sent_again_changed_and_nothing_is_signed(server, tmp_path):
+    """It passes the proxy, so it is recorded; the payment in it is sent only with its header."""
+    file = tmp_path / "shop.ndjson"
+    with Watching(server, "--out", str(file)) as watching:
+        assert bought(watching.url, payer_of(server)).status_code == 200
+
+        def again(headers=(), **changes):
+            request = {"method": "POST", "target": QUOTE, "headers": [*headers]}
+            request |= {"body": json.dumps(ORDER)} | changes
+            url = watching.ready["page"] + "/send"
+            return httpx.post(url, json=request, trust_env=False, timeout=30)
+
+        def notes():
+            seen = [each.data for each in Run.load(file).journal.events(Note)]
+            return [each for each in seen if each.get("path") == QUOTE]
+
+        (paid,) = [each for each in notes() if each["status"] == 200]
+        kept = [each for each in paid["sent"]["headers"] if each[0].lower() != "content-length"]
+        unpaid = [each for each in kept if "payment" not in each[0].lower()]
+        odd = [["Content-Type", "text/plain"], ["X-Odd", "\xe9"]]
+        before, transfers = len(notes()), server.account(1).transfers
+        answers = [again(unpaid), again(kept), again(odd, target=f"{QUOTE}?a=b%20c")]
+        assert [each.json()["status"] for each in answers] == [402, 200, 402], "it is paid"
+        assert len(notes()) == before + 2
+        assert server.account(1).transfers == transfers
+        supported = again(to="facilitator", target="/supported", method="GET", body="")
+        assert "kinds" in supported.json()["said"]
+        wrong = {"target": "http://elsewhere/"}, {"to": "rpc"}, {"headers": [["A", "\u2026"]]}
+        assert [again(**each).status_code for each in wrong] == [400] * 3
+        said = again(method="NO METHOD").json()
+        assert (said["status"], "method" in said["said"]) == (None, True)
+        origin = {"Origin": "http://elsewhere.example"}
+        answer = httpx.post(
+            watching.ready["page"] + "/send", headers=origin, json={}, trust_env=False
+        )
+        assert answer.status_code == 403
+        watching.stop()
+
+
 def test_a_fault_strikes_between_a_payer_and_its_shop(server):
     with Watching(server, "--fault", json.dumps(FAULT)) as watching:
         before, payer = len(server.transfers()), payer_of(server)

@@ -2,6 +2,7 @@
 
 Circle's token reverts with sentences. OpenZeppelin's, which anvil runs, reverts with custom errors,
 written like calls: `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both the same causes.
+Permit2 and the x402 proxies revert with custom errors, too.
 """
 
 from enum import Enum
@@ -16,8 +17,29 @@ PANIC = abi.selector("Panic(uint256)")
 SENTENCE = abi.selector("Error(string)")
 
 
+_PERMIT2 = (
+    *(("InvalidNonce",), ("InvalidSignature",), ("InvalidSigner",), ("InvalidSignatureLength",)),
+    *(("InvalidContractSignature",), ("InvalidAmount", "uint256"), ("SignatureExpired", "uint256")),
+    *(("InvalidAmount",), ("InvalidOwner",), ("InvalidDestination",), ("PaymentTooEarly",)),
+    *(("Permit2612AmountMismatch",), ("AmountExceedsPermitted",), ("UnauthorizedFacilitator",)),
+)
+"""The custom errors of Permit2 and of the proxies: name and types."""
+_SELECTORS = {
+    (name, len(kinds)): abi.selector(f"{name}({','.join(kinds)})") for name, *kinds in _PERMIT2
+}
+
+
+def custom(name: str, *values: int) -> str:
+    """Return a custom error as text."""
+    return f"{name}({', '.join(map(str, values))})"
+
+
 def data_of(reverted: Reverted) -> bytes:
-    """Return the data with which Circle's token reverts; empty for a revert without data."""
+    """Return the revert data, of a sentence or a custom error of Permit2; empty without data."""
+    name, _, rest = str(reverted).partition("(")
+    values = [int(each) for each in rest[:-1].split(", ") if each.isdecimal()]
+    if rest and (found := _SELECTORS.get((name, len(values)))):
+        return found + abi.word(*values)
     data = abi.revert_data(str(reverted)) if str(reverted) else b""
     return data[:-1] + bytes([reverted.last]) if reverted.last else data
 
@@ -48,9 +70,11 @@ def _shown(kind: str, word: bytes) -> str:
 
 @cache
 def _errors() -> dict[bytes, tuple[str, list[str]]]:
-    """Return name and types of our contract's custom errors whose values are single words."""
-    found = {}
-    for signature in contract.signatures(contract.artifact().abi, "error"):
+    """Return name and types of the custom errors of Permit2, the proxies and our contract, if the
+    values are single words.
+    """
+    found = {_SELECTORS[name, len(kinds)]: (name, kinds) for name, *kinds in _PERMIT2}
+    for signature in contract.artifact().errors:
         name, kinds = signature.removesuffix(")").split("(")
         if "string" not in kinds:
             found[abi.selector(signature)] = name, kinds.split(",") if kinds else []

@@ -54,6 +54,10 @@ network, with real money, only with --network NAME. If you have started `serve` 
 clock, or chosen your own token, add --world http://127.0.0.1:4020. With --key, a token of your own
 needs --network-file, too.
 
+With --permit2 it pays offers by Permit2, too, if no other fits: of the scheme `upto` it signs the
+maximum, within --max. It approves nothing: a server that misses the approval of Permit2 answers
+412, and the last line says how much to approve.
+
 With --state-dir you may stop `pay` at any time and start again: `pay` sends the same signed payment
 and signs no other. Of several starts at once the first pays; the rest wait, and print the purchase,
 or go on with the same payment. A free request then counts as bought.

@@ -106,6 +106,14 @@ Steps = Annotated[
         metavar="N",
     ),
 ]
+ByPermit2 = Annotated[
+    bool,
+    typer.Option(
+        "--permit2",
+        help="Pay offers by Permit2, too, if no other fits: of `upto`, --max bounds the signed "
+        "maximum. Never approves Permit2.",
+    ),
+]
 Session = Annotated[
     bool, typer.Option("--session", help="Open a session, deposit --max, and pay from it.")
 ]
@@ -144,6 +152,7 @@ def pay(
     most: Most = "0.10",
     steps: Steps = None,
     session: Session = False,
+    permit2: ByPermit2 = False,
     wrong: Wrong = None,
     network: Only = None,
     network_file: common.NetworkFile = None,
@@ -161,6 +170,8 @@ def pay(
                 raise ValueError(unknown("mistake", wrong, MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
+            if permit2 and (session or wrong is not None or steps == 2):
+                raise ValueError("--permit2: omit --session, --steps 2 and --wrong")
             if session and state_dir is not None:
                 raise ValueError("--session and --state-dir: a session is not kept; omit one")
             if tool is not None:
@@ -185,7 +196,7 @@ def pay(
             is_kept = state_dir is not None and wrong is None
             kept = buying.kept_in(state_dir, request) if state_dir and is_kept else None
             of = (http, _wallet(key, account, local), local, request, printer)
-            purchase = buying.Purchase(*of, most, steps, session, kept)
+            purchase = buying.Purchase(*of, most, steps, session, kept, permit2=permit2)
         if wrong is not None:
             _go_wrong(purchase, MISTAKES[wrong], printer)
             return

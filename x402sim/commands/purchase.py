@@ -30,19 +30,20 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.diagnosis import Picked, pick
 from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
-from x402sim.payer.purchases import Unfinished, body_key
+from x402sim.payer.purchases import Unfinished, body_key, nonce_question
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
 from x402sim.payer.stored import Bought, Record, Stored
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import mcp
-from x402sim.protocol.abi import authorization_state
+from x402sim.protocol.abi import authorization_state, nonce_bitmap
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, network_named
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.phrase import KNOWN, keys_of
 from x402sim.protocol.values import Fact, amount_in, amount_of, answer, data_of, window
 from x402sim.protocol.ways import Dialect, Way, foreign_in, object_in, ways_in
@@ -228,6 +229,8 @@ class Outcome:
     """The transaction of a "pending" receipt."""
     receipt: str = ""
     """The text of any other receipt."""
+    settled: str = ""
+    """The amount of a receipt, in base units: in `upto`, what was used."""
     is_used: bool | None = None
     """Whether the chain has used the authorization; None if unknown."""
 
@@ -258,6 +261,8 @@ class Outcome:
             asks = f"GET /api/payments/{sent.payment_id}, or the token"
         state = f"authorizationState({checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)})"
         again = "paying again before then may pay twice. To see whether it was used"
+        if sent.by_permit2:
+            return f"{again}, ask {nonce_question(sent.auth)}"
         return f"{again}, ask {asks}: {state}"
 
     def data(self) -> dict[str, Any]:
@@ -277,7 +282,11 @@ class Outcome:
             "nonce": to_hex(auth.nonce),
             "valid_after": auth.valid_after,
             "valid_before": auth.valid_before,
+            **({"permit2": True, "settled": self._settled()} if self.sent.by_permit2 else {}),
         }
+
+    def _settled(self) -> Any:
+        return data_of(amount_in(self.settled, self.sent.named)) if self.settled else None
 
 
 def outcome_of(sent: mistakes.Draft, receipts: list[dict[str, Any]]) -> Outcome:
@@ -291,7 +300,10 @@ def outcome_of(sent: mistakes.Draft, receipts: list[dict[str, Any]]) -> Outcome:
         receipt = f"the receipt says that {str(why)[:100]}"
         if each.get("success") is True:
             receipt = "the receipt names no hash of a transaction"
-    return Outcome(sent, str(transaction), str(pending.get("transaction", "")), receipt)
+            if each.get("amount") == "0":
+                receipt = "the receipt says that nothing was used"
+    settled = str(paid.get("amount", ""))
+    return Outcome(sent, str(transaction), str(pending.get("transaction", "")), receipt, settled)
 
 
 def receipts_in(response: httpx.Response) -> list[dict[str, Any]]:
@@ -424,6 +436,8 @@ class Purchase:
     """Where unfinished payments are kept, held by this process; None: nowhere."""
     mistake: mistakes.Mistake | None = None
     """The mistake in the payment; `buy` then returns the answer to the wrong payment."""
+    permit2: bool = False
+    """Whether offers by Permit2 are paid, too."""
     used: mistakes.Draft | None = None
     """The payment whose authorization a replay sends again."""
 
@@ -506,6 +520,7 @@ class Purchase:
             str(self.request.url),
             last.proof.get(PAYMENT_ID, "") if last.version is None else "",
             self.local.allowed.clock.now_s(),
+            by_permit2=last.by_permit2,
         )
 
     def _keep(self, answer: httpx.Response | None = None) -> None:
@@ -550,14 +565,18 @@ class Purchase:
         if found.is_confirmed or not (self.local.rpc and is_play):
             return found
         auth, named = found.sent.auth, found.sent.named
-        data = authorization_state(auth.from_, auth.nonce)
-        call = {"to": to_hex(named.asset), "data": to_hex(data)}
+        at, data, nonce = named.asset, authorization_state(auth.from_, auth.nonce), 0
+        if found.sent.by_permit2:
+            nonce = int.from_bytes(auth.nonce)
+            at, data = PERMIT2, nonce_bitmap(auth.from_, nonce)
+        call = {"to": to_hex(at), "data": to_hex(data)}
         call_ = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
         with suppress(httpx.HTTPError, ValueError):  # the outcome then stays unknown
             url = f"{self.local.rpc}/{named.name}"
             request = self.http.build_request("POST", url, json=call_, timeout=ASK_S)
             read = object_in(answer_to(self.http, request, deadline_s=ASK_S).content) or {}
-            return replace(found, is_used=int(str(read.get("result")), 16) == 1)
+            word = int(str(read.get("result")), 16)
+            return replace(found, is_used=bool(word >> (nonce & 255) & 1))
         return found
 
     # --- the payer -----------------------------------------------------------------------
@@ -584,7 +603,7 @@ class Purchase:
             ways = [(number, way) for number, way in ways if self._is_wanted(way)]
             if not ways:
                 raise PaymentFailed(f"{only} {offered}; leave it out")
-        picked = pick(response.request, response, ways, self.local.allowed.known, self._forbidden)
+        picked = self._pick(response, ways)
         if picked.way is None or picked.network is None:
             raise self._unpayable([way for _, way in ways], picked)
         self.network, self.picked = picked.network, picked
@@ -611,10 +630,15 @@ class Purchase:
             version=version,
             clock=self.local.allowed.clock_for(self.network, self.wallet),
             deadline_s=DEADLINE_S,
+            permit2=self.permit2,
         )
         if self.resumed.payments:
             self._payer.resume(self.request, self.resumed)
         return self._payer
+
+    def _pick(self, response: httpx.Response, ways: list[tuple[int, Way]]) -> Picked:
+        known = self.local.allowed.known
+        return pick(response.request, response, ways, known, self._forbidden, permit2=self.permit2)
 
     def _is_wanted(self, way: Way) -> bool:
         return self.steps is None or (way.dialect is Dialect.TWO_STEPS) == (self.steps == 2)
@@ -700,6 +724,8 @@ class Purchase:
             "nonce": to_hex(auth.nonce),
         }
         title = "Signed an EIP-3009 authorization, off-chain"
+        if self.sent.by_permit2:
+            title = "Signed a message of Permit2, off-chain: the amount at most"
         if any(auth == each.auth for each in self.resumed.payments):
             title = "Resumed the authorization of an earlier start"
         self.tell(Step(title, True, facts))
@@ -719,6 +745,8 @@ class Purchase:
             outcome = self.outcome
             if transaction := outcome.transaction or outcome.pending:
                 facts["transaction"] = transaction
+            if outcome.settled:
+                facts["settled"] = amount_in(outcome.settled, self.network)
             if response.is_success and not outcome.is_confirmed:
                 facts["receipt"] = "pending" if outcome.pending else "none: not seen to be paid"
             sent_in = f", {PAYMENT_HEADERS[dialect.version]}" if dialect.version else ""
@@ -745,7 +773,7 @@ class Purchase:
         if not ways:
             return {}
         numbered = [(n, way) for n, way in enumerate(ways, 1) if self._is_wanted(way)]
-        picked = pick(response.request, response, numbered, known, self._forbidden).way
+        picked = self._pick(response, numbered).way
         way = picked or next((each for each in ways if each.network(known)), ways[0])
         self._shown = way
         facts = {

@@ -23,6 +23,7 @@ from x402sim.serving.log import LogThread
 from x402sim.serving.page import PATH, PageFeed, journal_page
 from x402sim.serving.serve import Server, run as serve
 from x402sim.text.words import printable
+from x402sim.watch.again import sending
 from x402sim.watch.proxy import Proxy, Upstream
 from x402sim.watch.recorder import Recorder, Seen, line_of
 from x402sim.world.faults import Fault, read_fault
@@ -134,9 +135,10 @@ def watch(
     begin = _begin(to.url, chosen, named=network is not None)
     journal.record(begin.start_ms, begin)
     words = of_journal(journal, to.url) | of_recording(begin, known)
-    words |= {"label": "watching", "origin": urls[first]}
+    words |= {"label": "watching", "origin": urls[first], "sends": True}
     feed = PageFeed(journal)
-    page = own_programs_only(journal_page(lambda: words, feed), (), is_local=True)
+    again = sending({part: urls[part] for part in upstreams})
+    page = own_programs_only(journal_page(lambda: words, feed, [again]), (), is_local=True)
     form = common.log_form(log, verbose=verbose, quiet=quiet)
     thread = LogThread(form.write) if form else None
 

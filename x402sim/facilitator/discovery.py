@@ -10,6 +10,7 @@ from typing import Literal
 
 from x402sim.clock import Clock
 from x402sim.protocol.messages import Wire, encode
+from x402sim.protocol.permit2_payments import Permit2Payment
 from x402sim.protocol.x402 import (
     BAZAAR,
     AnyRequirements,
@@ -18,6 +19,8 @@ from x402sim.protocol.x402 import (
     StandardPayment,
     declared_in,
 )
+
+AnyPayment = StandardPayment | Permit2Payment
 
 PATH, SEARCH_PATH = "/discovery/resources", "/discovery/search"
 MOST, DEFAULT_LIMIT = 100, 20
@@ -60,7 +63,7 @@ class Catalogue:
         self.own: Callable[[], list[Item]] = list
         """Returns the resources of this server."""
 
-    def add(self, payment: StandardPayment, accepted: AnyRequirements) -> None:
+    def add(self, payment: AnyPayment, accepted: AnyRequirements) -> None:
         """Note that a resource was paid for.
 
         A resource without a declaration or URL, or a too large resource, is not listed.
@@ -104,7 +107,7 @@ class Catalogue:
         return [item for item in [*reversed(self._items.values()), *own] if _passes(item, query)]
 
 
-def _item(payment: StandardPayment, accepted: AnyRequirements, at_s: int) -> Item | None:
+def _item(payment: AnyPayment, accepted: AnyRequirements, at_s: int) -> Item | None:
     """Return the entry of a paid resource; None without a declaration by the shop."""
     if isinstance(accepted, RequirementsV1):
         match accepted.output_schema:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from msgspec import structs
 
-from x402sim.chain.base import Call, ChainClient, ChainError, ChainUnavailable, Reverted
+from x402sim.chain.base import (
+    Call,
+    ChainClient,
+    ChainError,
+    ChainUnavailable,
+    Reverted,
+    TxReceipt,
+)
 from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.durations import ServiceTime, require_servers
@@ -25,6 +32,7 @@ from x402sim.protocol.eip3009 import Authorization, is_early, is_late, transfer_
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import RequiredPayment
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import Permit2Authorization
 from x402sim.protocol.rules import (
     STANDARD,
     VERIFICATION,
@@ -103,6 +111,8 @@ class Facilitator:
     """The transactions that were not mined in time, in the dialects with a pending outcome."""
     under_way: dict[tuple[Address, bytes], asyncio.Event] = field(default_factory=dict)
     """By payer and nonce, the settlements that run now; the event is set when one is done."""
+    pending_permits: dict[Permit2Authorization, tuple[Hash, int]] = field(default_factory=dict)
+    """The same as `pending`, of payments by Permit2, with the settled amount."""
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -174,7 +184,9 @@ async def verify(facilitator: Facilitator, requested: Requested) -> InvalidPayme
     network = facilitator.network
     named = replace(network, name=requested.network) if requested.network is not None else network
     case = Verification(requested.payment, requested.requirements, named, requested.terms)
-    if (wallet := await _accepted_by_wallet(facilitator, case)) is not None:
+    auth, signature = case.payment.authorization, case.payment.signature
+    digest = transfer_digest(auth, facilitator.network.domain)
+    if (wallet := await accepted_by_wallet(facilitator, auth.from_, digest, signature)) is not None:
         case = structs.replace(case, wallet=wallet)
     rules = facilitator.rules if case.terms is None else (*STANDARD, *facilitator.rules)
     broken = first_broken(rules, case)
@@ -201,19 +213,19 @@ async def _without_wrapper(facilitator: Facilitator, requested: Requested) -> Re
     return structs.replace(requested, payment=structs.replace(payment, signature=inner))
 
 
-async def _accepted_by_wallet(facilitator: Facilitator, case: Verification) -> bool | None:
+async def accepted_by_wallet(
+    facilitator: Facilitator, payer: Address, digest: bytes, signature: bytes
+) -> bool | None:
     """Return whether the payer's contract accepts the signature (EIP-1271); None if it has none.
 
     Raises `ChainUnavailable`.
     """
-    chain, payment = facilitator.chain, case.payment
-    auth = payment.authorization
+    chain = facilitator.chain
     try:
-        if not await chain.code(auth.from_):
+        if not await chain.code(payer):
             return None
-        digest = transfer_digest(auth, facilitator.network.domain)
-        data = abi.is_valid_signature(digest, payment.signature)
-        answer = await chain.call(Call(facilitator.account, auth.from_, data))
+        data = abi.is_valid_signature(digest, signature)
+        answer = await chain.call(Call(facilitator.account, payer, data))
     except Reverted:
         return False
     except ChainError as unknown:
@@ -257,7 +269,8 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
     rejected = await verify(facilitator, requested)
     if rejected is not None:
         return rejected
-    async with _one_at_a_time(facilitator, requested):
+    key = payment.authorization.from_, payment.authorization.nonce
+    async with one_at_a_time(facilitator, None if requested.terms is None else key):
         if requested.terms is not None and tx_hash is None:
             tx_hash = facilitator.pending.get(payment.authorization)
         if tx_hash is None:
@@ -276,18 +289,19 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
 
 
 @asynccontextmanager
-async def _one_at_a_time(facilitator: Facilitator, requested: Requested) -> AsyncIterator[None]:
+async def one_at_a_time(
+    facilitator: Facilitator, key: tuple[Address, bytes] | None
+) -> AsyncIterator[None]:
     """Settle payments with the same payer and nonce one after the other, in the dialects of the
-    standard.
+    standard; `key` is None in others.
 
     The token accepts one payment only: the transaction of a second would revert, and cost gas. A
     later payment finds the nonce used, or waits for the pending transaction. Cronos's dialect has
     no pending outcome: there, a second request sends a dropped transaction again.
     """
-    if requested.terms is None:
+    if key is None:
         yield
         return
-    key = requested.payment.authorization.from_, requested.payment.authorization.nonce
     while (other := facilitator.under_way.get(key)) is not None:
         await other.wait()
     facilitator.under_way[key] = done = asyncio.Event()
@@ -323,6 +337,20 @@ async def _wait(
     facilitator: Facilitator, auth: Authorization, tx_hash: Hash
 ) -> Transferred | NotTransferred | PendingTransfer:
     """Wait until a transaction is mined, and return the outcome."""
+    receipt = await mined(facilitator, tx_hash, auth.from_, auth.to, auth.value)
+    if not isinstance(receipt, TxReceipt):
+        return receipt
+    if receipt.revert_reason is not None:
+        found = await _refused(facilitator, auth, receipt.revert_reason, receipt.block_number)
+        why = found.why if found.why in MINED_REASONS else Cause.OTHER
+        return structs.replace(found, why=why, tx_hash=receipt.tx_hash)
+    return Transferred(auth, receipt.tx_hash, receipt.block_number)
+
+
+async def mined(
+    facilitator: Facilitator, tx_hash: Hash, from_: Address, to: Address, amount_base: int
+) -> TxReceipt | NotTransferred | PendingTransfer:
+    """Wait for a transaction; return the receipt, reverted or with this transfer."""
     try:
         receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
     except TimeoutError:
@@ -332,15 +360,13 @@ async def _wait(
     except ChainError as error:  # replaced by another transaction
         return NotTransferred(Cause.OTHER, detail=str(error))
     if receipt.revert_reason is not None:
-        found = await _refused(facilitator, auth, receipt.revert_reason, receipt.block_number)
-        why = found.why if found.why in MINED_REASONS else Cause.OTHER
-        return structs.replace(found, why=why, tx_hash=receipt.tx_hash)
-    transfer = abi.TRANSFER_EVENT, abi.word(auth.from_), abi.word(auth.to)
-    asset, amount = facilitator.network.asset, abi.word(auth.value)
+        return receipt
+    transfer = abi.TRANSFER_EVENT, abi.word(from_), abi.word(to)
+    asset, amount = facilitator.network.asset, abi.word(amount_base)
     if not any((e.address, e.topics, e.data) == (asset, transfer, amount) for e in receipt.logs):
         # only the token's event proves this payment, no status does
         return PendingTransfer(tx_hash, "the node's receipt does not show the transfer")
-    return Transferred(auth, receipt.tx_hash, receipt.block_number)
+    return receipt
 
 
 async def _refused(

@@ -15,13 +15,14 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.chain.base import Call, ChainError, ChainUnavailable
 from x402sim.chain.reverts import Cause
-from x402sim.facilitator import discovery, engine
+from x402sim.facilitator import discovery, engine, permit2
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
     Facilitator,
@@ -37,6 +38,7 @@ from x402sim.protocol.differences import SERVER_CLOCK, times, too_late
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
 from x402sim.protocol.money import parse_base
+from x402sim.protocol.permit2_payments import FACILITATOR, SPONSORED_PERMIT, UPTO, is_permit2
 from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.ways import network_called, object_in
@@ -94,9 +96,22 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
             for each in facilitators
             for version in x402.VERSIONS
         ]
+        metered = [
+            x402.SupportedKind(
+                x402_version=2,
+                scheme=UPTO,
+                network=each.network.caip2,
+                extra={FACILITATOR: checksum(each.account)},
+            )
+            for each in facilitators
+            if await permit2.offers_upto(each)
+        ]
+        extensions = [x402.BAZAAR] + [SPONSORED_PERMIT] * bool(metered)
         accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
         signers = {"eip155:*": list(accounts)}
-        return web.answer(x402.Supported(kinds=kinds, extensions=[x402.BAZAAR], signers=signers))
+        return web.answer(
+            x402.Supported(kinds=kinds + metered, extensions=extensions, signers=signers)
+        )
 
     async def addressed(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
         """Read a body, and choose the facilitator on its network; the first refuses any other."""
@@ -109,6 +124,8 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
 
     async def verify(request: Request) -> Response:
         facilitator, body = await addressed(request)
+        if _is_permit2(body):
+            return web.answer(await _verify_permit2(facilitator, body))
         judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
         read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
         return web.answer(
@@ -122,6 +139,8 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
 
     async def settle(request: Request) -> Response:
         facilitator, body = await addressed(request)
+        if _is_permit2(body):
+            return web.answer(await _settle_permit2(facilitator, body, catalogue))
         judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
         read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
         if read and reason is None:
@@ -171,6 +190,66 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         Route(discovery.SEARCH_PATH, partial(listed, catalogue.search), methods=["GET"]),
         Route(ACCEPTS_PATH, accepts, methods=["POST"]),
     ]
+
+
+def _is_permit2(body: x402.FacilitatorRequest) -> bool:
+    """Tell whether the payment in a request of version 2 is by Permit2."""
+    sent: Any = object_in(bytes(body.payment_payload)) or {}
+    return is_permit2(sent.get("payload")) and x402.version_in(_version(body)) == 2
+
+
+async def _verify_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
+    """Verify a payment by Permit2."""
+    payer, reason, message = None, None, None
+    try:
+        requested = _permit2_request(body, settles=False)
+        payer = checksum(requested.auth.from_)
+        await permit2.verify(facilitator, requested)
+    except permit2.Refused as refused:
+        reason, message = refused.reason, refused.message
+    except ChainUnavailable as error:
+        reason, message = x402_reasons.UNEXPECTED_VERIFY, str(error)
+    return x402.Verified(
+        is_valid=reason is None, invalid_reason=reason, invalid_message=message, payer=payer
+    )
+
+
+async def _settle_permit2(
+    facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
+) -> x402.Settlement:
+    """Settle a payment by Permit2; the answer has the amount in `upto`."""
+    payer, amount, reason, message = None, None, None, None
+    sent: Hash | None = None
+    try:
+        requested = _permit2_request(body, settles=True)
+        payer = checksum(requested.auth.from_)
+        outcome = await permit2.settle(facilitator, requested)
+        if isinstance(outcome, PendingTransfer):
+            sent, reason, message = outcome.tx_hash, x402_reasons.PENDING, WAITS
+        else:
+            sent = outcome
+            if sent:  # the offer has the maximum
+                offered = replace(requested.wanted, amount=str(requested.auth.amount))
+                catalogue.add(requested.payment, offered)
+            amount = requested.wanted.amount if requested.wanted.scheme == UPTO else None
+    except permit2.Refused as refused:
+        reason, message, sent = refused.reason, refused.message, refused.tx_hash
+    except ChainUnavailable as error:  # nothing was sent
+        reason, message = x402_reasons.UNEXPECTED_SETTLE, str(error)
+    return x402.Settlement(
+        success=reason is None,
+        transaction=to_hex(sent) if sent else "",
+        network=facilitator.network.caip2,
+        payer=payer,
+        amount=amount,
+        error_reason=reason,
+        error_message=message and message[:MOST_DETAIL],
+    )
+
+
+def _permit2_request(body: x402.FacilitatorRequest, *, settles: bool) -> permit2.Permit2Request:
+    payment, wanted = bytes(body.payment_payload), bytes(body.payment_requirements)
+    return permit2.read(payment, wanted, settles=settles)
 
 
 async def _judged(

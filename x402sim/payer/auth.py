@@ -8,6 +8,7 @@ error, and from `purchases.EXPIRY_MARGIN_S`, whether to send an authorization ag
 Clauses: 1/sign-settle-repeat.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -90,6 +91,8 @@ class Order(msgspec.Struct, frozen=True):
     is_served: Served
     shown: str
     stored: Stored | None
+    sent_proof: dict[str, str] = msgspec.field(default_factory=dict)
+    """The headers of proofs that this purchase has put on the request."""
 
     def store(self, *, is_over: bool = False) -> None:
         """Write the unfinished payments to the payer's `state_dir`; raises `PaymentFailed`.
@@ -139,13 +142,19 @@ class PaymentAuth(FlowAuth):
     another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
     folder, only this object remembers.
 
+    With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
+    of `exact` by Permit2 are paid, too, after all others. The maximum counts for both caps, for
+    good. Nothing here approves Permit2: a server that misses the approval answers 412 or 402, and
+    the error says how much to approve.
+
     `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
     default every test network of our table is paid, in the order of the offers; both caps hold for
     all of them together. A main network, with real money, is paid only if it is named.
 
     A payment has bought something when the caller has read the answer's body to the end. If the
     body breaks off, or the caller closes the answer earlier, the next request sends the same
-    payment again. While a body is being read, other requests in one step pay for themselves.
+    payment again. While a body is being read, other requests in one step pay for themselves; an
+    answer that is dropped without being closed counts as being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
     most `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
@@ -162,7 +171,8 @@ class PaymentAuth(FlowAuth):
     back to the caller, unpaid, with the body; `foreign` and a warning in the log `x402sim.payer`
     name the protocol.
 
-    One object may serve many requests at once, in threads or tasks. A payment id is proof of
+    One object may serve many requests at once, in threads or tasks. A forked process makes an
+    object of its own: the copy raises `PaymentFailed`. A payment id is proof of
     payment for anyone who has it. Raises `SpendingCapExceeded`, `PaidNotServed` and
     `PaymentFailed` out of the client's call, and httpx's own errors where a connection breaks.
     """
@@ -183,6 +193,7 @@ class PaymentAuth(FlowAuth):
         clock: Clock | None = None,
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
+        permit2: bool = False,
     ) -> None:
         self.wallet = wallet
         self.network = TESTNET if network is None else networks_of(network)[0]
@@ -196,6 +207,7 @@ class PaymentAuth(FlowAuth):
             max_total=max_total,
             max_window_s=max_window_s,
             clock=self.clock,
+            permit2=permit2,
         )
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
@@ -214,9 +226,10 @@ class PaymentAuth(FlowAuth):
         self._pay_path = pay_path
         self._payments: dict[tuple[str, ...], ResourcePayments] = {}
         """By `purchase_key`."""
-        self._state_dir = None if state_dir is None else Path(state_dir)
+        self._state_dir = None if state_dir is None else Path(state_dir).absolute()
         self._stored: dict[tuple[str, ...], Stored] = {}
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def __repr__(self) -> str:
         signed, total = map(self.signer.decimal, (self.signed_base, self.signer.max_total_base))
@@ -235,6 +248,12 @@ class PaymentAuth(FlowAuth):
 
         `is_served` returns whether an answer is the paid goods.
         """
+        if os.getpid() != self._pid:
+            raise PaymentFailed(
+                f"this payer was made in process {self._pid}, and a fork has copied its caps and "
+                "payments; nothing was signed",
+                "Make a payer in each process; payers with one state_dir share unfinished payments",
+            )
         key = purchase_key(request)
         with self._lock:
             payments, stored = self._payments.setdefault(key, ResourcePayments()), None
@@ -251,9 +270,7 @@ class PaymentAuth(FlowAuth):
         yield payments.lock
         try:
             if stored is not None and stored.take():
-                left = stored.record.unfinished
-                self.signer.count(payments.signed_elsewhere(left))
-                payments.resume(left)
+                self.signer.take_over(payments, stored.record.unfinished)
             try:
                 return (yield from self._exchange(order, response, sent_id))
             finally:
@@ -287,8 +304,8 @@ class PaymentAuth(FlowAuth):
         Every amount signed for the purchase counts for `max_total`, expired or not.
         """
         with self._lock:
-            self._payments.setdefault(purchase_key(request), ResourcePayments()).resume(unfinished)
-        self.signer.count(unfinished.signed_base)
+            payments = self._payments.setdefault(purchase_key(request), ResourcePayments())
+        self.signer.take_over(payments, unfinished)
 
     def _buy(self, order: Order, response: httpx.Response) -> Flow:
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
@@ -311,7 +328,7 @@ class PaymentAuth(FlowAuth):
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = self._sign(required)
             if payments.unresolved is not None:
-                payments.given_up_base += payments.unresolved.signed_base
+                payments.given_up |= payments.unresolved.signed
             answer = yield from self._settle(order, payment)
             if answer is not None:
                 return answer
@@ -353,10 +370,9 @@ class PaymentAuth(FlowAuth):
     def _note_served(self, order: Order, payment: Payment, response: httpx.Response) -> None:
         if not order.is_served(response):
             return
-        payments, granted = order.payments, None
-        payments.unserved.remove(payment)
+        granted = None
         if self._reuse and payment.version is None:
-            granted = payments.granted = payment.proof[PAYMENT_ID]
+            granted = order.payments.granted = payment.proof[PAYMENT_ID]
         _await_body_end(order, payment, response, granted)
 
     def _not_served(self, order: Order) -> PaidNotServed:
@@ -398,9 +414,9 @@ class PaymentAuth(FlowAuth):
         if not is_inconclusive(response):
             if response.status_code == 402:
                 return None
-            payments.unresolved = None
             payment.hint = f"{response.status_code} when it was shown"
             payments.unserved.append(payment)
+            payments.unresolved = None
             self._note_served(order, payment, response)
         return response
 
@@ -419,9 +435,12 @@ class PaymentAuth(FlowAuth):
         try:
             if payment.version is not None:
                 response = yield from _send(order, payment.proof, payment)
+                if response.status_code == 412 and payment.by_permit2:
+                    raise PaymentFailed(
+                        f"the server answers 412: {payment.approval}", payment.retry_advice
+                    )
                 if response.status_code != 402:
                     if order.is_served(response):
-                        payments.unresolved = None
                         _await_body_end(order, payment, response)
                     reported = settlement_in(response, payment.version)
                     if reported is not None and reported.success:
@@ -437,8 +456,8 @@ class PaymentAuth(FlowAuth):
         except AttemptOver:
             payments.unresolved = None
             raise
-        payments.unresolved = None
         payments.unserved.append(payment)
+        payments.unresolved = None
         if isinstance(answer, Receipt):
             payment.receipt = answer
             self.receipts.append(answer)
@@ -459,19 +478,17 @@ def _await_body_end(
     may read two streams at once.
     """
     payments = order.payments
-    payment.given_up_base += payments.given_up_base
-    payments.given_up_base = 0  # the next purchase counts its own
-    payments.reading.append(payment)
+    payments.begin_reading(payment)
     if order.stored is not None:
         order.stored.hold()
 
     def ended(is_whole: bool) -> None:
-        payments.reading.remove(payment)
         if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
             if granted is not None and payments.granted == granted:
                 payments.granted = None
             payments.interrupted.append(payment)
+        payments.reading.remove(payment)
         order.store(is_over=True)
 
     on_body_end(response, ended)
@@ -480,6 +497,9 @@ def _await_body_end(
 def _send(order: Order, proof: dict[str, str], paying: Payment | None = None) -> Flow:
     """Send the caller's request with a proof; in one step, `paying` is the proof's payment."""
     request = order.step.request
+    for name in order.sent_proof.keys() - proof.keys():  # of a payment that is over
+        request.headers.pop(name, None)
+    order.sent_proof.update(proof)
     request.headers.update(proof)
     try:
         response = yield from send(order.step)

@@ -18,22 +18,32 @@ Ended = Callable[[bool], None]
 def on_body_end(response: httpx.Response, ended: Ended) -> None:
     """Call `ended` once: when the body was read to its end and closed, or when it breaks off.
 
-    `ended` is called at once if the body is read already, or if the answer has none (HEAD, 204, a
-    length of 0 without chunks). A body in gzip or deflate that ends before its encoding does has
-    broken off, even at the right length. A body without length or chunks ends with its
-    connection: a break cannot be noticed there. Nor can a cut gzip body at the right length be
-    noticed after the client's response hook has read the body: httpx keeps only the decoded text.
+    `ended` is called at once if the client's response hook has read the body, to its end or not,
+    or if the answer has none (HEAD, 204, a length of 0 without chunks). A body in gzip or deflate
+    that ends before its encoding does has broken off, even at the right length. A body without
+    length or chunks ends with its connection: a break cannot be noticed there. Nor can a cut gzip
+    body at the right length be noticed after the hook: httpx keeps only the decoded text.
     """
     is_empty = (
         response.headers.get("content-length") == "0"
         and "transfer-encoding" not in response.headers  # httpx reads the body by this header
     )
     has_no_body = response.request.method == "HEAD" or response.status_code in _WITHOUT_BODY
-    if response.is_stream_consumed or has_no_body or is_empty:
+    if has_no_body or is_empty:
         ended(True)
+    elif response.is_stream_consumed:
+        ended(_is_read(response))
     else:
         encoded = EncodedEnd(response.headers.get("content-encoding", ""))
         response.stream = _TrackedBody(response.stream, encoded, ended)
+
+
+def _is_read(response: httpx.Response) -> bool:
+    """Return whether the client's response hook has read the whole body, not a part of it."""
+    try:
+        return response.content is not None
+    except httpx.ResponseNotRead:
+        return False
 
 
 class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):

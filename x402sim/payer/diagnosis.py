@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.reading import is_header_value
@@ -33,6 +34,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, Family, Network, chain_id_of, family_of
+from x402sim.protocol.permit2_payments import pays_by_permit2
 from x402sim.protocol.ways import (
     ASK_FOR_JSON,
     CHALLENGE,
@@ -48,6 +50,8 @@ from x402sim.protocol.x402 import (
     PAYMENT_FLOW,
     REQUIRED_HEADER,
     SCHEME,
+    RequiredV2,
+    RequirementsV2,
     from_base64,
     json_in,
     version_in,
@@ -528,12 +532,20 @@ def pick(
     ways: Sequence[tuple[int, Way]],
     known: Mapping[str, Network],
     over_cap: OverCap = lambda *_: "",
+    *,
+    permit2: bool = False,
 ) -> Picked:
-    """Return the first of some numbered offers that can be paid, in the payer's order."""
+    """Return the first of some numbered offers that can be paid, in the payer's order; with
+    `permit2`, offers by Permit2 come last.
+    """
     rejected: list[Rejected] = []
-    for number, way in sorted(ways, key=_preference):
+    of_permit2 = {number for number, way in ways if permit2 and _by_permit2(way) is not None}
+    for number, way in sorted(ways, key=lambda each: (each[0] in of_permit2, _preference(each))):
         network = way.network(known)
-        why = _why_not(request, response, way, network, known)
+        if number in of_permit2:
+            why = _why_not_by_permit2(way, network)
+        else:
+            why = _why_not(request, response, way, network, known)
         if not why and network is not None:
             try:
                 over = over_cap(parse_base(str(way.amount)), network)
@@ -550,6 +562,28 @@ def pick(
 def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
     number, way = numbered
     return _ORDER.index(way.dialect), way.extra.get(PAYMENT_FLOW) == "upfront", number
+
+
+def _by_permit2(way: Way) -> RequirementsV2 | None:
+    """Return the requirements of an offer by Permit2; None for others, or for unreadable fields."""
+    if way.dialect is not Dialect.V2:
+        return None
+    try:
+        offered = msgspec.convert(dict(way.fields), RequirementsV2)
+    except msgspec.ValidationError:
+        return None
+    return offered if pays_by_permit2(offered) else None
+
+
+def _why_not_by_permit2(way: Way, network: Network | None) -> str:
+    offered = _by_permit2(way)
+    if network is None or offered is None:
+        return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
+    try:
+        choose(RequiredV2(x402_version=2, accepts=[offered]), network, permit2=True)
+    except PaymentFailed as failed:
+        return str(failed)
+    return ""
 
 
 def _why_not(

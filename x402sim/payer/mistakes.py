@@ -24,6 +24,12 @@ from x402sim.protocol.header import encode_header, read_header, spelling_of
 from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network
+from x402sim.protocol.permit2_payments import (
+    authorization_of,
+    is_permit2,
+    permit2_payment_of,
+    terms_of,
+)
 from x402sim.protocol.ways import Dialect
 from x402sim.text.words import moment
 
@@ -46,6 +52,8 @@ class Draft:
     payment_id: str
     """In two steps only."""
     now_s: int
+    by_permit2: bool = False
+    """Whether it is a message of Permit2, with these terms."""
 
     @property
     def is_usable(self) -> bool:
@@ -206,7 +214,15 @@ def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: in
         auth = read_header(body["paymentHeader"]).authorization
         resource, payment_id = body["paymentRequirements"]["resource"], body["paymentId"]
     else:
-        payment = x402.read_payment(version, request.headers[x402.PAYMENT_HEADERS[version]])
+        text = request.headers[x402.PAYMENT_HEADERS[version]]
+        fields: dict[str, Any] = decode(x402.from_base64(text), dict[str, Any])
+        if is_permit2(fields.get("payload")):
+            sent = permit2_payment_of(x402.from_base64(text))
+            message, _ = authorization_of(sent.payload, sent.accepted.scheme)
+            resource = sent.resource.url if sent.resource else ""
+            networks, terms = (network, network), terms_of(message)
+            return Draft(dialect, terms, wallet, *networks, resource, "", now_s, by_permit2=True)
+        payment = x402.read_payment(version, text)
         auth, payment_id = payment.signed.authorization, ""
         resource = payment.resource.url if payment.resource else ""
     return Draft(dialect, auth, wallet, network, network, resource, payment_id, now_s)

@@ -14,6 +14,8 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.mcp import TOOL
 from x402sim.protocol.messages import Receipt
+from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import Version
 
@@ -37,6 +39,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """
 
     auth: Authorization
+    """What is signed; of a payment by Permit2 the same terms, with the maximum as the value."""
     proof: dict[str, str]
     """The headers that prove the payment; in one step, the same headers pay."""
     shown: str
@@ -56,13 +59,17 @@ class Payment(msgspec.Struct, kw_only=True):
     """The answer by which the server reported the payment as made, without a receipt."""
     was_refused: bool = False
     """Whether its proof was sent, and answered 402."""
-    given_up_base: int = 0
-    """Base units of the payments before it, signed for the same purchase and given up."""
+    given_up: dict[str, int] = msgspec.field(default_factory=dict)
+    """Payments before it, signed for the same purchase and given up: base units by nonce."""
+    decimals: int = TESTNET.decimals
+    """The decimals of the token that is paid."""
+    by_permit2: bool = False
+    """Whether it is a message of Permit2, for `exact` or `upto`."""
 
     @property
-    def signed_base(self) -> int:
-        """The amount signed for the purchase with this payment and before it, in base units."""
-        return self.auth.value + self.given_up_base
+    def signed(self) -> dict[str, int]:
+        """What was signed for the purchase with this payment and before it: base units by nonce."""
+        return self.given_up | {self.auth.nonce.hex(): self.auth.value}
 
     @property
     def is_repeated(self) -> bool:
@@ -88,8 +95,19 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def state_query(self) -> str:
-        """The call of the token that returns whether the authorization was used."""
+        """The call of the token, or of Permit2, that returns whether the nonce was used."""
+        if self.by_permit2:
+            return nonce_question(self.auth)
         return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
+
+    @property
+    def approval(self) -> str:
+        """A sentence for a payment whose payer has approved Permit2 for too little."""
+        return (
+            f"Permit2 may take too little of the tokens of {checksum(self.auth.from_)}. At the "
+            f"token, approve Permit2 ({checksum(PERMIT2)}) for {self.auth.value} base units, which "
+            f"is {self.amount}"
+        )
 
     @property
     def retry_advice(self) -> str:
@@ -103,6 +121,13 @@ class Payment(msgspec.Struct, kw_only=True):
         )
 
 
+def nonce_question(auth: Authorization) -> str:
+    """Return the call of Permit2 whose answer has the bit of a nonce, and which bit."""
+    nonce = int.from_bytes(auth.nonce)
+    owner, at = checksum(auth.from_), checksum(PERMIT2)
+    return f"nonceBitmap({owner}, {nonce >> 8}) of Permit2 at {at}, bit {nonce & 255}"
+
+
 class ResourcePayments(msgspec.Struct):
     """The payments for one resource or session. Only a flow that holds the lock pays or retries."""
 
@@ -114,8 +139,11 @@ class ResourcePayments(msgspec.Struct):
 
     An expired payment stays here until another is signed instead.
     """
-    given_up_base: int = 0
-    """Base units signed since the server last served, and given up: the server may have them."""
+    given_up: dict[str, int] = msgspec.field(default_factory=dict)
+    """Payments signed since the server last served, and given up: base units by nonce.
+
+    The server may have been paid with them.
+    """
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were settled, and bought nothing yet."""
     interrupted: list[Payment] = msgspec.field(default_factory=list)
@@ -146,7 +174,7 @@ class ResourcePayments(msgspec.Struct):
         if not self.interrupted:
             return False
         if self.unresolved is not None:
-            self.given_up_base += self.unresolved.signed_base
+            self.given_up |= self.unresolved.signed
             self.unresolved = None
         self.requeue_interrupted()
         return True
@@ -157,22 +185,29 @@ class ResourcePayments(msgspec.Struct):
         open_ = [*self.interrupted, *self.reading]
         sent += [each for each in open_ if each.version is not None]
         shown = [each for each in open_ if each.version is None]
-        given_up_base = self.given_up_base
-        return Unfinished(sent=sent, unserved=self.unserved + shown, given_up_base=given_up_base)
+        return Unfinished(sent=sent, unserved=self.unserved + shown, given_up=dict(self.given_up))
 
-    def signed_elsewhere(self, left: "Unfinished") -> int:
-        """Return the base units of unfinished payments that another object has signed."""
-        ours = self.unfinished()
-        nonces = {each.auth.nonce for each in ours.payments}
-        theirs = sum(each.signed_base for each in left.payments if each.auth.nonce not in nonces)
-        return theirs + max(0, left.given_up_base - ours.given_up_base)
+    def begin_reading(self, payment: Payment) -> None:
+        """Count a payment as served, and its body as being read.
 
-    def resume(self, unfinished: "Unfinished") -> None:
-        """Take over the unfinished payments of another object."""
+        The payment stands in its new place before it leaves the old one, so that an interrupt
+        between two lines loses none. The next purchase counts its own given-up payments.
+        """
+        self.reading.append(payment)
+        if self.unresolved is payment:
+            self.unresolved = None
+        self.unserved = [each for each in self.unserved if each is not payment]
+        payment.given_up |= self.given_up
+        self.given_up = {}
+
+    def resume(self, unfinished: "Unfinished") -> int:
+        """Take over another object's unfinished payments; return base units unknown here before."""
+        known, found = self.unfinished().signed, unfinished.signed
         self.unresolved = unfinished.sent[0] if unfinished.sent else None
         self.interrupted = unfinished.sent[1:]
         self.unserved = list(unfinished.unserved)
-        self.given_up_base = unfinished.given_up_base
+        self.given_up = dict(unfinished.given_up)
+        return sum(value for nonce, value in found.items() if nonce not in known)
 
 
 class Unfinished(msgspec.Struct, kw_only=True):
@@ -182,8 +217,11 @@ class Unfinished(msgspec.Struct, kw_only=True):
     """Payments that were settled, or may still be: until they are over, nothing else is signed."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were settled, and bought nothing yet."""
-    given_up_base: int = 0
-    """Base units signed before and given up: the server may have been paid with them."""
+    given_up: dict[str, int] = msgspec.field(default_factory=dict)
+    """Payments signed before and given up: base units by nonce.
+
+    The server may have been paid with them.
+    """
 
     @property
     def payments(self) -> list[Payment]:
@@ -191,9 +229,17 @@ class Unfinished(msgspec.Struct, kw_only=True):
         return [*self.sent, *self.unserved]
 
     @property
+    def signed(self) -> dict[str, int]:
+        """What was signed for the purchase so far: base units by nonce."""
+        signed = dict(self.given_up)
+        for payment in self.payments:
+            signed |= payment.signed
+        return signed
+
+    @property
     def signed_base(self) -> int:
         """The amount signed for the purchase so far, in base units."""
-        return self.given_up_base + sum(each.signed_base for each in self.payments)
+        return sum(self.signed.values())
 
 
 def purchase_key(request: httpx.Request) -> tuple[str, ...]:

@@ -10,6 +10,9 @@ file from top to bottom: it bounds the cost of any lie.
    signed authorization counts for good, used or not, because only the chain can tell.
 3. The signed message names the payee and the amount of the offer, a random nonce, and an end
    (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
+   By Permit2, only if the user allows `permit2`: the message is for Permit2 and the x402 proxy of
+   the scheme, at the addresses of our own table; the maximum of `upto` is the amount that counts.
+   Nothing here approves Permit2.
 4. `Allowed` is the permission of a user of `pay`: test networks, or the main networks that the user
    named, by a clock that the user trusts.
 
@@ -36,16 +39,25 @@ from x402sim.payer.core import (
     settlement,
     signed_header,
 )
-from x402sim.payer.purchases import Payment
+from x402sim.payer.purchases import Payment, ResourcePayments, Unfinished
 from x402sim.payer.reading import is_header_value
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402
-from x402sim.protocol.crypto import checksum, parse_address, to_hex
+from x402sim.protocol.crypto import Address, checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.protocol.offers import PAYMENT_ID
+from x402sim.protocol.permit2_payments import (
+    FACILITATOR,
+    METHOD,
+    PROXIES,
+    UPTO,
+    Permit2Payment,
+    pays_by_permit2,
+    permit2_payload,
+)
 from x402sim.protocol.ways import MOST_WAYS, Way
 from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
 from x402sim.text.words import as_given, unknown
@@ -136,11 +148,16 @@ OverCaps = Callable[[int], str]
 
 
 def choose(
-    required: x402.AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
+    required: x402.AnyRequired,
+    network: Network,
+    over_caps: OverCaps = lambda _: "",
+    *,
+    permit2: bool = False,
 ) -> StandardOffer:
     """Return the first offer that this payer can take; raises `PaymentFailed` without one.
 
-    Offers that are settled before the server works come after all others.
+    Offers that are settled before the server works come after all others, and after these come
+    offers by Permit2, if the payer takes them at all.
     """
     about, takes_payment_ids, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
@@ -150,10 +167,13 @@ def choose(
     rejected: list[Rejected] = []
     accepts: list[x402.AnyRequirements] = sorted(
         required.accepts[:MOST_WAYS],
-        key=lambda each: (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
+        key=lambda each: (
+            permit2 and pays_by_permit2(each),
+            (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
+        ),
     )
     for each in accepts:
-        why = _why_rejected(each, network)
+        why = _why_rejected(each, network, permit2)
         amount_base = 0 if why else parse_base(each.amount)
         over = over_caps(amount_base)
         if not why and not over:
@@ -167,12 +187,17 @@ def choose(
     )
 
 
-def _why_rejected(offered: x402.AnyRequirements, network: Network) -> str:
+def _why_rejected(offered: x402.AnyRequirements, network: Network, permit2: bool) -> str:
     """Return why an offer is not taken; "" if the payer can take it."""
     name, extra = x402.network_name(offered.version, network), offered.extra or {}
     domain = {key: extra.get(key) for key in ("name", "version")}
+    scheme = SCHEME
+    if permit2 and offered.version == 2 and pays_by_permit2(offered):
+        # the domain is the token's, which is not signed; a payer without Permit2 reads all of it
+        domain = x402.domain_of(network) | {k: v for k, v in domain.items() if v is not None}
+        scheme, extra = offered.scheme, {k: v for k, v in extra.items() if k != METHOD}
     for field, got, wanted in (
-        ("scheme", offered.scheme, SCHEME),
+        ("scheme", offered.scheme, scheme),
         ("network", offered.network, name),
         ("asset", offered.asset.lower(), checksum(network.asset).lower()),
         ("the token's domain", domain, x402.domain_of(network)),
@@ -186,9 +211,23 @@ def _why_rejected(offered: x402.AnyRequirements, network: Network) -> str:
     try:
         parse_address(offered.pay_to)
         parse_base(offered.amount)
+        if offered.scheme == UPTO:
+            facilitator_of(offered)
     except ValueError as wrong_field:
         return str(wrong_field)
     return ""
+
+
+def facilitator_of(offered: x402.AnyRequirements) -> Address | None:
+    """Return the account that may settle an offer of `upto`; None for other schemes. Raises
+    `ValueError` for an offer without the account.
+    """
+    if offered.scheme != UPTO:
+        return None
+    try:
+        return parse_address(str((offered.extra or {}).get(FACILITATOR)))
+    except ValueError as wrong:
+        raise ValueError(f"extra.{FACILITATOR}, who settles: {wrong}") from None
 
 
 def _describe(offered: x402.AnyRequirements) -> str:
@@ -214,6 +253,7 @@ class Signer:
         max_total: str,
         max_window_s: int,
         clock: Clock,
+        permit2: bool = False,
     ) -> None:
         """Take the caps as decimal strings of the token; raises `ValueError`."""
         if not isinstance(wallet, Wallet):  # notebooks pass the key
@@ -228,7 +268,7 @@ class Signer:
         """How many payments may be signed; None is any number."""
         self._payments = 0
         self._wallet, self._clock, self._decimals = wallet, clock, network.decimals
-        self._max_window_s = max_window_s
+        self._max_window_s, self._permit2 = max_window_s, permit2
         self._lock = threading.Lock()
 
     def sign(self, required: PaymentRequired | x402.AnyRequired, network: Network) -> Payment:
@@ -247,10 +287,20 @@ class Signer:
             self._payments += 1
         return payment
 
-    def count(self, amount_base: int) -> None:
-        """Count the amount that another object has signed for the purchase, expired or not."""
+    def take_over(self, payments: ResourcePayments, left: Unfinished) -> None:
+        """Take over what another object has signed for a purchase, and count it, expired or not.
+
+        Raises `PaymentFailed` for amounts in another unit than that of the caps.
+        """
+        others = {each.decimals for each in left.payments} - {self._decimals}
+        if others:
+            raise PaymentFailed(
+                f"an unfinished payment is of a token of {others.pop()} decimals, and the caps "
+                f"are of a token of {self._decimals}",
+                "Finish it with a payer of its own network, or use another folder",
+            )
         with self._lock:
-            self.signed_base += amount_base
+            self.signed_base += payments.resume(left)
 
     def decimal(self, amount_base: int) -> str:
         """Return an amount in tokens: "0.01"."""
@@ -270,11 +320,17 @@ class Signer:
             proof=proofs(offer.payment_id),
             shown=f"payment id {offer.payment_id[:12]}…",
             amount=_tokens(amount_base, network),
+            decimals=network.decimals,
             settlement=settlement(offer.payment_id, header, msgspec.to_builtins(requirements)),
         )
 
     def _sign_one_step(self, required: x402.AnyRequired, network: Network) -> Payment:
-        offer = choose(required, network, lambda amount: self._over_caps(amount, network))
+        offer = choose(
+            required,
+            network,
+            lambda amount: self._over_caps(amount, network),
+            permit2=self._permit2,
+        )
         now_s, most_s = self._clock.now_s(), self._max_window_s
         auth, header = sign(offer, self._wallet, network, now_s, most_s)
         return Payment(
@@ -282,8 +338,10 @@ class Signer:
             proof=proof(offer, header),
             shown=f"authorization {to_hex(auth.nonce)[:12]}…",
             amount=_tokens(auth.value, network),
+            decimals=network.decimals,
             version=offer.accepted.version,
             note=short_window_note(offer, auth),
+            by_permit2=pays_by_permit2(offer.accepted),
         )
 
     def _over_caps(self, amount_base: int, network: Network) -> str:
@@ -322,7 +380,8 @@ def sign(
     """Return a new authorization for an offer, and its payment header; raises `ValueError`.
 
     The window ends at the server's timeout, but at most `max_window_s` from now. A defective payer
-    makes `changes` to the authorization, or lets another wallet (`by`) sign.
+    makes `changes` to the authorization, or lets another wallet (`by`) sign. If the offer is paid
+    by Permit2, the header has Permit2's message with the terms of the authorization.
     """
     auth = wallet.authorization(
         to=parse_address(offer.accepted.pay_to),
@@ -334,6 +393,19 @@ def sign(
     extensions = dict(offer.unknown or {})
     if offer.takes_payment_ids:
         extensions |= named(wallet.name_of(auth))
+    if pays_by_permit2(offer.accepted):
+        assert isinstance(offer.accepted, x402.RequirementsV2)
+        spender, account = PROXIES[offer.accepted.scheme], facilitator_of(offer.accepted)
+        message = wallet.permit2_authorization(spender, network.asset, auth, account)
+        signature = (by or wallet).sign_permit2(message, network.chain_id)
+        payment = Permit2Payment(
+            x402_version=2,
+            accepted=offer.accepted,
+            payload=permit2_payload(message, signature),
+            resource=offer.about,
+            extensions=extensions or None,
+        )
+        return auth, x402.to_base64(payment)
     signature = (by or wallet).sign(auth, network.domain)
     return auth, x402.encode_payment(
         auth, signature, offer.accepted, offer.about, extensions or None

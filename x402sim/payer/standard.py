@@ -17,6 +17,7 @@ from x402sim.payer.signing import read_offer
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encode
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2_payments import ALLOWANCE
 from x402sim.protocol.ways import foreign_in, object_in
 from x402sim.protocol.x402_reasons import Outcome
 
@@ -143,6 +144,8 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
     is_unclear = outcome is Outcome.UNKNOWN
     if payment.is_expired and not (is_unclear and is_reported):
         raise AttemptOver(f"the payment was refused: {got}.{payment.note}")
+    if reason == ALLOWANCE and payment.by_permit2:
+        got += f". {payment.approval}"
     if reason == x402_reasons.VALID_BEFORE:
         got += f".{payment.clock_skew_note}" if payment.clock_skew_note else ""
     if is_unclear or payment.is_repeated:

@@ -29,12 +29,20 @@ if sys.platform == "win32":
     def lock(file: int) -> None:
         """Lock a file for this opening of it alone; raises `OSError` if it is locked."""
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+
+    def unlock(file: int) -> None:
+        """Let go of the lock."""
+        msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
 else:
     import fcntl
 
     def lock(file: int) -> None:
         """Lock a file for this opening of it alone; raises `OSError` if it is locked."""
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def unlock(file: int) -> None:
+        """Let go of the lock, also if a forked process has the same opening of the file."""
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def write_whole(file: Path, data: bytes) -> None:
@@ -101,8 +109,9 @@ class Stored:
         self._option = option
         self._lock = 0
         self._users = 0
-        """The flows that pay, and the bodies that are read, each of which holds the file."""
+        """The number of paying flows and of bodies in reading; each holds the file."""
         self._changing = threading.Lock()  # a body may end in any thread
+        self._pid = os.getpid()
 
     def take(self, most_s: float = 0) -> bool:
         """Hold the file, and read the record; return False if the file was ours already.
@@ -171,8 +180,10 @@ class Stored:
         """Write the record of now, or remove the file if the record is empty; let go of the file
         if this use of it `is_over`.
 
-        Raises `PaymentFailed`.
+        Does nothing in a fork: its copy may be old. Raises `PaymentFailed`.
         """
+        if os.getpid() != self._pid:
+            return
         with self._changing:
             try:
                 self.record = record()
@@ -189,6 +200,7 @@ class Stored:
     def _let_go(self) -> None:
         self._users -= 1
         if not self._users:
+            unlock(self._lock)
             os.close(self._lock)
 
     def _failed(self, what: str, error: Exception, todo: str = "") -> PaymentFailed:

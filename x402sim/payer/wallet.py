@@ -1,4 +1,4 @@
-"""A wallet: a key, which signs EIP-3009 authorizations.
+"""A wallet: a key, which signs EIP-3009 authorizations and messages of Permit2.
 
 Clauses: 2.3/hex-header, 2.3/contents, 2.3/window, 8/validity-window.
 """
@@ -28,6 +28,7 @@ from x402sim.protocol.header import Spelling, encode_header
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import TESTNET, Network
+from x402sim.protocol.permit2 import Permit2Authorization, permit2_digest
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -146,6 +147,28 @@ class Wallet:
             valid_before=valid_before,
             nonce=self._nonces(),
         )
+
+    def permit2_authorization(
+        self, spender: Address, token: Address, terms: Authorization, facilitator: Address | None
+    ) -> Permit2Authorization:
+        """Return the message of Permit2 with these terms, not signed yet: `spender` is a proxy, and
+        may take at most the value, to the payee alone.
+        """
+        return Permit2Authorization(
+            from_=terms.from_,
+            token=token,
+            amount=terms.value,
+            spender=spender,
+            nonce=int.from_bytes(terms.nonce),
+            deadline=terms.valid_before - 1,  # the last second, not the first outside
+            to=terms.to,
+            valid_after=terms.valid_after,
+            facilitator=facilitator,
+        )
+
+    def sign_permit2(self, auth: Permit2Authorization, chain_id: int) -> bytes:
+        """Return the 65-byte signature of a message of Permit2 on one chain."""
+        return sign(permit2_digest(auth, chain_id), self._key)
 
     def sign(self, auth: Authorization, domain: Domain, *, receive: bool = False) -> bytes:
         """Return the 65-byte signature of an authorization for one token.

@@ -1,4 +1,5 @@
-"""Calldata and event topics of the token: Solidity's ABI, for the types the token uses.
+"""Calldata and event topics of the token, Permit2 and the x402 proxies: Solidity's ABI, for the
+types in use.
 
 An argument is one 32-byte word, except `bytes`, which follows the words. eth-abi takes a tenth of a
 millisecond longer for each call, which the row `direct` of `tests/bench` has no room for: a payment
@@ -9,10 +10,15 @@ from msgspec.structs import astuple
 
 from x402sim.protocol.crypto import Address, keccak256, words
 from x402sim.protocol.eip3009 import Authorization, Permit
+from x402sim.protocol.permit2 import Permit2Authorization
 
 word = words
 """One word."""
 _AUTH = "address,address,uint256,uint256,uint256,bytes32"
+_PERMITTED = "((address,uint256),uint256,uint256)"
+_EXACT = f"{_PERMITTED},address,(address,uint256),bytes"
+_UPTO = f"{_PERMITTED},uint256,address,(address,address,uint256),bytes"
+_EIP2612 = "(uint256,uint256,bytes32,bytes32,uint8)"
 
 
 def selector(signature: str) -> bytes:
@@ -74,6 +80,23 @@ TRANSFER_WITH_AUTHORIZATION_BYTES = _changing(f"transferWithAuthorization({_AUTH
 RECEIVE_WITH_AUTHORIZATION_BYTES = _changing(f"receiveWithAuthorization({_AUTH},bytes)")
 CANCEL_AUTHORIZATION_BYTES = _changing("cancelAuthorization(address,bytes32,bytes)")
 
+SETTLE_EXACT = _changing(f"settle({_EXACT})")
+SETTLE_UPTO = _changing(f"settle({_UPTO})")
+SETTLE_EXACT_WITH_PERMIT = _changing(f"settleWithPermit({_EIP2612},{_EXACT})")
+SETTLE_UPTO_WITH_PERMIT = _changing(f"settleWithPermit({_EIP2612},{_UPTO})")
+PERMIT_TRANSFER_FROM = _changing(
+    f"permitTransferFrom({_PERMITTED},(address,uint256),address,bytes)"
+)
+PERMIT_WITNESS_TRANSFER_FROM = _changing(
+    f"permitWitnessTransferFrom({_PERMITTED},(address,uint256),address,bytes32,string,bytes)"
+)
+INVALIDATE_NONCES = _changing("invalidateUnorderedNonces(uint256,uint256)")
+SETTLED = topic("Settled()")
+SETTLED_WITH_PERMIT = topic("SettledWithPermit()")
+PERMIT_FAILED = topic("EIP2612PermitFailedWithReason(address,address,string)")
+PERMIT_FAILED_WITH_DATA = topic("EIP2612PermitFailedWithData(address,address,bytes)")
+NONCES_INVALIDATED = topic("UnorderedNonceInvalidation(address,uint256,uint256)")
+
 NAME = selector("name()")
 SYMBOL = selector("symbol()")
 DECIMALS = selector("decimals()")
@@ -84,6 +107,8 @@ BALANCE_OF = selector("balanceOf(address)")
 IS_VALID_SIGNATURE = selector("isValidSignature(bytes32,bytes)")
 AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
+ALLOWANCE = selector("allowance(address,address)")
+NONCE_BITMAP = selector("nonceBitmap(address,uint256)")
 
 VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
 """A contract's answer to isValidSignature for an own signature (EIP-1271)."""
@@ -157,6 +182,45 @@ def permit(permitted: Permit, signature: bytes, *, packed: bool = False) -> byte
     owner, spender, value, _, deadline = astuple(permitted)
     function = PERMIT_BYTES if packed else PERMIT
     return _signed((function, PERMIT_BYTES), signature, owner, spender, value, deadline)
+
+
+def approve(spender: Address, amount_base: int) -> bytes:
+    """Return the calldata of approve."""
+    return calldata(APPROVE, spender, amount_base)
+
+
+def allowance(owner: Address, spender: Address) -> bytes:
+    """Return the calldata of allowance."""
+    return calldata(ALLOWANCE, owner, spender)
+
+
+def nonce_bitmap(owner: Address, nonce: int) -> bytes:
+    """Return the calldata of nonceBitmap, for the word with a nonce's bit."""
+    return calldata(NONCE_BITMAP, owner, nonce >> 8)
+
+
+def settle(
+    auth: Permit2Authorization,
+    amount_base: int,
+    signature: bytes,
+    permitted: tuple[Permit, bytes] | None = None,
+) -> bytes:
+    """Return the calldata of a proxy's settle, for the authorization's scheme; with an EIP-2612
+    permit for Permit2 and the permit's 65-byte signature, of settleWithPermit.
+    """
+    head: list[int | bytes] = [auth.token, auth.amount, auth.nonce, auth.deadline]
+    if auth.facilitator is None:
+        functions = SETTLE_EXACT, SETTLE_EXACT_WITH_PERMIT
+        head += [auth.from_, auth.to, auth.valid_after]
+    else:
+        functions = SETTLE_UPTO, SETTLE_UPTO_WITH_PERMIT
+        head += [amount_base, auth.from_, auth.to, auth.facilitator, auth.valid_after]
+    if permitted is not None:
+        permit2612, proof = permitted
+        parts = proof[:32], proof[32:64], proof[64]
+        head = [permit2612.value, permit2612.deadline, *parts, *head]
+    function = functions[permitted is not None]
+    return calldata(function, *head, 32 * (len(head) + 1)) + _tail(signature)
 
 
 def _signed(functions: tuple[bytes, bytes], signature: bytes, *arguments: int | bytes) -> bytes:

@@ -197,7 +197,8 @@ def result_of(
     value = decoded(body)
     is_error = {"isError": True} if status >= 400 else {}
     whole = {"structuredContent": value} if isinstance(value, dict) and not is_error else {}
-    return {**is_error, **whole, **_texts(value), **meta}
+    told = {"content": [{"type": "text", "text": body.decode("utf-8", "replace")}]}
+    return {**is_error, **whole, **(told if value is None else _texts(value)), **meta}
 
 
 def _texts(value: Any) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Headers, messages, and the content of a payment. Version 1 names networks ("base
 the requirements in the body of a 402; version 2 names chains ("eip155:84532") and has the
 requirements in a header. Every header is base64 of JSON. A facilitator's answers are here, too; the
 words for refusals are in `x402_reasons`. Supported are one scheme, one transfer method and two
-payment flows; others are refused by name. Two extensions are supported: payment-identifier (a payer
+payment flows; others are refused by name. Payments by Permit2, which the facilitator and the payer
+know, are in `permit2_payments`. Two extensions are supported: payment-identifier (a payer
 names a payment, and gets a lost answer again), and bazaar (a resource is declared for indexes).
 Decision: 5/payment-identifier.
 """
@@ -394,13 +395,14 @@ class Settlement(Wire, frozen=True, omit_defaults=True):
     """The outcome of a payment: the header of a response, and a facilitator's answer to settle.
 
     `transaction` is empty without a sending; with `error_reason` "settlement_pending" the
-    transaction may still succeed.
+    transaction may still succeed. `amount` is the settled amount of the scheme `upto`.
     """
 
     success: bool
     transaction: str = msgspec.field(default_factory=str)
     network: str = msgspec.field(default_factory=str)
     payer: str | None = None
+    amount: str | None = None
     error_reason: str | None = None
     error_message: str | None = None
 

@@ -76,6 +76,11 @@ class Meaning(Enum):
         "Correct what the reason says, and sign anew; the old one can be used until it expires.",
     )
     FUNDS = Outcome.REFUSED, "Fund the payer with the token, and send the same payment again."
+    ALLOWANCE = (
+        Outcome.REFUSED,
+        "Permit2 may take too little of the payer's tokens: approve Permit2 for the amount, and "
+        "send the same payment again.",
+    )
     LATE = (
         Outcome.REFUSED,
         "It has expired, or soon will: sign a new one, and send it at once. If an earlier answer "
@@ -123,11 +128,16 @@ _MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
         *(cronos.SettleError.SIGNATURE.value, f"{_EVM}failed_to_parse_signature"),
         *("invalid_permit2_spender", "invalid_permit2_recipient_mismatch"),
         *("permit2_amount_mismatch", "permit2_token_mismatch", "invalid_permit2_signature"),
+        *("permit2_invalid_destination", "permit2_invalid_owner", "upto_facilitator_mismatch"),
+        *("invalid_upto_evm_payload_settlement_exceeds_amount", "permit2_2612_amount_mismatch"),
+        *("invalid_eip2612_extension_format", "eip2612_from_mismatch", "eip2612_asset_mismatch"),
+        *("eip2612_spender_not_permit2", "eip2612_deadline_expired"),
     ),
     Meaning.FUNDS: (
         *(FUNDS, f"{_EVM}insufficient_balance", f"{_EVM}insufficient_funds"),
         *("permit2_insufficient_balance", cronos.SettleError.BALANCE.value),
     ),
+    Meaning.ALLOWANCE: ("permit2_allowance_required",),
     Meaning.LATE: (
         *(VALID_BEFORE, f"{_EVM}authorization_valid_before", "payment_expired"),
         *("permit2_deadline_expired", cronos.SettleError.EXPIRED.value),
@@ -141,8 +151,9 @@ _MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
         *(f"{_EVM}network_mismatch", "unsupported_network", INVALID_VERSION),
         *("unsupported_payload_type", "unsupported_asset_transfer_method"),
         *("unsupported_payment_flow", f"{_EVM}eip3009_not_supported"),
+        "permit2_proxy_not_deployed",
     ),
-    Meaning.USED: (*(NONCE_USED[2], cronos.SettleError.USED.value),),
+    Meaning.USED: (NONCE_USED[2], cronos.SettleError.USED.value, "permit2_invalid_nonce"),
     Meaning.UNCLEAR: (
         *(PENDING, STATE, UNEXPECTED_SETTLE, UNEXPECTED_VERIFY, "duplicate_settlement"),
         *("settle_exact_node_failure", "settle_exact_failed_onchain", "settlement_failed"),

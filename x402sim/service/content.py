@@ -96,7 +96,7 @@ def agents(service: Service) -> list[Agent]:
 def _agents_of_goods(service: Service, nothing: int) -> list[Agent]:
     """Return an agent for each path that the user sells; with holes, it sums up what was bought."""
     shop, known = service.env.shop, service.store.payments.reputations()
-    sold = {each.good.path: each for each in shop.sold if each.price_base is not None}
+    sold = {good.path: (good, price_base) for good, price_base in shop.priced}
     made = []
     for path, (good, price_base) in sold.items():
         mine = [value for bought, value in known.items() if shop.sells(bought, path)]

@@ -66,6 +66,17 @@ class Good:
         """A path that fits."""
         return _HOLE.sub(lambda hole: "" if hole[0] == "/*" else "1", self.path) or "/"
 
+    @property
+    def named(self) -> tuple[str, list[str]]:
+        """The path with a name in each hole, as OpenAPI writes it, and the names: `/a/{rest}`."""
+        names, parts = list[str](), _HOLE.split(self.path)
+        for n in range(1, len(parts), 2):
+            name = parts[n].strip("{}") if parts[n].startswith("{") else "rest"
+            name = f"{name}_{len(names) + 1}" if name in names else name
+            names.append(name)
+            parts[n] = f"{'/' if parts[n] == '/*' else ''}{{{name}}}"
+        return "".join(parts), names
+
     def takes(self, method: str) -> bool:
         """Tell whether the good answers a method; HEAD is asked like GET."""
         return self.method in ("", method) or (method == "HEAD" and self.method == "GET")
@@ -105,6 +116,23 @@ class Shop:
     def __bool__(self) -> bool:
         return bool(self.sold)
 
+    @property
+    def tools(self) -> dict[str, Found]:
+        """The goods by the name of a tool: `get_weather` is GET /weather."""
+        found: dict[str, Found] = {}
+        for each in self.sold:
+            text = f"{each.good.method or 'GET'} {each.good.path}".lower()
+            name = whole = re.sub("[^a-z0-9]+", "_", text).strip("_")[:60]
+            for number in range(2, len(self.sold) + 1):
+                name = f"{whole}_{number}" if name in found else name
+            found[name] = each
+        return found
+
+    @property
+    def priced(self) -> list[tuple[Good, int]]:
+        """The goods with a price, in base units."""
+        return [(good, price) for good, price in self.sold if price is not None]
+
     def at(self, path: str, method: str) -> Found | None:
         """Return the good for a request; None if no good has the path.
 
@@ -120,6 +148,10 @@ class Shop:
             allowed = [each.good.method for each in fitting if each.price_base in (None, price)]
             raise HTTPException(405, headers={"Allow": ", ".join(filter(None, allowed))})
         return found
+
+    def takes(self, path: str, method: str) -> bool:
+        """Tell whether a good answers a method at a path."""
+        return any(each.good.takes(method) for each in self._fitting(path))
 
     def price(self, path: str) -> int | None:
         """Return the price of a path in base units; None if it is free, or unknown."""

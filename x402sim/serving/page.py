@@ -12,9 +12,11 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from functools import partial
 from itertools import takewhile
-from typing import Annotated, Any, Literal, get_args
+from shlex import quote as quoted
+from typing import Annotated, Any, get_args
 from urllib.parse import quote
 
 import httpx
@@ -26,7 +28,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from x402sim.clock import Clock
-from x402sim.http import web
+from x402sim.http import page as text_page, web
 from x402sim.http.limits import MAX_EXCHANGES, MAX_EXCHANGES_BYTES
 from x402sim.http.web import Refused, bad_body
 from x402sim.journal import Entry, Journal, line
@@ -35,12 +37,15 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.flow import FlowAuth
 from x402sim.payer.session import SessionAuth
-from x402sim.protocol.crypto import checksum
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum, from_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.messages import Wire
+from x402sim.protocol.messages import Wire, encode
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import NETWORKS
 from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
 from x402sim.report.page import FILES, alone, read, tables
-from x402sim.serving.control.actions import named, require_service
+from x402sim.serving.control.actions import failing, failing_accounts, named, require_service
 from x402sim.serving.requests import Headers, LoggedRequest, Requests
 from x402sim.text.program import start
 from x402sim.text.words import unknown
@@ -102,7 +107,7 @@ def stored(world: RunningWorld) -> Stored:
 
 
 SHOWN = ("/api/", "/facilitator")
-"""The prefixes of the paths whose requests are shown."""
+"""The prefixes of the paths of all shown requests but those of 402s and payments."""
 MAX_BODY = 16 * 1024
 MAX_EXCHANGE = 64 * 1024
 """The bytes of a request and its answer as JSON; of a longer one the headers are left out."""
@@ -150,7 +155,8 @@ class PageFeed:
         self._wake()
 
     def _add_request(self, request: LoggedRequest) -> None:
-        if request.is_whole and request.path.startswith(SHOWN):
+        is_of_payment = request.status == 402 or request.proofs
+        if request.is_whole and (is_of_payment or request.path.startswith(SHOWN)):
             self._count += 1
             self._mark_served(request)
             self._requests_kept.append((self._count, request))
@@ -324,14 +330,50 @@ def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
 
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"
-_DEPOSIT = "0.10"
+
+
+class Sold(Wire, frozen=True):
+    """A good as the pages list it, for a price in tokens; `path` fits the path of `name`."""
+
+    name: str
+    method: str
+    path: str
+    price: str
+    about: str
+    has_holes: bool = False
+    body: dict[str, Any] | None = None
+
+
+def goods(world: RunningWorld) -> list[Sold]:
+    """Return what a world sells by request: the user's goods, or a quote and the market."""
+    if not world.options.has_service:
+        return []
+    env, about = world.service.env, world.service.issuer.description
+
+    def price(amount_base: int) -> str:
+        return to_decimal(amount_base, env.network.decimals)
+
+    own = [
+        Sold(it.name, it.method or "GET", it.sample, price(base), it.description, not it.is_exact)
+        for it, base in env.shop.priced
+    ]
+    usual = price(env.quote_price_base)
+    return own or [
+        Sold(f"POST {QUOTE}", "POST", QUOTE, usual, about(QUOTE), body=ORDER),
+        Sold(f"GET {MARKET}", "GET", MARKET, usual, about(MARKET)),
+    ]
 
 
 class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A payment ordered by the page: the good, the account, the mistake."""
+    """A payment ordered by the page: the account, or how it fails; the good's name, by default the
+    first, and a path that fits; whether of a session; the mistake.
+    """
 
     account: Annotated[int, Meta(ge=0)] = 0
-    buys: Literal["quote", "market", "session"] = "quote"
+    fails: str = ""
+    buys: str = ""
+    path: Annotated[str, Meta(pattern="^(/|$)")] = ""
+    session: bool = False
     wrong: str = ""
 
 
@@ -350,15 +392,24 @@ class PageAnswer(Wire, frozen=True):
 async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
     """Pay the service at this URL over TCP, as any payer does; raises `Refused`."""
     require_service(world, "/ui/pay")
+    for_sale = {each.name: each for each in goods(world)}
     if wanted.account >= len(world.accounts.funded):
         raise bad_body(f"account: there are {len(world.accounts.funded)}, counted from 0")
     if wanted.wrong and wanted.wrong not in mistakes.MISTAKES:
         raise bad_body(unknown("mistake", wanted.wrong, mistakes.MISTAKES))
-    if wanted.wrong and wanted.buys == "session":
-        raise bad_body("a mistake is made with a quote or the market, not with a session")
-    network, clock = world.service.env.network, world.clock
-    shop = world.service.env.shop
+    if wanted.wrong and wanted.session:
+        raise bad_body("a mistake is made without a session")
+    if (name := wanted.buys or next(iter(for_sale), "")) not in for_sale:
+        raise bad_body(unknown("good", name, for_sale))
+    good, network, clock = for_sale[name], world.service.env.network, world.clock
     wallet, used = world.accounts.funded[wanted.account], list[Authorization]()
+    nonce = None
+    if wanted.fails:
+        made = {each.fails: each for each in await failing_accounts(world)}
+        if (account := made.get(wanted.fails)) is None:
+            raise bad_body(unknown("account that fails", wanted.fails, made))
+        wallet = Wallet(account.private_key)
+        nonce = from_hex(account.nonce, 32) if account.nonce else None
     payments = list[str]()
 
     def draft(request: httpx.Request) -> mistakes.Draft:
@@ -375,14 +426,18 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
 
     def changed(request: httpx.Request) -> httpx.Request:
         right = draft(request)
-        wrong = mistakes.MISTAKES[wanted.wrong].change(replace(right, auth=(*used, right.auth)[0]))
-        return mistakes.request_of(wrong, request)
+        right = right.signing(nonce=nonce) if nonce else right
+        if wanted.wrong:
+            repeated = replace(right, auth=(*used, right.auth)[0])
+            right = mistakes.MISTAKES[wanted.wrong].change(repeated)
+        return mistakes.request_of(right, request)
 
     async def buy(change: mistakes.Change | None) -> httpx.Response:
         here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
         payer: FlowAuth = PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
-        if wanted.buys == "session":
-            payer = SessionAuth(wallet, deposit=_DEPOSIT, **here)
+        if wanted.session:
+            deposit = (Decimal(good.price) * 10).quantize(Decimal("0.01"), ROUND_CEILING)
+            payer = SessionAuth(wallet, deposit=str(deposit), **here)
         flow = mistakes.ObservedAuth(
             choose=lambda _: payer,
             on_request=on_request,
@@ -390,11 +445,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
             limits=payer.limits,
             change=change,
         )
-        if own := next((each.good for each in shop.sold if each.price_base), None):
-            return await http.request(own.method or "GET", own.sample, auth=flow)
-        if wanted.buys == "market":
-            return await http.get(MARKET, auth=flow)
-        return await http.post(QUOTE, json=ORDER, auth=flow)
+        return await http.request(good.method, wanted.path or good.path, json=good.body, auth=flow)
 
     # the server is this process; no authority has signed the certificate
     client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S, verify=False)  # noqa: S501
@@ -402,7 +453,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
         try:
             if wanted.wrong == "replay":
                 await buy(None)
-            answer = await buy(changed if wanted.wrong else None)
+            answer = await buy(changed if wanted.wrong or wanted.fails else None)
         except (PaymentFailed, httpx.HTTPError) as failed:
             return PageAnswer(None, str(failed) or repr(failed), next(reversed(payments), None))
     return PageAnswer(answer.status_code, answer.text[:1000], next(reversed(payments), None))
@@ -531,9 +582,13 @@ def routes_of(
     ]
 
 
-def journal_page(words: Callable[[], dict[str, Any]], feed: PageFeed) -> Starlette:
-    """Return the application of a page without controls: of a run, or of a watched deployment."""
-    routes = routes_of(feed, words, lambda _: None)
+def journal_page(
+    words: Callable[[], dict[str, Any]], feed: PageFeed, more: Sequence[Route] = ()
+) -> Starlette:
+    """Return the application of a page without controls, of a run or of a watched deployment, with
+    `more` routes below /_sim.
+    """
+    routes = [*routes_of(feed, words, lambda _: None), *more]
     return web.Application([Route("/", _to_page), Mount("/_sim", routes=routes)])
 
 
@@ -551,9 +606,38 @@ async def _to_page(_: Request) -> Response:
     return RedirectResponse(PATH)
 
 
-async def home(request: Request) -> Response:
-    """Answer GET / of a browser: links to the page and to the documentation."""
-    return await _file("home.html", request)
+def home(world: RunningWorld) -> Route:
+    """Return the route of / for browsers: what runs here, how to pay, and where the rest is."""
+    links = {"Payments, live": PATH, "Accounts": "/_sim/accounts", "Control API": "/_sim"}
+    if world.options.has_service:
+        links |= {"API": "/docs", "OpenAPI": "/openapi.json", "Discovery": "/.well-known/x402"}
+        links |= {"Guide": "/docs/guide/index.md"}
+
+    async def shown(request: Request) -> Response:
+        return text_page.answer(request, _home(world, _here(request)), links)
+
+    return Route("/", shown)
+
+
+def _home(world: RunningWorld, url: str) -> str:
+    lines, for_sale = ["# x402sim runs here", ""], goods(world)
+    if for_sale:
+        lines += ["| for sale | price |", "| --- | --- |"]
+        for each in for_sale:
+            about = f"`{each.name}` {' '.join(each.about.split())}".replace("|", "\\|")
+            lines.append(f"| {about} | {each.price} {world.network.token_symbol} |")
+        first = for_sale[0]
+        method = "" if first.method == "GET" else f" -X {first.method}"
+        body = f" -d {quoted(encode(first.body).decode())}" if first.body else ""
+        pays = f"x402sim pay {quoted(url + first.path)}{method}{body} --world {url}"
+        lines += ["", "Pay, with account 0:", "", "```sh", pays, "```", ""]
+        lines += ["The same goods are tools of MCP at `/mcp`.", ""]
+    lines += [f"The facilitator for a shop of yours is `{url}/facilitator`.", ""]
+    lines += ["| network | chain | token | JSON-RPC |", "| --- | --- | --- | --- |"]
+    for network in (each.network for each in world.networks):
+        token, rpc = f"{network.token_symbol}, `{checksum(network.asset)}`", f"/rpc/{network.name}"
+        lines.append(f"| {network.name} | {network.chain_id} | {token} | `{url}{rpc}` |")
+    return "\n".join(lines) + "\n"
 
 
 async def _file(name: str, _: Request) -> Response:
@@ -577,4 +661,8 @@ def of_world(world: RunningWorld) -> dict[str, Any]:
         "delays": DELAYS,
         "callers": get_args(Callers),
         "mistakes": {each.name: each.does for each in mistakes.MISTAKES.values()},
+        "goods": msgspec.to_builtins(goods(world)),
+        "own": bool(world.service.env.shop),
+        "network": network.name if network.is_test and network.name in NETWORKS else "",
+        "failing": failing(world) if world.chain.controls else {},
     }

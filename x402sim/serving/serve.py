@@ -14,8 +14,6 @@ from typing import Any, cast
 
 import httpx
 import uvicorn
-from starlette.responses import RedirectResponse
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -47,9 +45,9 @@ from x402sim.serving.listen import (
     readable_by,
 )
 from x402sim.serving.log import CLOCK_SET, Form, Names, ServerLog
-from x402sim.serving.page import PATH, PageFeed, home, page_of, stored
+from x402sim.serving.page import PageFeed, home, page_of, stored
 from x402sim.serving.requests import Requests
-from x402sim.serving.tools import with_tools
+from x402sim.serving.tools import tools_of, with_tools
 from x402sim.world.process import ServiceProcess
 from x402sim.world.running_world import RunningWorld, build, running
 from x402sim.world.world import InProcess, World
@@ -160,9 +158,8 @@ def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None)
         "/rpc": rpc[world.network.name],
         "/_sim": own_programs_only(control, listen.allow_origins, is_local=listen.is_local),
     }
-    shop = world.service.env.shop if world.options.has_service else None
-    is_paywall = shop is not None and shop.at("/", "GET") is not None  # then / is the user's
-    first_page: ASGIApp = _HOME if world.options.has_service else RedirectResponse(PATH)
+    is_paywall = world.service.env.shop.takes("/", "GET")  # then / is the user's
+    first_page = web.Application([home(world)])
     service_app = world.process.app
 
     def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -203,9 +200,6 @@ def _websocket_at(path: str) -> Callable[..., Any] | None:
     from x402sim.serving.websocket import WebSocketConnection  # which takes a while
 
     return WebSocketConnection
-
-
-_HOME = web.Application([Route("/", home)])
 
 
 def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
@@ -317,7 +311,7 @@ async def serve(
     app = requests.around(world_app(world, listen, feed))
     if world.options.has_service:
         admit = partial(own_programs_only, origins=listen.allow_origins, is_local=listen.is_local)
-        app = with_tools(app, admit)
+        app = with_tools(app, tools_of(world.service.env.shop), admit)
     server = Server(
         app,
         lambda: on_start(server, message),

@@ -6,10 +6,11 @@ the same as for any payment. The transport is streamable HTTP without sessions. 
 inside the service's own `send`: after its return, the service takes the answer for delivered.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote, unquote
 
 import httpx
 from starlette.requests import ClientDisconnect, Request
@@ -20,6 +21,7 @@ from x402sim.protocol import mcp, x402
 from x402sim.protocol.messages import decoded, encode
 from x402sim.protocol.refusals import RequestError
 from x402sim.protocol.routes import MARKET, QUOTE
+from x402sim.service.goods import Shop
 from x402sim.version import VERSION
 
 PATH = "/mcp"
@@ -39,11 +41,23 @@ class Tool:
 
     description: str
     path: str
+    """Escaped; the name of a hole stands in braces."""
     method: str = "GET"
     takes: str = ""
-    """The message in the arguments; "" without arguments."""
+    """The message in the arguments; "" without a message."""
+    holes: Sequence[str] = ()
+    """The arguments, texts, that complete the path; the others are the body of a POST."""
+
+    def filled(self, given: Any) -> tuple["Tool", bytes]:
+        """Return the tool at the path of these arguments, and the body; raises `KeyError`."""
+        path, rest = self.path, dict(given) if isinstance(given, dict) and self.holes else given
+        for name in self.holes:
+            path = path.replace(f"{{{name}}}", quote(str((rest or {}).pop(name))))
+        body = encode({} if rest is None else rest) if self.method in _WITH_BODY else b""
+        return replace(self, path=path), body
 
 
+_WITH_BODY = ("POST", "PUT", "PATCH")
 Answered = Callable[[int, httpx.Headers, bytes], Awaitable[None]]
 """Called with an answer of the service, while the service sends it."""
 Ask = Callable[[Mapping[str, str], Answered], Awaitable[None]]
@@ -52,14 +66,27 @@ TOOLS = {
     "market": Tool("A snapshot of the perpetual market, for a price", MARKET),
     "quote": Tool("A quote for a perpetual position, for a price", QUOTE, "POST", "QuoteRequest"),
 }
+Tools = Mapping[str, Tool]
+Params = Mapping[str, Any]
+_Bought = tuple[str, Tool, bytes]
+"""A tool's name, the tool at the path of a call, and the body."""
 
 
-def with_tools(app: ASGIApp, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
-    """Return `app` with an MCP server at /mcp, behind a `guard` against web pages."""
+def tools_of(shop: Shop) -> Tools:
+    """Return the tools of a user's goods, or else those of the service's own."""
+    own = {name: (good, *good.named) for name, (good, price) in shop.tools.items() if price}
+    return {
+        name: Tool(good.description or good.name, path, good.method or "GET", holes=holes)
+        for name, (good, path, holes) in own.items()
+    } or TOOLS
+
+
+def with_tools(app: ASGIApp, tools: Tools, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
+    """Return `app` with an MCP server of these tools at /mcp, behind a `guard` for web pages."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await _answer(app, Request(scope, receive), send)
+            await _answer(app, tools, Request(scope, receive), send)
         except web.Refused as refused:
             response = web.error(refused.status, refused.error, refused.reason)
             await response(scope, receive, send)
@@ -73,7 +100,7 @@ def with_tools(app: ASGIApp, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
     return serve
 
 
-async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
+async def _answer(app: ASGIApp, tools: Tools, request: Request, send: Send) -> None:
     scope, receive = request.scope, request.receive
     if request.method != "POST":
         allowed = web.answer({"error": "POST a message of JSON-RPC"}, 405, {"Allow": "POST"})
@@ -84,7 +111,7 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
         return None
     fields = message if isinstance(message, dict) else {}
     number, method, given = fields.get("id"), fields.get("method"), fields.get("params")
-    params: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    params: Params = given if isinstance(given, dict) else {}
 
     async def say(status: int = 200, **outcome: Any) -> None:
         reply = {"jsonrpc": "2.0", "id": number, **outcome}
@@ -104,12 +131,17 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
         case "ping":
             return await say(result={})
         case "tools/list":
-            return await say(result={"tools": _listed()})
-        case "tools/call" if (name := str(params.get("name"))) in TOOLS:
-            return await _call(app, request, number, name, params, send)
+            return await say(result={"tools": _listed(tools)})
+        case "tools/call" if (name := str(params.get("name"))) in tools:
+            try:
+                bought = name, *tools[name].filled(params.get("arguments"))
+            except KeyError as missing:
+                text = f"the tool {name} needs the argument {missing}, a text"
+                return await say(error={"code": mcp.INVALID_PARAMS, "message": text})
+            return await _call(app, request, number, bought, params, send)
         case "tools/call":
             unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
-            text = f"{unknown}{', '.join(TOOLS)}"
+            text = f"{unknown}{', '.join(tools)}"
             return await say(error={"code": mcp.INVALID_PARAMS, "message": text})
         case str():
             return await say(error={"code": mcp.NO_METHOD, "message": "Method not found"})
@@ -118,24 +150,24 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
             return await say(400, error=invalid)
 
 
-def _listed() -> list[dict[str, Any]]:
+def _listed(tools: Tools) -> list[dict[str, Any]]:
     from x402sim.service.docs.openapi import schemas  # with the whole book of examples
     from x402sim.spec.decisions import Decisions
 
-    nothing, known = {"type": "object", "properties": {}}, schemas(Decisions())
-    return [
-        {"name": name, "description": it.description, "inputSchema": known.get(it.takes, nothing)}
-        for name, it in TOOLS.items()
-    ]
+    known, listed = schemas(Decisions()), []
+    for name, it in tools.items():
+        needs = {"required": it.holes} if it.holes else {}
+        texts = {hole: {"type": "string"} for hole in it.holes}
+        schema = known.get(it.takes, {"type": "object", "properties": texts, **needs})
+        listed.append({"name": name, "description": it.description, "inputSchema": schema})
+    return listed
 
 
 async def _call(
-    app: ASGIApp, request: Request, number: Any, name: str, params: Mapping[str, Any], send: Send
+    app: ASGIApp, request: Request, number: Any, bought: _Bought, params: Params, send: Send
 ) -> None:
-    tool, resource = TOOLS[name], mcp.RESOURCE + name
-    given = params.get("arguments")
-    body = encode({} if given is None else given) if tool.takes else b""
-    ask: Ask = partial(_ask, app, request, name, body)
+    resource = mcp.RESOURCE + bought[0]
+    ask: Ask = partial(_ask, app, request, bought)
 
     async def answered(status: int, found: httpx.Headers, content: bytes) -> None:
         result = mcp.result_of(status, found, content, resource)
@@ -151,7 +183,7 @@ async def _call(
     about = paid.get("resource") if isinstance(paid, dict) else None
     if isinstance(paid, dict) and isinstance(about, dict) and about.get("url") == resource:
         # the service knows the tool by the URL at which it sells the same
-        known = {**about, "url": str(request.url.replace(path=tool.path, query=""))}
+        known = {**about, "url": str(request.url.replace(path=bought[1].path, query=""))}
         params = {**params, "_meta": {mcp.PAYMENT: {**paid, "resource": known}}}
     await ask(mcp.payment_in(params), answered)
 
@@ -171,14 +203,13 @@ async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
 async def _ask(
     app: ASGIApp,
     request: Request,
-    name: str,
-    body: bytes,
+    bought: _Bought,
     payment: Mapping[str, str],
     answered: Answered,
 ) -> None:
     """Send the service the request that a tool is, and call `answered` when it has answered."""
-    tool, scope = TOOLS[name], request.scope
-    own = [(mcp.TOOL, name), ("Content-Length", str(len(body))), *payment.items()]
+    (tool_name, tool, body), scope = bought, request.scope
+    own = [(mcp.TOOL, tool_name), ("Content-Length", str(len(body))), *payment.items()]
     if body:
         own.append(("Content-Type", "application/json"))
     headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]
@@ -186,7 +217,7 @@ async def _ask(
     inner = {
         **scope,
         "method": tool.method,
-        "path": tool.path,
+        "path": unquote(tool.path),
         "raw_path": tool.path.encode(),
         "query_string": b"",
         "headers": headers,

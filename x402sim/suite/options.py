@@ -103,6 +103,19 @@ def wait_flag(meaning: str) -> Any:
     return flag(meaning, kind=float, metavar="SECONDS", read=above_zero("seconds", "--wait"))
 
 
+def env_flag() -> Any:
+    """Declare the option for further variables that a command inherits."""
+    return flag(
+        "Variable of the environment that the command inherits, too, repeatable; by default what "
+        "programs need, such as PATH, and keys of language models.",
+        metavar="NAME",
+        is_repeatable=True,
+        default=(),
+        read=_set,
+        unset=(),
+    )
+
+
 def _set(names: Sequence[str]) -> tuple[str, ...]:
     """Read names of variables; raises `ValueError` for a variable that is not set."""
     if missing := [name for name in names if name not in os.environ]:
@@ -136,15 +149,7 @@ class OfJudge:
     wait: float | None = wait_flag(
         f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
     )
-    env: tuple[str, ...] = flag(
-        "Variable of the environment that the command inherits, too, repeatable; by default what "
-        "programs need, such as PATH, and keys of language models.",
-        metavar="NAME",
-        is_repeatable=True,
-        default=(),
-        read=_set,
-        unset=(),
-    )
+    env: tuple[str, ...] = env_flag()
     jobs: int | None = flag(
         "Plays side by side, at most; by default as many as the cores allow.",
         kind=int,

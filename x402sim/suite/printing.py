@@ -27,6 +27,8 @@ from x402sim.text.words import counted, printable
 COLUMNS = 79
 MANY = 4
 """The most ids named beside a cause, and the most cases of an id shown in full."""
+MOST_LISTED, MOST_NAMED = 40, 80
+"""The most ids listed a line each (observed, of one cause), and named in a list (not judged)."""
 WIDTH = 66
 """The width of a quotation: with the indent, a line stays below 80 columns."""
 MOST_AGAIN, MOST_ACTUAL, MOST_LINE = 400, 5 * COLUMNS, 3 * COLUMNS
@@ -129,9 +131,10 @@ def show_results(
             lost = f"; {LOSSES[lost]}" if (lost := loss([first, *rest])) else ""
             summary_line = f"{first.level} {first.outcome}{lost}{more}"
             _show(console, f"     [dim]{first.id}[/] ", summary_line, "       ")
-        for result in results:
-            if result.outcome is Outcome.OBSERVED:
-                _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
+        observed = [each for each in results if each.outcome is Outcome.OBSERVED]
+        for result in observed[:MOST_LISTED]:
+            _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
+        _show_more(console, len(observed) - MOST_LISTED, "observed")
         _show_not_begun(console, results)
         told = report.tally(results, strict)
         line = ", ".join(f"[{_COLORS[outcome]}]{text}[/]" for outcome, text in told)
@@ -151,12 +154,13 @@ def _show_cause(
         _show_failure(console, subject, first, strict, whole)
         if rest:
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
-            for each in rest:
+            for each in rest[:MOST_LISTED]:
                 what = each.title
                 if each.outcome is Outcome.FAILED and cause(each) != cause(first):
                     what = cause(each)
                 line = f"{each.id} {each.level}, {each.outcome}{_note(each, strict)}: {what}"
                 _show(console, "  ", line, "    ")
+            _show_more(console, len(rest) - MOST_LISTED, "for the same cause")
             console.print()
         return
     number = first.id if not rest else str(len(group))
@@ -230,7 +234,14 @@ def _show_not_begun(console: Console, results: list[Result]) -> None:
         counted = (str(whole) if whole else "", f"{part} in part" if part else "")
         counts = " and ".join(filter(None, counted))
         _show(console, f"[dim]not judged[/] {counts}: ", reason, "  ")
-        _show(console, "  ", ", ".join(ids), "  ")
+        _show(console, "  ", ", ".join(ids[:MOST_NAMED]), "  ")
+        _show_more(console, len(ids) - MOST_NAMED, "not judged")
+
+
+def _show_more(console: Console, more: int, what: str) -> None:
+    """Print how many ids of a list were left out."""
+    if more > 0:
+        console.print(f"[dim]  and {more} more {what}: {FILES}[/]")
 
 
 def _show_not_judged(console: Console, result: Result) -> None:

@@ -80,6 +80,7 @@ SUBJECTS = {
     "payer": ("x402sim.suite.payer.subject", "PAYER"),
     "facilitator": ("x402sim.suite.facilitator.subject", "FACILITATOR"),
     "server": ("x402sim.suite.server.subject", "SERVER"),
+    "vectors": ("x402sim.suite.vectors.subject", "VECTORS"),
 }
 """The module and the name of each subject; imported on use."""
 DEFAULT = "service"

@@ -281,13 +281,15 @@ class Recorder:
         """Return the order of an exchange with the service.
 
         A payment id names the order. Without an id, a client's payment at a URL pays the last offer
-        from the URL.
+        from the URL; but an offer that was paid otherwise is not that of an older payment.
         """
         if found.to == "facilitator":
             return None
         place = payment_id or f"{exchange.client} {found.method} {found.target}"
         order = self._orders.get(place)
         if found.is_paying:
+            if order is not None and order.nonce not in (None, found.nonce):
+                order = self._orders.get(found.nonce or "", order)
             if order is None:
                 order = self._orders[place] = _Order(f"offer {exchange.number}", [])
             return order
@@ -330,6 +332,7 @@ class Recorder:
             second = Finding("order", seen, wanted, do, stops=False)
             findings += [second] if began_s < until_s else []
         order.nonce = nonce
+        self._orders[nonce] = order
         is_answered = found.status is not None and found.status < 500 and not found.is_broken
         if is_answered and not found.is_open:
             order.open_until = None

@@ -3,8 +3,8 @@
 The cache never revalidates: a stale answer, or an answer to revalidate, is requested anew. Methods
 other than GET pass through, and neither store nor invalidate anything.
 
-The library hishel (2.0) would not do: it takes the system's time, and a world has its own; and an
-answer that names neither a lifetime nor Last-Modified has none there, while CDNs keep such answers.
+The library hishel (2.0) would not do: hishel takes the system's time, and a world has its own. CDNs
+keep an answer without a lifetime and without Last-Modified, too; hishel gives no lifetime to one.
 """
 
 from dataclasses import dataclass

@@ -1,17 +1,17 @@
-"""The compiled contracts: our token with constructor data and storage layout, a smart wallet, and
-Multicall, several calls in one.
+"""The compiled contracts: our token with constructor data and storage layout, a smart wallet,
+Multicall, several calls in one, and Permit2 with the x402 proxies.
 
 `build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`, and likewise the others; all are shipped.
 """
 
 from functools import cache
-from typing import Any
 
 import msgspec
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, keccak256
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import EXACT_PROXY, PERMIT2, UPTO_PROXY
 from x402sim.text.words import as_given
 
 
@@ -23,19 +23,12 @@ class Artifact(msgspec.Struct, frozen=True):
     source: str
     storage: dict[str, int]
     """The storage slot of each variable."""
-    abi: list[dict[str, Any]]
+    functions: list[str]
+    errors: list[str]
+    """Signatures."""
     creation: str
     runtime: str
     """Hex; zeros stand in place of the constructor's immutable values."""
-
-
-def signatures(entries: list[dict[str, Any]], kind: str) -> list[str]:
-    """Return the signatures of all of one kind in an ABI: function, event or error."""
-    return [
-        f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
-        for entry in entries
-        if entry["type"] == kind
-    ]
 
 
 @cache
@@ -95,6 +88,28 @@ MULTICALL = Address(bytes.fromhex("ca11bde05977b3631167028862be2a173976ca11"))
 def multicall_code() -> bytes:
     """Return the code of our own Multicall contract, which has Multicall3's functions."""
     return bytes.fromhex(artifact("Multicall").runtime[2:])
+
+
+class _Compiled(msgspec.Struct, frozen=True):
+    source: str
+    runtime: dict[str, str]
+
+
+@cache
+def permit2_artifact() -> _Compiled:
+    """Return the committed artifact of Permit2.sol: the source's hash, and each code in hex."""
+    from importlib.resources import files
+
+    return msgspec.json.decode(
+        files(__name__).joinpath("Permit2.json").read_bytes(), type=_Compiled
+    )
+
+
+def permit2_codes() -> dict[Address, bytes]:
+    """Return the code of our own Permit2 and of both x402 proxies, by address."""
+    at = {"Permit2": PERMIT2, "ExactProxy": EXACT_PROXY, "UptoProxy": UPTO_PROXY}
+    runtime = permit2_artifact().runtime
+    return {address: bytes.fromhex(runtime[name]) for name, address in at.items()}
 
 
 @cache

@@ -13,7 +13,7 @@ import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 
 const NAMES = ['Stablecoin', 'SmartWallet', 'Multicall']
-const HOSTILE = '../../suite/facilitator/contract/Hostile' // several contracts, of which the code is enough
+const SEVERAL = ['Permit2', '../../suite/facilitator/contract/Hostile'] // of these the code is enough
 const SETTINGS = {
   evmVersion: 'cancun',
   metadata: { bytecodeHash: 'none' }, // a comment changes no bytecode
@@ -42,6 +42,11 @@ function compile(name, source) {
 
 const hashed = (source) => `sha256:${createHash('sha256').update(source).digest('hex')}`
 
+const signatures = (abi, kind) =>
+  abi
+    .filter(({ type }) => type === kind)
+    .map(({ name, inputs }) => `${name}(${inputs.map(({ type }) => type)})`)
+
 function artifact(name) {
   const source = readFileSync(here(`${name}.sol`), 'utf8')
   const compiled = compile(name, source)[name]
@@ -54,15 +59,16 @@ function artifact(name) {
     storage: Object.fromEntries(
       compiled.storageLayout.storage.map(({ label, slot }) => [label, Number(slot)]),
     ),
-    abi: compiled.abi,
+    functions: signatures(compiled.abi, 'function'),
+    errors: signatures(compiled.abi, 'error'),
     creation: `0x${compiled.evm.bytecode.object}`,
     runtime: `0x${compiled.evm.deployedBytecode.object}`,
   }
 }
 
-function hostile() {
-  const source = readFileSync(here(`${HOSTILE}.sol`), 'utf8')
-  const codes = Object.entries(compile('Hostile', source))
+function several(name) {
+  const source = readFileSync(here(`${name}.sol`), 'utf8')
+  const codes = Object.entries(compile(name.split('/').at(-1), source))
     .map(([name, { evm }]) => [name, evm.deployedBytecode.object])
     .filter(([, code]) => code)
   return {
@@ -73,8 +79,8 @@ function hostile() {
   }
 }
 
-for (const name of [...NAMES, HOSTILE]) {
-  const made = name === HOSTILE ? hostile() : artifact(name)
+for (const name of [...NAMES, ...SEVERAL]) {
+  const made = SEVERAL.includes(name) ? several(name) : artifact(name)
   const text = `${JSON.stringify(made, null, 1)}\n`
   if (!options.includes('--check')) {
     writeFileSync(here(`${name}.json`), text)

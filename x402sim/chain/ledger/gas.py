@@ -18,6 +18,7 @@ the rows of signatures and of delegations):
 | `rescueERC20` of another contract than the token and the smart wallet | what its code does |
 | what the access list names, or a payer that is a precompile | at most 2,500 each |
 | the proxy's own functions: with more than they need | 3 a word |
+| Permit2 and the x402 proxies | at most 5,200, of a payment 700 |
 | a delegation (EIP-7702) of an account that was never there | anvil refunds 12,500, geth nothing |
 | the same, of its administrator, without their arguments | below 8,000 |
 """
@@ -54,6 +55,12 @@ LISTED_ADDRESS, LISTED_SLOT = 2_400, 1_900
 """EIP-2930's prices of one entry of an access list."""
 DELEGATION, DELEGATION_OF_KNOWN = 25_000, 12_500
 """EIP-7702: the price of a delegation, and the refund for an account that existed before."""
+PERMIT2_ENTERED, PERMIT2_CALLED, PERMIT2_SIGNED, PERMIT2_TOKEN = 3_700, 6_000, 6_900, 3_900
+PERMITTED_BEFORE, NEW_WORD, CHANGED_WORD = -29_800, 22_100, 5_000
+"""The gas of Permit2 and the proxies, measured on anvil: to enter, a proxy's call of Permit2, the
+signature, the call of the token; the saving by a permit in the same transaction; the write of a
+word of nonces.
+"""
 GIVING_UP = 39
 """The gas of the proxy for passing on that the implementation ran out of gas."""
 LENT = 64

@@ -33,6 +33,7 @@ from x402sim.chain.ledger.operations import (
     OperationLog,
     signed_of,
 )
+from x402sim.chain.ledger.permit2 import Running
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import word_at
 from x402sim.clock import Clock
@@ -135,7 +136,7 @@ class LedgerChain:
         needed = frame.least() if frame else 0
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
-    def _call(self, call: Call, block: Which) -> tuple[bytes, Frame | None]:
+    def _call(self, call: Call, block: Which) -> tuple[bytes, Frame | Running | None]:
         """Run a call in the state after a block; return the result and the frame.
 
         The time is that of the block. But the pending state has the present time, and so has the

@@ -29,7 +29,7 @@ from x402sim.chain.base import (
     require_depth,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.ledger import gas
+from x402sim.chain.ledger import gas, permit2
 from x402sim.chain.ledger.frame import DELEGATION, OUT_OF_GAS, Frame, Token, call_other
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
@@ -42,6 +42,7 @@ from x402sim.http.limits import (
 )
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
+from x402sim.protocol.permit2 import CONTRACTS
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
 REPLACEMENT_PERCENT = 110
@@ -249,7 +250,7 @@ class Machine:
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
-        contracts = (token.network.asset, IMPLEMENTATION, MULTICALL)
+        contracts = (token.network.asset, IMPLEMENTATION, MULTICALL, *CONTRACTS)
         self.state.codes |= dict.fromkeys(contracts, NO_CODE)
         self.state.roles |= dict.fromkeys(FIRST_ROLES, token.owner)
         self.state.minter_allowances[token.owner] = MAX_UINT256
@@ -420,9 +421,11 @@ class Machine:
             head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0, self.base_fee_wei
         )
 
-    def call(self, call: Call, at_s: int, state: LedgerState) -> tuple[bytes, Frame | None]:
-        """Run a call in a state and discard its effects. Return the result, and of the token the
-        frame; raises `Reverted`.
+    def call(
+        self, call: Call, at_s: int, state: LedgerState
+    ) -> tuple[bytes, Frame | permit2.Running | None]:
+        """Run a call in a state and discard its effects. Return the result, and of the token and
+        of Permit2 the frame; raises `Reverted`.
         """
         token = self.token
         now_s, mark = max(at_s, state.head.timestamp_s), state.mark()
@@ -433,6 +436,9 @@ class Machine:
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
             if call.to != token.network.asset:
+                if call.to in CONTRACTS:
+                    running = permit2.Running(token, state, call, now_s)
+                    return permit2.run(running), running
                 return call_other(state, call.to, call.data), None
             frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
             return run(frame), frame
@@ -599,6 +605,7 @@ class Machine:
         state.put(state.account_nonces, call.sender, tx.nonce + 1)
         refund = delegate(state, self.token.network.chain_id, tx.signed) if tx.signed else 0
         frame: Frame | None = None
+        running: permit2.Running | None = None
         mark = state.mark()
         try:
             if call.to == self.token.network.asset:
@@ -611,6 +618,16 @@ class Machine:
                     raise Reverted(OUT_OF_GAS)
                 gas_used += frame.gas_used
                 refund += frame.refund
+            elif call.to in CONTRACTS:
+                running = permit2.Running(self.token, state, call, now_s)
+                if self.forced_reverts.strike(call):
+                    self.forced_reverts = self.forced_reverts.less_one()
+                    raise Reverted(permit2.NOT_TRANSFERRED)
+                permit2.run(running)
+                if running.least() > left:
+                    raise Reverted(OUT_OF_GAS)
+                gas_used += running.gas_used
+                refund += running.refund
             elif call.to == MULTICALL:
                 raise Reverted(NO_TRANSACTIONS)
             _pay(state, call)
@@ -620,6 +637,10 @@ class Machine:
             if frame:
                 reason, cost = frame.refused(reason, left)
                 gas_used, frame = intrinsic + cost, None
+            elif running:
+                is_out = reason == OUT_OF_GAS or running.gas_used > left
+                reason = OUT_OF_GAS if is_out else reason
+                gas_used, running = intrinsic + (left if is_out else running.gas_used), None
         gas_used -= min(refund, gas_used // gas.REFUND_QUOTIENT)
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
@@ -628,6 +649,11 @@ class Machine:
             Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
             for i, (topics, data) in enumerate(frame.logs if frame else ())
         )
+        if running:
+            logs = tuple(
+                Log(of, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
+                for i, (of, topics, data) in enumerate(running.logs)
+            )
         return TxReceipt(
             tx_hash=tx.hash,
             block_number=number,

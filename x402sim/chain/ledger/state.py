@@ -125,6 +125,8 @@ class LedgerState:
         """What each owner allows each spender to take, in base units."""
         self.permit_nonces: dict[Address, int] = {}
         """How many permits of each owner were used."""
+        self.nonce_bitmaps: dict[tuple[Address, int], int] = {}
+        """The used nonces of each owner at Permit2: by word, a bit each."""
         self.switches: dict[str, bool] = {}
         self.roles: dict[str, Address] = {}
         """The account of each role of the token, by the getter's name, for example "pauser"."""
@@ -148,7 +150,7 @@ class LedgerState:
         kept = (
             *(self.balances, self.authorizations, self.blacklisted, self.minter_allowances),
             *(self.codes, self.slots, self.allowances, self.permit_nonces, self.switches),
-            *(self.roles, self.native, self.account_nonces),
+            *(self.roles, self.native, self.account_nonces, self.nonce_bitmaps),
         )
         self._past: dict[int, MutableMapping[Any, Past]] = {id(mapping): {} for mapping in kept}
         """The past of each value in the state after a block, by the mapping's id."""

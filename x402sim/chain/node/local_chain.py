@@ -19,6 +19,7 @@ from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, to_hex
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import CONTRACTS
 from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_hash, read_quantity
 
 TOO_LITTLE_GAS = 100
@@ -72,7 +73,9 @@ class LocalChain(EvmChain):
         ask = node.rpc.ask_now
         try:
             install(node, network, owner, held)
-            ask("anvil_setCode", to_hex(contract.MULTICALL), to_hex(contract.multicall_code()))
+            codes = {contract.MULTICALL: contract.multicall_code(), **contract.permit2_codes()}
+            for account, code in codes.items():
+                ask("anvil_setCode", to_hex(account), to_hex(code))
             for account, amount_wei in rich.items():
                 ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
             genesis = int(ask("evm_snapshot"), 16)
@@ -104,7 +107,7 @@ class LocalChain(EvmChain):
         gas.require_fit(call.data)
         limit = GAS_LIMIT
         async with self.controls.operation():
-            if call.to == self.token and self.controls.forced_reverts.strike(call):
+            if call.to in (self.token, *CONTRACTS) and self.controls.forced_reverts.strike(call):
                 self.controls.forced_reverts = self.controls.forced_reverts.less_one()
                 limit = max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
             request = {

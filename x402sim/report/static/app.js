@@ -1,5 +1,6 @@
 // The page: it follows the server's stream, and shows one of three views.
 
+import { buying } from "./copies.js";
 import { ask, byId, copy, el, given, origin, setToken, streamed, words } from "./dom.js";
 import { Model } from "./model.js";
 import { List } from "./list.js";
@@ -99,8 +100,8 @@ async function start() {
   byId("token").hidden = true;
   byId("title").textContent = words.title;
   document.title = `x402sim, ${words.title}`;
-  const command = `x402sim pay ${origin()}/api/perp/market --world ${origin()}`;
-  byId("empty").replaceChildren(...(words.live ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, command), copy(command))] : [el("p", {}, words.label && words.upstream ? `No payment yet: send the payer to ${origin()}.` : "No payment is shown.")]));
+  const good = words.goods[0], nothing = words.label && words.upstream ? `No payment yet: send the payer to ${origin()}.` : words.live ? `No payment is shown. Give your shop the facilitator ${origin()}/facilitator.` : "No payment is shown.";
+  byId("empty").replaceChildren(...(words.live && good ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, buying(good)), copy(buying(good)))] : [el("p", {}, nothing)]));
   if (words.live) buildSteering(model); else document.querySelector("nav a[href='#steering']").hidden = true;
   choose(location.hash);
   addEventListener("hashchange", () => choose(location.hash));

@@ -4,7 +4,7 @@ import { decoded, integer, iso, money, named, object, origin, own, parse, text, 
 
 const HIDDEN = /^(host|content-length|connection|accept-encoding|transfer-encoding)$/i;
 const NOT_SENT = /^(x-payment-id|x-session-id|expect|upgrade|keep-alive)$/i; // proofs, and what Node's fetch refuses
-const sentHeaders = (seen) => seen.sent.headers.filter(([name, value]) => !HIDDEN.test(name) && value !== "***");
+export const sentHeaders = (seen) => seen.sent.headers.filter(([name, value]) => !HIDDEN.test(name) && value !== "***");
 
 // A control character in a text that is pasted acts on the terminal: ^C and a line end run what follows. One that
 // changes the direction of the text, or has no width, hides what stands there.
@@ -15,6 +15,9 @@ const hex = (number, width) => number.toString(16).padStart(width, "0");
 // A text in which what cannot be seen is an escape of JSON and Python.
 export const visible = (text, hasLong = true) => text.replace(UNSEEN, (each) => (hasLong && each.length > 1 ? `\\U${hex(each.codePointAt(0), 8)}` : [...Array(each.length).keys()].map((at) => `\\u${hex(each.charCodeAt(at), 4)}`).join("")));
 
+// The command that buys a good.
+export const buying = ({ method, body, path }) => `x402sim pay ${/^[\w/.-]+$/.test(path) ? origin() + path : quote(origin() + path)}${body ? ` -d ${quote(JSON.stringify(body))}` : method === "GET" ? "" : ` -X ${method}`} --world ${origin()}`;
+
 const bytesOf = ({ body, base64 }) => (base64 === undefined ? new TextEncoder().encode(body) : Uint8Array.from(atob(base64), (each) => each.charCodeAt(0)));
 
 // The arguments of a printf that writes these bytes, in every shell.
@@ -24,7 +27,7 @@ const printed = (bytes) => `printf '${[...bytes].map((byte, at) => (byte < 32 ||
 export const quote = (text) => (isSeen(text) ? `'${text.replaceAll("'", `'\\''`)}'` : `"$(${printed(new TextEncoder().encode(text))})"`);
 const quoteHeader = (text) => (/^[\x20-\x7e]*$/.test(text) ? quote(text) : `"$(${printed(Uint8Array.from(text, (each) => each.charCodeAt(0)))})"`);
 
-export function curl(seen) {
+export function curl(_, seen) {
   if (seen.endpoint) { // a tool of MCP
     const { name, arguments: given } = object(parse(seen.sent.body));
     return `x402sim pay ${quote(origin() + seen.endpoint)} --tool ${quote(text(name) ?? "")} --arguments ${quote(JSON.stringify(given ?? {}))}`;
@@ -56,7 +59,7 @@ function bodyOf(seen, raw) {
   return isSame && !/\\ud[89a-f]/i.test(seen.sent.body) ? `, json=${literal(value)}` : `, ${raw}=${content(seen.sent)}`;
 }
 
-export function python(seen) {
+export function python(_, seen) {
   const header = (text) => (/^[\x20-\x7e]*$/.test(text) ? literal(text) : inBytes(Uint8Array.from(text, (each) => each.charCodeAt(0))));
   const headers = sentHeaders(seen).map(([name, value]) => `        (${header(name)}, ${header(value)}),\n`).join("");
   return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin() + seen.target)},\n    headers=[\n${headers}    ],\n${seen.sent.body ? `    content=${content(seen.sent)},\n` : ""})\nprint(answer.status_code, answer.text)\n`;
@@ -78,7 +81,7 @@ function asking(lane) {
 }
 
 // The first request of a lane that was answered with a 402, whole, over HTTP.
-const askedFirst = (lane) => lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && (lane.isWatched ? !each.endpoint : each.path.startsWith("/api/")));
+const askedFirst = (lane) => lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && !each.endpoint && !each.path.startsWith("/facilitator"));
 
 // The numbers of what was signed, as integers: undefined for one that is no whole number.
 const signedOf = ({ payment }) => object(object(payment?.payload).authorization ?? payment?.payload);
@@ -127,7 +130,7 @@ function paying(lane, seen, lines) {
 
 // The story of one exchange, line by line; undefined for one that no payer sends.
 function story(lane, seen, model) {
-  if (lane.isWatched || seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined; // no world has another's shop
+  if (lane.isWatched || words.own || seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined; // no new world has another's shop, or goods
   const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : canSign(seen), isOk = seen.status >= 200 && seen.status < 300;
   const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
@@ -175,10 +178,10 @@ function isAsAsked({ required }, seen) {
   return canSign(seen) && value === integer(required?.amount ?? required?.maxAmountRequired) && isEqual(to, required.payTo) && from < at && at < until;
 }
 
-// A test of the watched URL: what it asks for; or a purchase, where what was signed is what was asked for.
+// A test of the watched URL, or of own goods: what is asked for; or a purchase, where what was signed is as asked.
 function ofUrl(lane, seen) {
-  const asked = askedFirst(lane), base = words.upstream?.replace(/\/$/, ""), isPaying = !!seen.payment;
-  if (!asked || !base || seen.path.startsWith("/facilitator") || (!isPaying && seen.status !== 402)) return undefined;
+  const asked = askedFirst(lane), base = (words.upstream ?? origin()).replace(/\/$/, ""), isPaying = !!seen.payment;
+  if (!asked || seen.path.startsWith("/facilitator") || (!isPaying && seen.status !== 402)) return undefined;
   const asset = lane.required?.asset, { symbol, network } = tokenOf(asset), price = money(lane.amount, true, asset), name = plain(`${asked.method} ${asked.path.split("?")[0]}`);
   const call = [literal(asked.method), literal(base + asked.target), `headers=${literal(Object.fromEntries(sentHeaders(asked).filter(([each]) => !NOT_SENT.test(each))))}`, ...(asked.sent.body ? [`content=${content(asked.sent)}`] : []), "timeout=60"];
   const function_ = name.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/_$/, ""), title = `"""${name} `, request = (more) => `    answer = httpx.request(\n${[...call, ...more].map((each) => `        ${each},\n`).join("")}    )\n`;
@@ -193,7 +196,7 @@ function ofUrl(lane, seen) {
 }
 
 export function test(lane, seen, model) {
-  if (lane.isWatched) return ofUrl(lane, seen);
+  if (lane.isWatched || words.own) return ofUrl(lane, seen);
   const copied = story(lane, seen, model);
   if (!copied) return undefined;
   const network = words.title === "cronos-testnet" || !words.live ? "" : `@pytest.mark.x402(network=${literal(words.title)})\n`, top = network ? "import pytest\n" : "";

@@ -1,17 +1,18 @@
 // One payment: the requirements beside the signed values, the rule that refused, the transaction, the messages.
 
-import { curl, har, python, scenario, test, viem, visible } from "./copies.js";
-import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
+import { curl, python, scenario, sentHeaders, test, viem, visible } from "./copies.js";
+import { ask, byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, table, time, utc, words } from "./dom.js";
 import { assetOf, left, stagesOf, status, step, untimely, why } from "./model.js";
 
 let unfolded = new Set(); // the parts that the reader has opened
+let picked = {}; // the request that the reader has picked, the form of the copy, and the form to send it again
 
 export function showDetail(lane, model, close) {
   const box = byId("detail");
   box.hidden = !lane;
   // Read from the page: the browser sends `toggle` only after a redraw that follows the click at once.
   for (const { open, dataset } of box.querySelectorAll("details")) if (open) unfolded.add(dataset.part); else unfolded.delete(dataset.part);
-  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) unfolded = new Set();
+  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) { unfolded = new Set(); picked = { as: picked.as }; }
   showDetail.keys = lane?.keys;
   if (!lane) return;
   if (close) showDetail.close = close;
@@ -19,7 +20,7 @@ export function showDetail(lane, model, close) {
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", title: "Until the page is loaded again", onclick: () => { model.hide(lane); showDetail.close(); } }, "Delete"),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
-    ...[refusal, findings, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
+    ...[refusal, findings, copied, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }
 
 // A link names a payment that the page does not have.
@@ -42,17 +43,46 @@ function guarded(part, lane, model) {
 const sessions = (lane, model) => lane.sessions.map((id) => session(model.sessions.get(id)));
 
 const requests = (lane, model) => [
-  el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
-  lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
+  el("h3", {}, "Requests"),
+  lane.exchanges.length ? el("div", {}, lane.exchanges.map(exchange))
     : el("p", { class: "quiet" }, words.live ? "The server no longer has them." : "A run's journal names each request, without its headers and body.")];
 
-const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario], ["fetch with viem", viem]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
+const FORMS = { curl, "a command": curl, Python: python, "a test": test, "a scenario": scenario, "fetch with viem": viem };
+const isFitting = (name, seen) => (seen.endpoint ? !["curl", "Python"].includes(name) : name !== "a command");
 
-// Buttons that copy the payment as a program that repeats it.
-function reproduced(lane, model) {
-  const seen = lane.exchanges.findLast((each) => each.payment && !each.path.startsWith("/facilitator")) ?? lane.exchanges.at(-1);
-  const all = seen ? copies(lane, seen, model) : [];
-  return all.length ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), all) : "";
+// One place to copy a request of the payment, in any form that repeats it, and to send it again.
+function copied(lane, model) {
+  const all = lane.exchanges.filter((seen) => !seen.sent.cut), usual = all.findLast((each) => each.payment && !each.path.startsWith("/facilitator")) ?? all.at(-1);
+  if (!usual) return "";
+  const seen = () => all.find(({ n }) => n === picked.n) ?? usual;
+  const request = el("select", { "aria-label": "Request", onchange: () => { picked.n = Number(request.value); picked.again = undefined; fill(); } }, all.map(({ n, method, path, status }) => el("option", { value: `${n}` }, `${method} ${path}, ${status ?? "broken"}`)));
+  const as = el("select", { "aria-label": "as", onchange: () => { picked.as = as.value; } }), below = el("div");
+  const fill = () => {
+    as.replaceChildren(...Object.keys(FORMS).filter((name) => isFitting(name, seen()) && FORMS[name](lane, seen(), model)).map((name) => el("option", { value: name }, name)));
+    as.value = [...as.options].some(({ value }) => value === picked.as) ? picked.as : as.options[0].value;
+    below.replaceChildren(...(picked.again ? [picked.again] : []));
+  };
+  request.value = `${seen().n}`; fill();
+  return [el("p", { class: "bar copying" }, "Copy", request, "as", as, copy(() => FORMS[as.value](lane, seen(), model), "Copy"),
+    words.sends && !seen().endpoint && seen().sent.base64 === undefined ? el("button", { type: "button", class: "small", onclick: () => { picked.again = picked.again ? undefined : again(seen()); fill(); } }, "Send again…") : ""), below];
+}
+
+// A form that sends a request to the watched part again, as the reader has changed it.
+function again(seen) {
+  const said = el("output", { "aria-live": "polite" });
+  const field = (label, control) => el("label", {}, label, control), area = (name, rows, text) => el("textarea", { name, rows, spellcheck: "false" }, text);
+  const send = async (data) => {
+    said.className = ""; said.textContent = "…";
+    try {
+      const headers = data.get("headers").split("\n").filter((each) => each.trim()).map((each) => each.split(/:(.*)/s).slice(0, 2).map((part) => part.trim()));
+      const { status, said: answer } = await ask("ui/send", { to: seen.path.startsWith("/facilitator") ? "facilitator" : "service", method: data.get("method"), target: data.get("target"), headers, body: data.get("body") });
+      said.textContent = status === null ? `There was no answer: ${answer}` : `${status}: ${indented(answer)}`;
+    } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
+  };
+  return el("form", { class: "card", "aria-label": "Send again", onsubmit: (event) => { event.preventDefault(); send(new FormData(event.target)); } },
+    field("method", el("input", { name: "method", value: seen.method, required: true })), field("path", el("input", { name: "target", value: seen.target, required: true })),
+    field("headers, one a line", area("headers", "5", sentHeaders(seen).map((each) => each.join(": ")).join("\n"))), field("body", area("body", "4", seen.sent.body)),
+    seen.payment ? el("p", { class: "quiet" }, "It has a payment, which is sent again as it is: nothing is signed. Delete it to send the request without it.") : "", el("button", {}, "Send"), said);
 }
 
 // The journal's events of a payment, with all fields that are not empty.
@@ -172,10 +202,10 @@ export function session(found) {
     el("p", { class: "quiet" }, `${money(rest)} left of ${money(found.deposited_base)}, ${money(found.released)} spent, ${money(found.refunded)} refunded; ends ${time(found.expires_ms)}`));
 }
 
-function exchange(lane, seen, model) {
+function exchange(seen) {
   const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, indented(seen.decoded)));
-  return folded(`${seen.n}`, title, el("p", { class: "bar" }, seen.sent.cut ? el("span", { class: "quiet" }, "It was longer than what is kept, so it cannot be sent again.") : [copy(() => curl(seen), seen.endpoint ? "Copy as a command" : "Copy as curl"), seen.endpoint ? "" : copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)]), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
+  return folded(`${seen.n}`, title, seen.sent.cut ? el("p", { class: "quiet" }, "It was longer than what is kept, so it cannot be sent again.") : "", payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {

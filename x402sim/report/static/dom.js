@@ -17,7 +17,7 @@ export function el(tag, props, ...children) {
 export const marked = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
 
 export const byId = (id) => document.getElementById(id);
-export const words = { refusals: {}, reasons: {}, standard: {}, advice: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
+export const words = { refusals: {}, reasons: {}, standard: {}, advice: {}, clauses: {}, names: {}, goods: [], failing: {}, decimals: 6, symbol: "" };
 export const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined); // not "constructor"
 export const named = (who) => own(words.names, String(who).toLowerCase()) ?? short(who);
 

@@ -5,14 +5,12 @@ import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js
 import { assetOf, stagesOf, status, step, untimely, why } from "./model.js";
 import { linkTo, showDetail, showUnknown } from "./detail.js";
 
-const LINE_PX = 20, MOST_LINES = 10, PADDING_PX = 26;
 const MOST_PRINTED = 2000; // lanes on paper, where nothing can be scrolled
-const MOST_WORDS = 5000; // words whose width is cached: most reasons share them
 const FILTERS = ["all", "served", "paid", "charged, not served", "pending", "refused", "asked"];
 
 export class List {
   constructor(model) {
-    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.lacks = ""; this.isLoaded = this.isPrinting = false; this.tops = [0]; this.widths = new Map(); this.pen = document.createElement("canvas").getContext("2d");
+    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.lacks = ""; this.isLoaded = this.isPrinting = false; this.rowPx = 64;
     this.box = byId("lanes"); this.sizer = el("div", { class: "sizer", role: "presentation" }); this.box.append(this.sizer);
     byId("status").append(...FILTERS.map((name) => el("option", { value: name }, name === "all" ? "any status" : name)));
     const again = () => { this.isDirty = true; this.draw(); };
@@ -31,42 +29,13 @@ export class List {
     this.box.addEventListener("keydown", (event) => this.key(event));
     byId("payments").addEventListener("keydown", (event) => { if (event.key === "Escape" && this.chosen) { this.choose(null); this.box.focus(); } });
     for (const [event, isPrinting] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { this.isPrinting = isPrinting; this.draw(); });
-    new ResizeObserver(() => { this.place(); this.draw(); }).observe(this.box);
+    new ResizeObserver(() => this.draw()).observe(this.box);
   }
 
-  // The top of each lane. A lane with a reason has the height of its lines, so that nothing is cut off.
-  place() {
-    const style = getComputedStyle(this.box), px = (name) => parseFloat(style.getPropertyValue(name)) || 0;
-    const row = px("--row"), past = px("--past"), width = Math.max(100, this.box.clientWidth - PADDING_PX);
-    this.pen.font = `14px ${style.fontFamily}`;
-    this.tops = [0];
-    for (const lane of this.shown) {
-      if (lane.measured?.version !== lane.version || lane.measured.width !== width) lane.measured = { version: lane.version, width, lines: this.lines(reason(lane), width) };
-      this.tops.push(this.tops.at(-1) + row + (marks(lane) ? past : 0) + lane.measured.lines * LINE_PX);
-    }
-  }
+  // The number of the lane at a height of the list: all lanes have one height, that of the style.
+  laneAt(px) { return Math.max(0, Math.min(this.shown.length - 1, Math.floor(px / this.rowPx))); }
 
-  // How many lines a text takes with words wrapped; longer words are broken.
-  lines(text, width) {
-    if (this.widths.size > MOST_WORDS) this.widths.clear();
-    let lines = 0, left = 0;
-    for (const word of text.slice(0, 2000).split(/\s+/).filter(Boolean)) {
-      let px = this.widths.get(word);
-      if (px === undefined) this.widths.set(word, px = this.pen.measureText(`${word} `).width);
-      if (px > left) { lines += Math.ceil(px / width); left = width * Math.ceil(px / width); }
-      left -= px;
-    }
-    return Math.min(MOST_LINES, lines);
-  }
-
-  // The number of the lane at a height of the list.
-  laneAt(px) {
-    let low = 0, high = this.shown.length - 1;
-    while (low < high) { const middle = (low + high + 1) >> 1; if (this.tops[middle] <= px) low = middle; else high = middle - 1; }
-    return low;
-  }
-
-  isFar(at) { return this.tops[at] < this.box.scrollTop || this.tops[at + 1] > this.box.scrollTop + this.box.clientHeight; }
+  isFar(at) { return at * this.rowPx < this.box.scrollTop || (at + 1) * this.rowPx > this.box.scrollTop + this.box.clientHeight; }
 
   key(event) {
     const page = Math.max(1, this.laneAt(this.box.scrollTop + this.box.clientHeight) - this.laneAt(this.box.scrollTop) - 1), last = this.shown.length - 1;
@@ -75,8 +44,7 @@ export class List {
     if (step === undefined || last < 0) return;
     event.preventDefault();
     const at = Math.max(this.shown.indexOf(this.chosen), step > 1 ? 0 : -1), to = Math.min(last, Math.max(0, at + step));
-    if (this.tops[to] < this.box.scrollTop) this.box.scrollTop = this.tops[to];
-    if (this.tops[to + 1] > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = this.tops[to + 1] - this.box.clientHeight;
+    this.box.scrollTop = Math.max((to + 1) * this.rowPx - this.box.clientHeight, Math.min(this.box.scrollTop, to * this.rowPx));
     this.choose(this.shown[to]);
   }
 
@@ -111,19 +79,19 @@ export class List {
     byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}${this.lacks ? `; ${this.lacks}` : ""}`;
     byId("har").hidden = !this.shown.some((lane) => lane.exchanges.length);
     byId("empty").hidden = this.shown.length > 0;
-    this.place();
     this.isDirty = false;
   }
 
   draw() {
     if (this.isDirty) this.filter();
+    this.rowPx = parseFloat(getComputedStyle(this.box).getPropertyValue("--row")) || this.rowPx;
     const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.known(key)).find(Boolean);
-    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = this.tops[at]; this.choose(found); return; }
+    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = at * this.rowPx; this.choose(found); return; }
     if (this.wanted && !this.chosen) {
       byId("payments").classList.toggle("open", this.isLoaded);
       if (this.isLoaded) showUnknown(this.wanted[0], () => this.choose(null)); else showDetail(null);
     }
-    this.sizer.style.height = `${this.tops.at(-1)}px`;
+    this.sizer.style.height = `${this.shown.length * this.rowPx}px`;
     const first = this.isPrinting ? 0 : Math.max(0, this.laneAt(this.box.scrollTop) - 4);
     const last = Math.min(this.shown.length, this.isPrinting ? MOST_PRINTED : this.laneAt(this.box.scrollTop + this.box.clientHeight) + 5);
     const kept = new Map();
@@ -138,8 +106,7 @@ export class List {
       row.node.classList.toggle("cut", isCut); // the line that a reset draws
       const place = this.sizer.children[kept.size]; // in the order in which they are read
       if (place !== row.node) this.sizer.insertBefore(row.node, place ?? null);
-      row.node.style.transform = `translateY(${this.tops[i]}px)`;
-      row.node.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
+      row.node.style.transform = `translateY(${i * this.rowPx}px)`;
       row.node.ariaPosInSet = String(i + 1); row.node.ariaSetSize = String(this.shown.length);
       kept.set(lane, row);
     }
@@ -158,13 +125,13 @@ export class List {
   }
 
   drawn(lane, same) {
-    const said = status(lane), kind = said.split(",")[0], text = reason(lane);
+    const said = status(lane), kind = said.split(",")[0], text = reason(lane), mark = marks(lane);
     return el("div", { class: `lane ${kind}${lane.past ? " over" : ""}`, ...same },
       el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, said),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
-        marks(lane) ? el("span", { class: lane.struck.length ? "past struck" : "past" }, marks(lane)) : "", el("span", { class: "amount" }, amounts(lane))),
+        el("span", { class: "amount" }, amounts(lane))),
       el("div", { class: "track", "aria-hidden": "true" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
-      el("span", { class: "heard" }, heard(lane, this.model)), text ? el("div", { class: "why" }, text) : "");
+      el("span", { class: "heard" }, heard(lane, this.model)), mark || text ? el("div", { class: "why", title: [mark, text].filter(Boolean).join("; ") }, mark ? el("span", { class: lane.struck.length ? "past struck" : "past" }, mark) : "", text) : "");
   }
 }
 

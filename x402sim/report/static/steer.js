@@ -1,6 +1,6 @@
 // What is done to the world, each with the same in curl and Python; and payments made from here.
 
-import { literal, quote } from "./copies.js";
+import { buying, literal, quote } from "./copies.js";
 import { ask, at, byId, copy, el, marked, origin, parse, span, table, words } from "./dom.js";
 import { advice, linkTo } from "./detail.js";
 
@@ -8,8 +8,10 @@ let last = null, fault = {};
 const field = (label, control) => el("label", {}, label, control);
 const select = (name, options) => el("select", { name }, options.map(([value, text]) => el("option", { value }, text ?? value)));
 const number = (name, value, min) => el("input", { name, type: "number", value: String(value), min: String(min), step: "any", required: true });
-const form = (title, parts, send) => el("form", { class: "card", "aria-label": title, onsubmit: (event) => { event.preventDefault(); send(new FormData(event.target)); } }, el("h2", {}, title), parts);
+const form = (title, parts, send) => el("form", { "aria-label": title, onsubmit: (event) => { event.preventDefault(); send(new FormData(event.target)); } }, parts);
 const button = (text, act) => el("button", { type: "button", onclick: act }, text);
+// What belongs to one wish: one is open at a time, and each has one main button, that of its first form.
+const wish = (title, about, ...forms) => el("details", { class: "card", name: "wish", open: title === (words.service ? "Pay" : "Break") }, el("summary", {}, el("h2", {}, title), el("span", { class: "quiet" }, about)), forms);
 
 // What an action has done, in words; `done` is what the control API answered.
 const ahead = (seconds) => (seconds ? `${span(Math.abs(seconds))} ${seconds > 0 ? "ahead of" : "behind"} real time` : "right");
@@ -28,17 +30,17 @@ const DONE = {
   "reset": (_, { clockAdvancedSeconds }) => `Chain, database and balances begin anew; the clock is ${ahead(clockAdvancedSeconds)}.`,
 };
 
-// What came of a payment, in words.
-function outcome({ status, said: answer }, wrong) {
+// What came of a payment, in words; a refusal with a status lower than `below` is right.
+function outcome({ status, said: answer }, below) {
   const { error, reason } = parse(answer) ?? {}, why = error ? [error, reason].filter(Boolean).join(": ") : answer;
   if (status === null) return `There was no answer. ${answer}`;
-  if (status < 300) return wrong ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
+  if (status < 400) return below ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
   const todo = advice({ error, reason });
-  return [`${wrong && status < 500 ? "Refused, as it should be" : "Refused"} (${status}): ${why}.`, ...(todo ? [" Do: ", marked(todo)] : [])];
+  return [`${status < below ? "Refused, as it should be" : "Refused"} (${status}): ${why}.`, ...(todo ? [" Do: ", marked(todo)] : [])];
 }
 
 export function buildSteering(model) {
-  const said = el("output", { id: "said", "aria-live": "polite" }, "Results appear here.");
+  const said = el("output", { id: "said", "aria-live": "polite", tabindex: "0" }, "Results appear here.");
   last = el("div", { id: "same", class: "card" }, el("h2", {}, "The same in a program"), el("p", { class: "quiet" }, "Appears here when you have done something."));
   const act = async (path, body, python) => {
     said.textContent = "…";
@@ -50,19 +52,24 @@ export function buildSteering(model) {
     showFaults(model);
   };
   const buy = async (data) => {
-    const body = { account: Number(data.get("account")), buys: data.get("buys"), wrong: data.get("wrong") };
+    const from = data.get("account"), fails = Object.hasOwn(words.failing, from), how = data.get("wrong"), isSession = how === "session";
+    const good = words.goods.find(({ name }) => name === data.get("buys")), path = good.hasHoles ? data.get("route") : good.path, wrong = isSession ? "" : how;
+    const body = { buys: good.name, path, ...(fails ? { fails: from } : { account: Number(from) }), ...(isSession ? { session: true } : {}), wrong };
     said.className = ""; said.textContent = "Paying…";
+    const same = `${buying({ ...good, path })}${fails ? " --key KEY" : ` --account ${from}`}${wrong ? ` --wrong ${wrong}` : ""}${isSession ? " --session" : ""}`;
+    show([...(fails ? [`x402sim accounts --failing --world ${origin()}`] : []), same]);
     try {
-      const paid = await ask("ui/pay", body);
-      said.replaceChildren(...[outcome(paid, body.wrong)].flat(2), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
-      if (paid.status === null || paid.status >= 500 || (paid.status >= 400) !== !!body.wrong) said.className = "bad";
+      const paid = await ask("ui/pay", body), below = fails ? 600 : wrong ? 500 : 0; // the token itself refuses a blacklisted account
+      said.replaceChildren(...[outcome(paid, below)].flat(2), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
+      if (paid.status === null || (paid.status < 400 ? below : paid.status >= below)) said.className = "bad";
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
-    const what = { quote: "/api/perp/quote", market: "/api/perp/market", session: "/api/perp/quote" }[body.buys];
-    const order = body.buys === "market" ? "" : ` -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'`;
-    show([`x402sim pay ${at("..")}${what.slice(1)}${order} --account ${body.account}${body.wrong ? ` --wrong ${body.wrong}` : ""}${body.buys === "session" ? " --session" : ""} --world ${origin()}`]);
   };
-  const accounts = Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]);
-  const wrongs = [["", "correctly"], ...Object.entries(words.mistakes).map(([name, does]) => [name, `wrongly: ${does}`])];
+  const accounts = [...Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]), ...Object.entries(words.failing).map(([name, why]) => [name, `${name}: ${why}`])];
+  const wrongs = [["", "correctly"], ["session", "correctly, from a session of ten prices"], ...Object.entries(words.mistakes).map(([name, does]) => [name, `wrongly: ${does}`])];
+  const goods = select("buys", words.goods.map(({ name, price }) => [name, `${name}, ${price} ${words.symbol}`]));
+  const route = el("input", { name: "route" }), routed = field("path", route);
+  const holes = () => { const good = words.goods.find(({ name }) => name === goods.value); routed.hidden = !good?.hasHoles; route.value = good?.path ?? ""; };
+  goods.addEventListener("change", holes); holes();
   const victim = select("victim", Object.keys(words.victims).map((name) => [name])), path = el("select", { name: "path" });
   const containing = el("input", { name: "containing", placeholder: "any text, such as a payment id" });
   const usual = () => { // what a payer notices: a lost receipt, a lost settlement
@@ -100,17 +107,18 @@ export function buildSteering(model) {
   fits();
   const play = form("Play a scenario", [], () => {});
   const advance = (amount) => act("clock/advance", { seconds: amount }, `server.advance(${amount})`);
+  const chain = (text, path, body) => button(text, () => act(path, body));
   // What follows an action stands beside the forms: no button moves while it is clicked.
-  byId("steering").replaceChildren(said, el("div", { class: "steer" }, el("div", { class: "cards" },
-    ...(words.service ? [form("Pay", [field("from", select("account", accounts)), field("for", select("buys", [["quote", "a quote"], ["market", "the market"], ["session", "a quote, from a session of 0.10"]])),
-      field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []),
-    ...(words.service ? [play] : []),
-    form("Time", [el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each)))), field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance")], (data) => advance(Number(data.get("seconds")))),
-    form("Faults", [field("where", victim), whose, field("what", does), field("path", path), field("containing (payment: not the first request, which is answered 402)", containing),
-      field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})"))], inject),
-    form("Skew a clock", [field("whose", select("actor", words.actors.map((each) => [each]))), field("seconds", number("seconds", -60, -1e8)), el("button", {}, "Set")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) })),
-    form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),
-    el("div", { class: "card" }, el("h2", {}, "World"), el("p", {}, button("Snapshot", () => act("snapshot")), button("Back to it", async () => act("revert", { snapshot: (await ask("state")).snapshots.at(-1) ?? 0 })), button("Crash the service", () => act("crash")), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); })))),
+  byId("steering").replaceChildren(said, el("div", { class: "steer" }, el("div", {},
+    words.service ? wish("Pay", "rightly, wrongly, or with an account that fails", form("Pay", [field("from", select("account", accounts)), field("for", goods), routed, field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy), play) : "",
+    wish("Break", "lose, delay or change answers; crash", form("Faults", [field("where", victim), whose, field("what", does), field("path", path), field("containing (payment: not the first request, which is answered 402)", containing),
+      field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"),
+      el("p", {}, button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), words.service ? chain("Crash the service", "crash") : "")], inject)),
+    wish("Time", "move the clock of all, or of one", form("Time", [field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance"), el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each))))], (data) => advance(Number(data.get("seconds")))),
+      form("Skew a clock", [field("whose clock", select("actor", words.actors.map((each) => [each]))), field("is ahead by seconds", number("seconds", -60, -1e8)), el("button", { type: "submit" }, "Set this clock")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) }))),
+    wish("Chain", "mine, undo, go back", form("Chain", [field("blocks", number("blocks", 1, 1)), el("button", {}, "Mine"),
+      el("p", {}, chain("Mine on demand", "mining", { automine: false }), chain("Mine at once", "mining", { automine: true }), chain("Undo the newest", "reorg", { depth: 1 }), words.service ? chain("Run the indexer", "indexer/run") : ""),
+      el("p", {}, chain("Snapshot", "snapshot"), button("Back to it", async () => act("revert", { snapshot: (await ask("state")).snapshots.at(-1) ?? 0 })), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); }))], (data) => act("mine", { blocks: Number(data.get("blocks")) })))),
     el("div", { class: "after" }, last, el("div", { id: "faults", class: "card" }))));
   showFaults(model);
   showScenarios(play, said);
@@ -126,7 +134,7 @@ async function showScenarios(card, said) {
   name.value = "replay";
   name.addEventListener("change", tell);
   tell();
-  card.append(field("scenario", name), story, el("button", {}, "Play it here"), el("a", { href: "#payments" }, "Watch its payments"));
+  card.append(field("or a scenario", name), story, el("p", {}, el("button", { type: "submit" }, "Play it here"), el("a", { href: "#payments" }, "Watch its payments")));
   card.addEventListener("submit", async () => {
     said.className = ""; said.textContent = `Playing ${name.value}…`;
     show([`x402sim run ${name.value} --on ${origin()}`]);

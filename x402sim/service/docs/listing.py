@@ -19,9 +19,9 @@ def sold(service: Service) -> dict[str, int]:
 
     A user's own goods stand in place of the service's. Paths with holes are no resources.
     """
-    env, own = service.env, [each for each in service.env.shop.sold if each.price_base]
+    env, own = service.env, service.env.shop.priced
     if own:
-        return {each.good.path: each.price_base or 0 for each in own if each.good.is_exact}
+        return {good.path: price_base for good, price_base in own if good.is_exact}
     paths = [QUOTE, MARKET] if env.settings.decisions.agents_free else [QUOTE, MARKET, AGENTS]
     return dict.fromkeys(paths, env.quote_price_base)
 

@@ -22,6 +22,7 @@ from x402sim.protocol.refusals import Refusal, RequestError, is_final, status_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, RESPONSE_HEADERS
 from x402sim.service.docs.examples import PAYMENT_ID, SESSION_ID, Json, examples_of
 from x402sim.service.docs.pages import PAGES, decision_named, in_force
+from x402sim.service.goods import Shop
 from x402sim.spec.decisions import Decisions
 from x402sim.text.templates import render
 from x402sim.version import VERSION
@@ -221,10 +222,13 @@ _BAD_PAYMENT = (
 _NO_DATABASE = RequestError.STORAGE_UNAVAILABLE
 
 
-def openapi(decisions: Decisions, price_base: int, network: Network) -> Json:
+def openapi(
+    decisions: Decisions, price_base: int, network: Network, shop: Shop | None = None
+) -> Json:
     """Return the OpenAPI 3.1 document of a service under these decisions.
 
-    `price_base` is the quote's price in base units of the network's token.
+    `price_base` is the quote's price in base units of the network's token. The goods of a user's
+    `shop` stand in place of the quote and the market.
     """
     price = f"{price_base} base units ({to_decimal(price_base, network.decimals)} token)"
     examples = examples_of(decisions, price_base, network)
@@ -240,9 +244,37 @@ def openapi(decisions: Decisions, price_base: int, network: Network) -> Json:
         },
         "servers": [{"url": ".", "description": "The address this document was read from"}],
         "tags": [{"name": name, "description": it} for name, it in _words()["tags"].items()],
-        "paths": dict(_paths(facts)),
+        "paths": _goods(facts, shop, network) if shop else dict(_paths(facts)),
         "components": {"schemas": schemas(decisions), "parameters": parameters(decisions)},
     }
+
+
+def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
+    """Return the paths of a user's goods, and then of the service but for the quote and the
+    market; a good for every method is listed as GET.
+    """
+    paths: Json = {}
+    asks = answer(_REQUIRED, ref("PaymentRequired"), status=402)
+    for name, (good, price_base) in shop.tools.items():
+        path, holes = good.named
+        if price_base is None and path == "/{rest}":  # what a paywall passes on is not known
+            continue
+        price = f"{to_decimal(price_base or 0, network.decimals)} {network.token_symbol}"
+        about = [good.description, price if price_base else "free"]
+        proofs = PROOFS if price_base else []
+        responses: Json = {"2XX": {"description": "What is sold, or is free."}}
+        if price_base is not None:
+            responses |= asks | facts.errors(*_BAD_PAYMENT, _NO_DATABASE)
+        operation = {
+            "tags": ["Paid requests"],
+            "operationId": name,
+            "summary": ", ".join(filter(None, about)),
+            "parameters": [in_path(each, "Any text.", "1") for each in holes] + proofs,
+            "responses": responses,
+        }
+        paths.setdefault(path, {}).setdefault((good.method or "GET").lower(), operation)
+    ours = dict(_paths(facts))
+    return paths | {path: ours[path] for path in ours if path not in (routes.QUOTE, routes.MARKET)}
 
 
 def _paths(facts: Facts) -> Iterator[tuple[str, Json]]:

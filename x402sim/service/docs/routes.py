@@ -76,7 +76,7 @@ async def openapi_json(service: Service, _: Request) -> Response:
     from x402sim.service.docs.openapi import openapi
 
     env = service.env
-    return web.answer(openapi(env.settings.decisions, env.quote_price_base, env.network))
+    return web.answer(openapi(env.settings.decisions, env.quote_price_base, env.network, env.shop))
 
 
 async def well_known(service: Service, request: Request) -> Response:

@@ -186,6 +186,12 @@ _ACCEPTS_NOTHING = b"\xfe"
 """The code INVALID; the code of `wallet` accepts also the key of its own address."""
 
 
+def failing(world: RunningWorld) -> dict[str, str]:
+    """Return the accounts that can fail on this chain, and why: without a blacklist, not all."""
+    has_list = "fiat token" in world.capabilities
+    return {name: why for name, why in FAILING.items() if has_list or name != "blacklisted"}
+
+
 async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
     """Make the accounts that fail in fixed ways, if they are not there yet.
 
@@ -194,11 +200,9 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
     """
     found, decimals, controls = [], world.network.decimals, rewinding(world)
     owner, token = checksum(world.chain.owner), checksum(world.chain.token)
-    for name, why in FAILING.items():
+    for name, why in failing(world).items():
         payer = Wallet(to_hex(keccak256(f"x402sim: {name}".encode())))
         account, data = payer.address_bytes, b""
-        if name == "blacklisted" and "fiat token" not in world.capabilities:
-            continue
         if name != "no balance" and not await world.chain.balance(account):
             await faucet(world, payer.address)
             if name == "contract wallet":

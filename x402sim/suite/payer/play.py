@@ -21,7 +21,7 @@ from x402sim.chain.base import Call, Chain, LogFilter, Reverted
 from x402sim.chain.rpc.app import DEVELOPMENT
 from x402sim.clock import Clock, stopwatch
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi, x402, x402_reasons
+from x402sim.protocol import abi, permit2, x402, x402_reasons
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.money import to_decimal
@@ -273,7 +273,7 @@ BEAT_S = 0.2
 """Seconds between two checks whether the judge still gets CPU time."""
 MOST_GAPS = 16
 """The most missing nonces to fill in the wallet, so that the transactions behind are mined."""
-PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3"
+PERMIT2 = checksum(permit2.PERMIT2)
 """A contract that moves nothing without a further signature: wallets allow Permit2 everything."""
 
 

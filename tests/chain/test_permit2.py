@@ -1,0 +1,97 @@
+"""Permit2 on the ledger beyond single calls: history, files, forced reverts, memory."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chain.helpers import ALICE, NOW_S, RELAYER, SHOP, LedgerDriver
+from x402sim.chain.base import Call, Reverted
+from x402sim.chain.reverts import custom, data_of, text_of
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import PrivateKey, sign
+from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.permit2 import (
+    CONTRACTS,
+    EXACT_PROXY,
+    PERMIT2,
+    Permit2Authorization,
+    permit2_digest,
+)
+
+AUTH = Permit2Authorization(
+    from_=ALICE.address_bytes,
+    token=TESTNET.asset,
+    amount=10_000,
+    spender=EXACT_PROXY,
+    nonce=0x105,
+    deadline=NOW_S + 300,
+    to=SHOP.address_bytes,
+    valid_after=0,
+)
+DIGEST = permit2_digest(AUTH, TESTNET.chain_id)
+SETTLE = abi.settle(AUTH, AUTH.amount, sign(DIGEST, PrivateKey(ALICE.private_key)))
+
+
+def bitmap(driver: LedgerDriver, block: int | None = None) -> int:
+    data = abi.nonce_bitmap(ALICE.address_bytes, AUTH.nonce)
+    asked = driver.ledger.call(Call(RELAYER.address_bytes, PERMIT2, data), block)
+    return int.from_bytes(driver.run(asked))
+
+
+def paid(driver: LedgerDriver) -> str | None:
+    """Approve and settle; return the revert reason."""
+    driver.send(abi.approve(PERMIT2, 10_000), ALICE)
+    receipt = driver.run(driver.ledger.receipt(driver.put(SETTLE, to=EXACT_PROXY)))
+    return receipt.revert_reason
+
+
+def test_a_used_nonce_is_part_of_history_and_reorganisations_give_it_back():
+    driver = LedgerDriver()
+    assert paid(driver) is None
+    height = driver.run(driver.ledger.height())
+    assert [bitmap(driver, block) for block in (height - 1, height, None)] == [0, 1 << 5, 1 << 5]
+    snapshot_gone = driver.run(driver.ledger.block(height)).tx_hashes
+    driver.run(driver.ledger.reorg(1, snapshot_gone))
+    assert (bitmap(driver), driver.balance(SHOP)) == (0, 0)
+
+
+def test_a_ledger_on_disk_keeps_used_nonces(tmp_path: Path):
+    first = LedgerDriver(file=tmp_path / "chain")
+    assert paid(first) is None
+    first.ledger.close()
+    again = LedgerDriver(file=tmp_path / "chain", now=first.now)
+    assert (bitmap(again), again.balance(SHOP)) == (1 << 5, 10_000)
+    again.ledger.close()
+
+
+def test_a_forced_revert_strikes_a_settlement_that_names_the_account():
+    driver = LedgerDriver()
+    driver.run(driver.ledger.force_revert(1, SHOP.address_bytes))
+    assert paid(driver) == "TRANSFER_FROM_FAILED"
+    assert (bitmap(driver), driver.balance(SHOP)) == (0, 0)
+
+
+def test_gas_is_estimated_and_a_limit_below_it_runs_out():
+    driver = LedgerDriver()
+    driver.send(abi.approve(PERMIT2, 10_000), ALICE)
+    call = Call(RELAYER.address_bytes, EXACT_PROXY, SETTLE)
+    needed = driver.run(driver.ledger.estimate_gas(call))
+    used = driver.run(driver.ledger.receipt(driver.put(SETTLE, to=EXACT_PROXY))).gas_used
+    assert used <= needed <= used * 1.3
+
+
+@pytest.mark.parametrize("text", ["InvalidNonce()", "InvalidAmount()", "InvalidAmount(7)"])
+def test_a_custom_error_is_text_and_data(text):
+    data = data_of(Reverted(text))
+    assert text_of(data) == text
+    assert len(data) == (36 if "7" in text else 4)
+
+
+def test_a_custom_error_has_its_own_selector():
+    assert data_of(Reverted(custom("InvalidNonce"))) == abi.selector("InvalidNonce()")
+
+
+def test_a_chain_has_the_contracts_and_no_bitmap_before_the_first_payment():
+    driver = LedgerDriver()
+    assert all(driver.run(driver.ledger.code(each)) for each in CONTRACTS)
+    assert driver.state.nonce_bitmaps == {}
