@@ -193,7 +193,9 @@ async def _methods(play: Play) -> Tries:
 
 @case("path/headers", *_demands("Headers with another method or path"))
 async def _overridden(play: Play) -> Tries:
-    item = play.item
+    item, goods = play.item, await play.goods()
+    # a page of everybody's that has the fields of the goods would tell nothing
+    others = [to for to in ("/", "/free") if not play.is_goods(await play.ask(target=to), goods)]
     found: list[tuple[str, str, str, Headers]] = [
         (f"{method} with {name}: {item.method}", method, item.target, [(name, item.method)])
         for name in OVERRIDES
@@ -203,7 +205,7 @@ async def _overridden(play: Play) -> Tries:
     found += [
         (f"/ with {name}: {item.target}", item.method, to, [(name, item.target)])
         for name in REWRITES
-        for to in ("/", "/free")
+        for to in others
     ]
     found += [
         (f"{name}: {text}", item.method, item.target, [(name, text)])

@@ -23,6 +23,7 @@ from x402sim.service.issue import Issuer
 from x402sim.service.store import Store
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.standard import StandardFacilitator
 
 
 class Entitlement(msgspec.Struct, frozen=True, gc=False):
@@ -129,8 +130,8 @@ class Service:
     store: Store
     issuer: Issuer
     entitlements: Entitlements
-    facilitator: FacilitatorClient
-    explorer: ExplorerClient
+    facilitator: FacilitatorClient | StandardFacilitator
+    explorer: ExplorerClient | RpcClient
     rpc: RpcClient
     record: Callable[[ServiceEvent], None] = lambda event: None
     on_bug: Callable[[Exception], None] = lambda bug: None

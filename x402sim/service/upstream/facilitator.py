@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Transport, Url
+from x402sim.http.exchange import Headers, Transport, Url
 from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import from_hex, parse_address
@@ -38,13 +38,6 @@ _MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
 }
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """The facilitator's answer to verify, with the reason for an invalid payment."""
-
-    is_valid: bool
-    reason: str | None = None
-
-
 class Moved(msgspec.Struct, frozen=True):
     """The facilitator's answer: money has moved. Nothing is checked yet."""
 
@@ -64,6 +57,17 @@ class NotMoved(msgspec.Struct, frozen=True):
     refusal: Refusal
     reason: str
     misses: Literal["validAfter", "validBefore"] | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The facilitator's answer to verify, with the reason for an invalid payment.
+
+    `refused` is the error to answer with; None is an invalid signature.
+    """
+
+    is_valid: bool
+    reason: str | None = None
+    refused: NotMoved | None = None
 
 
 Outcome = Moved | NotMoved
@@ -102,7 +106,8 @@ class FacilitatorClient:
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
         body = request(payment, requirements)
-        answer = await self._post(self._verify_url, body, self._verify, cronos.VerifyAnswer)
+        kind = cronos.VerifyAnswer
+        _, answer = await asked(self._to, self._verify_url, body, _HEADERS, self._verify, kind)
         return Verdict(answer.is_valid, answer.invalid_reason)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
@@ -113,7 +118,9 @@ class FacilitatorClient:
         """
         body = request(payment, requirements)
         try:
-            answer = await self._post(self._settle_url, body, self._settle, _SETTLED)
+            _, answer = await asked(
+                self._to, self._settle_url, body, _HEADERS, self._settle, _SETTLED
+            )
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
                 raise
@@ -125,18 +132,24 @@ class FacilitatorClient:
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return moved
 
-    async def _post(self, url: Url, body: bytes, limits: Limits, kind: type[Answer]) -> Answer:
-        """Return the answer; with any status below 500, a named refusal counts."""
-        response = await post(self._to, url, body, _HEADERS, limits)
-        answered = f"answered {response.status}"
-        if response.status >= 500 or response.status == 408:
-            verb = url.path.rpartition("/")[2]
-            raise Unavailable(f"{verb} {answered}: {response.text[:200]}")
-        try:
-            answer: Answer = decode(response.content, kind)
-        except BadMessage as error:
-            raise Unavailable(f"the facilitator {answered} {response.text[:200]!r}") from error
-        return answer
+
+async def asked(
+    to: Transport, url: Url, body: bytes, headers: Headers, limits: Limits, kind: type[Answer]
+) -> tuple[int, Answer]:
+    """Return status and answer of a facilitator; with any status below 500, a named refusal counts.
+
+    Raises `Unavailable`.
+    """
+    response = await post(to, url, body, headers, limits)
+    answered = f"answered {response.status}"
+    if response.status >= 500 or response.status == 408:
+        verb = url.path.rpartition("/")[2]
+        raise Unavailable(f"{verb} {answered}: {response.text[:200]}")
+    try:
+        answer: Answer = decode(response.content, kind)
+    except BadMessage as error:
+        raise Unavailable(f"the facilitator {answered} {response.text[:200]!r}") from error
+    return response.status, answer
 
 
 def _is_as_requested(

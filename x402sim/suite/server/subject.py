@@ -442,6 +442,8 @@ async def _control(
         assert isinstance(its, Play)
         is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
         why = f"a good payment fails: {wrong.actual}"
+        if not room.double.calls:
+            why += "; it asked another facilitator, or none: wanted is the one at FACILITATOR_URL"
         return ControlPlay(why=why, played=played, is_broken=is_broken)
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
@@ -452,7 +454,8 @@ async def _control(
 def _why_not(answer: Answer) -> str:
     """Return why an answer is not from a server that sells in one step; "" if it is."""
     body = answer.json if isinstance(answer.json, dict) else {}
-    if answer.status == 402 and "paymentId" in body:
+    offers = any(required_in(each, answer) for each in (Dialect.V1, Dialect.V2))
+    if answer.status == 402 and "paymentId" in body and not offers:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""
