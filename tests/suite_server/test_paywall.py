@@ -164,7 +164,7 @@ def test_a_shop_at_another_facilitator_is_told_so() -> None:
         return shop(replace(given, facilitator_url="http://127.0.0.1:9"))
 
     async def play() -> str:
-        options = ServerOptions(server=App(make), items=(item_in("/weather"),), jobs=1)
+        options = ServerOptions(subject=App(make), items=(item_in("/weather"),), jobs=1)
         async with begin(options, all_cases(), lambda text: None) as judging:
             return repr(judging.left_out(all_cases()[0]))
 
