@@ -176,9 +176,9 @@ async def validate(
         raise SettlementRefused(Refusal.MISMATCH, NOT_ISSUED)
     payment, now_s = present(sent.payment_header), service.clock.now_s()
     issued = service.issuer.requirements(terms.resource, terms.amount_base)
-    if replace(requirements, description=requirements.description or issued.description) != issued:
+    if requirements != issued:  # equal ones break no rule
         case = Presented(requirements, issued, expires_s=terms.expires_s, now_s=now_s)
-        require(service.settlement_rules, case)  # equal ones break none
+        require(service.settlement_rules, case)
     signed, is_authorized = payment.signed, False
     if signed is not None:
         broken = first_broken(AUTHORIZES, Verification(signed, issued, service.env.network))
