@@ -7,7 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
 
-from x402sim.service import indexer, sessions
+from x402sim.service import indexer, metered, sessions
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import Service
 from x402sim.service.store.database import Waiting
@@ -43,6 +43,8 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
         ("index", settings.indexer_interval_s, indexer.run, None),
         ("sweep", settings.entitlement_sweep_s, sweep, None),
     ]
+    if service.env.shop.is_metered:
+        jobs.append(("metered", settings.reconcile_interval_s, metered.reconcile, None))
     async with together() as begin:
         for name, interval_s, work, waiting in jobs:
             first_s = phases(name, interval_s) % interval_s or interval_s

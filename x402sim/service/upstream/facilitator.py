@@ -12,14 +12,15 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Transport, Url
-from x402sim.protocol import cronos
+from x402sim.http.exchange import Request, Response, Transport, Url
+from x402sim.protocol import cronos, x402
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
+from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post, send
 
 Answer = TypeVar("Answer")
 _SETTLED: Any = cronos.SettleAnswer
@@ -98,6 +99,7 @@ class FacilitatorClient:
         self._verify_url = Url.of(httpx.URL(url + cronos.VERIFY_PATH))
         self._settle_url = Url.of(httpx.URL(url + cronos.SETTLE_PATH))
         self._verify, self._settle = verify, settle
+        self._url, self._accounts = url, dict[str, str]()
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
@@ -125,9 +127,56 @@ class FacilitatorClient:
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return moved
 
+    async def upto_account(self, network: str) -> str:
+        """Return the account that settles `upto` on a network, as /supported has it.
+
+        The account is asked for once. Raises `Unavailable`, also if no account does.
+        """
+        if (known := self._accounts.get(network)) is not None:
+            return known
+        url = Url.of(httpx.URL(self._url + "/supported"))
+        asked = Request("GET", url, [(b"host", url.netloc)], b"")
+        answer = self._read(await send(self._to, asked, self._verify), url, x402.Supported)
+        for kind in answer.kinds:
+            account = (kind.extra or {}).get(FACILITATOR)
+            if (kind.scheme, kind.network) == (UPTO, network) and isinstance(account, str):
+                return self._accounts.setdefault(network, account)
+        raise Unavailable(f"the facilitator settles no {UPTO} on {network}")
+
+    async def verify_upto(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Verified:
+        """Ask whether the maximum of a payment in `upto` can be settled; raises `Unavailable`."""
+        return await self._standard("/verify", payment, wanted, self._verify, x402.Verified)
+
+    async def settle_upto(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Settlement:
+        """Ask to settle the used amount, which `wanted` has; raises as `settle` does."""
+        try:
+            return await self._standard("/settle", payment, wanted, self._settle, x402.Settlement)
+        except Unavailable as error:
+            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                raise
+            raise OutcomeUnknown(str(error)) from error
+
+    async def _standard(
+        self,
+        path: str,
+        payment: bytes,
+        wanted: x402.RequirementsV2,
+        limits: Limits,
+        kind: type[Answer],
+    ) -> Answer:
+        """Ask in version 2 of the standard."""
+        body = x402.FacilitatorRequest(
+            x402_version=2,
+            payment_payload=msgspec.Raw(payment),
+            payment_requirements=msgspec.Raw(encode(wanted)),
+        )
+        return await self._post(Url.of(httpx.URL(self._url + path)), encode(body), limits, kind)
+
     async def _post(self, url: Url, body: bytes, limits: Limits, kind: type[Answer]) -> Answer:
         """Return the answer; with any status below 500, a named refusal counts."""
-        response = await post(self._to, url, body, _HEADERS, limits)
+        return self._read(await post(self._to, url, body, _HEADERS, limits), url, kind)
+
+    def _read(self, response: Response, url: Url, kind: type[Answer]) -> Answer:
         answered = f"answered {response.status}"
         if response.status >= 500 or response.status == 408:
             verb = url.path.rpartition("/")[2]
