@@ -37,14 +37,17 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     async def sweep(service: Service) -> None:
         service.entitlements.sweep(service.clock.now_ms())
 
+    async def resolve(service: Service) -> None:
+        await reconcile(service)
+        if service.env.shop.is_metered:
+            await metered.reconcile(service)
+
     jobs: list[tuple[str, float, Work, Waiting | None]] = [
-        ("reconcile", settings.reconcile_interval_s, reconcile, "payments"),
+        ("reconcile", settings.reconcile_interval_s, resolve, "payments"),
         ("expire", settings.session_sweep_s, sessions.expire, "refunds"),
         ("index", settings.indexer_interval_s, indexer.run, None),
         ("sweep", settings.entitlement_sweep_s, sweep, None),
     ]
-    if service.env.shop.is_metered:
-        jobs.append(("metered", settings.reconcile_interval_s, metered.reconcile, None))
     async with together() as begin:
         for name, interval_s, work, waiting in jobs:
             first_s = phases(name, interval_s) % interval_s or interval_s

@@ -123,11 +123,9 @@ class Shop:
 
     @property
     def tools(self) -> dict[str, Found]:
-        """The goods by the name of a tool, without `upto`: `get_weather` is GET /weather."""
+        """The goods by the name of a tool: `get_weather` is GET /weather."""
         found: dict[str, Found] = {}
         for each in self.sold:
-            if each.good.upto:
-                continue  # sold over HTTP only
             text = f"{each.good.method or 'GET'} {each.good.path}".lower()
             name = whole = re.sub("[^a-z0-9]+", "_", text).strip("_")[:60]
             for number in range(2, len(self.sold) + 1):

@@ -148,7 +148,8 @@ def flagged(sells: Sequence[str], bodies: Sequence[Path]) -> Iterator[Good]:
         )
     for number, text in enumerate(sells):
         try:
-            good = read_good(text, fixed({"sold": text.strip().rpartition(" ")[0]}))
+            named = text.partition(" upto ")[0] if " upto " in text else text.rpartition(" ")[0]
+            good = read_good(text, fixed({"sold": named.strip()}))
         except ValueError as wrong:
             raise ValueError(f"--sell: {wrong}") from None
         yield replace(good, answer=_of_file(bodies[number])) if bodies else good
