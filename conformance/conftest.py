@@ -11,7 +11,7 @@ from x402sim.report.conformance import explained, readable
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import judge
 from x402sim.suite.options import Flag, flags_of
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.subject import SERVICE, parse
 from x402sim.suite.verdict import NotReady
 from x402sim.text.words import printable
@@ -39,7 +39,9 @@ def _option(flag: Flag) -> str:
 
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> "IdItem | None":
     """Turn every check of a module into a test."""
-    return IdItem.from_parent(collector, name=obj.id, check=obj) if isinstance(obj, Check) else None
+    if not isinstance(obj, ServiceCase):
+        return None
+    return IdItem.from_parent(collector, name=obj.id, check=obj)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,7 +75,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 class IdItem(pytest.Item):
     """The checks of one id, as a test."""
 
-    def __init__(self, *, check: Check, **kwargs: Any) -> None:
+    def __init__(self, *, check: ServiceCase, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.checks = [check]
 

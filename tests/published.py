@@ -113,9 +113,11 @@ def plays(
                 if why := row.absent.get(way):
                     cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
                 else:
-                    cells.append(" ".join(dict.fromkeys(documents[f"{section}/{row.slug}-{way}"])))
+                    cells.append(" ".join(dict.fromkeys(documents[f"{section}/{row.name}-{way}"])))
             demands = "<br>".join(each.title for each in row.demands)
-            lines.append([row.slug, *cells, demands])
+            lines.append(
+                [f"{row.slug} ({row.variant})" if row.variant else row.slug, *cells, demands]
+            )
         yield from markdown_table(["row", *names, "demands"], lines).splitlines()
         if reasons:
             yield ""

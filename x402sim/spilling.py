@@ -45,8 +45,8 @@ class Spilling(MutableMapping[K, V]):
         is asked about a fifth of the look-ups."""
 
     def __getitem__(self, key: K) -> V:
-        found = self.get(key, _ABSENT)
-        if found is _ABSENT:
+        found = self._newest.get(key, _ABSENT)
+        if found is _ABSENT and (found := self.get(key, _ABSENT)) is _ABSENT:
             raise KeyError(key)
         value: V = found
         return value

@@ -54,25 +54,33 @@ class Turns:
 
     def later(self, work: Callable[[], object]) -> None:
         """Call `work` in its turn: at once if the present turn is free."""
-        loop = asyncio.get_running_loop()
-        if self._taken_in is loop:
+        if self._takes():
+            work()
+        else:
             self._waiting.append(work)
-            return
-        self._taken_in = loop
-        self._waiting.clear()
-        loop.call_soon(self._next, loop)
-        work()
 
     async def mine(self) -> None:
         """Return when the caller's turn comes; the turn lasts until the caller's next await."""
+        if self._takes():
+            return
         waiter = asyncio.get_running_loop().create_future()
 
         def wake() -> None:
             if not waiter.done():  # else cancelled
                 waiter.set_result(None)
 
-        self.later(wake)
+        self._waiting.append(wake)
         await waiter
+
+    def _takes(self) -> bool:
+        """Take the present turn, and return whether it was free."""
+        loop = asyncio.get_running_loop()
+        if self._taken_in is loop:
+            return False
+        self._taken_in = loop
+        self._waiting.clear()
+        loop.call_soon(self._next, loop)
+        return True
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self._waiting:

@@ -191,7 +191,7 @@ def _without_effect(_: Play, observed: Verified) -> Violation | None:
         suffix="reason",
     ),
     Demand(
-        title="Reasons are words of section 9, each for what it says",
+        title="Reasons are words of section 9, with the meaning of section 9",
         ground=texts.ours(
             texts.CODES,
             because="they help clients understand why a payment failed, if they know them",
@@ -200,7 +200,7 @@ def _without_effect(_: Play, observed: Verified) -> Violation | None:
         suffix="words",
     ),
     Demand(
-        title="What is the status of a refusal?",
+        title="The HTTP status of a refusal",
         ground=texts.silent(
             why="no text says it; the public Python client takes any but 200 for a failure "
             "of the facilitator, and loses the reason"
@@ -285,14 +285,14 @@ ROWS = [
     case(
         "answer/settled",
         Demand(
-            title="A settlement names its network, in the version's words, and its transaction",
+            title="A settlement names the network, in the version's words, and the transaction",
             ground=texts.explicit(
                 texts.SETTLED_NETWORK, texts.SETTLED_NETWORK_V1, texts.TRANSACTION
             ),
             test=_settled_form,
         ),
         Demand(
-            title="The payer that is named is the payer; version 1 names it when it settles",
+            title="The answer names the right payer, in version 1 at every settlement",
             ground=texts.explicit(texts.PAYER_V1),
             test=_names_payer,
             suffix="payer",

@@ -61,12 +61,12 @@ def _refused(title: str) -> list[Demand]:
     ]
 
 
-@case("balance/none", *_refused("A payment of a payer who has nothing"))
+@case("balance/none", *_refused("A payment of a payer without money"))
 async def _none(play: Play) -> Observed:
     return await _with(play, 0)
 
 
-@case("balance/too-little", *_refused("A payment of a payer who lacks one base unit"))
+@case("balance/too-little", *_refused("A payment of a payer with 1 base unit too little"))
 async def _too_little(play: Play) -> Observed:
     return await _with(play, PRICE_BASE - 1)
 
@@ -74,7 +74,7 @@ async def _too_little(play: Play) -> Observed:
 @case(
     "balance/gone-between",
     Demand(
-        title="A payment whose money is gone between verify and settle is not settled",
+        title="A payment without cover since verify is not settled",
         ground=texts.derived(
             texts.SUCCESS_FIELD,
             texts.TRANSFER_IS_CORRECT,
@@ -83,7 +83,7 @@ async def _too_little(play: Play) -> Observed:
         test=must_not_settle,
     ),
     wastes_no_gas(
-        "A payment whose money is gone between verify and settle costs no gas",
+        "A payment without cover since verify costs no gas",
         "what was valid once may not be any more: a look just before sending is free (SR7)",
     ),
 )
@@ -97,8 +97,8 @@ async def _gone(play: Play) -> Observed:
 @case(
     "balance/gone-in-the-pool",
     success_is_this_transfer(
-        "A payment whose money leaves first, in the same block, is no success of the "
-        "relayer's that reverts"
+        "The payer's money leaves earlier in the same block: the relayer's reverted "
+        "transaction is no success"
     ),
     kind=ROUGH,
 )

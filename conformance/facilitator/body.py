@@ -263,18 +263,18 @@ async def _types(play: Play) -> list[Sent]:
 
 
 ROWS = [
-    case("body/no-json", *_demands("A body that is no JSON"), asks_only=True)(_posts(_NO_JSON)),
-    case("body/no-object", *_demands("A body that is no request"), asks_only=True)(
+    case("body/no-json", *_demands("A body without valid JSON"), asks_only=True)(_posts(_NO_JSON)),
+    case("body/no-object", *_demands("JSON other than a request"), asks_only=True)(
         _posts(_NO_OBJECT)
     ),
-    case("body/parts", *_demands("A request whose parts are none"), asks_only=True)(_posts(_PARTS)),
+    case("body/parts", *_demands("A request with malformed parts"), asks_only=True)(_posts(_PARTS)),
     case(
         "body/inner",
-        *_demands("A payment whose parts are none"),
+        *_demands("A payment with malformed parts"),
         asks_only=True,
         absent=only(STANDARD, "the dialect of Cronos has them in its header"),
     )(_posts(_INNER)),
-    case("body/odd", *_breaks_parsers("Texts and numbers that break parsers"), asks_only=True)(
+    case("body/odd", *_breaks_parsers("Texts and numbers known to break parsers"), asks_only=True)(
         _posts(_ODD)
     ),
 ]

@@ -7,7 +7,7 @@ ROWS = [
     case(
         "control/settles",
         Demand(
-            title="A good payment is valid, and settles: one transfer, by the hash that is named",
+            title="A good payment is valid, and settles by a single transfer, with the right hash",
             ground=texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
             test=is_paid,
         ),

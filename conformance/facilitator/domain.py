@@ -10,10 +10,9 @@ from x402sim.protocol.eip3009 import PERMIT_TYPEHASH, RECEIVE_TYPEHASH
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
-    Demand,
-    agrees,
-    as_observed,
+    agreed,
     case,
+    left_open,
     must_refuse,
     only,
     tries_each,
@@ -56,7 +55,7 @@ ROWS = [
         case(
             f"domain/{slug}",
             *must_refuse(
-                f"A payment is refused that was signed for another {slug}",
+                f"A payment signed for another {slug} is refused",
                 texts.SIGNATURE,
                 texts.TOKEN_AND_NETWORK,
                 so=_IS_WHOSE,
@@ -67,7 +66,7 @@ ROWS = [
     case(
         "domain/message",
         *must_refuse(
-            "A payment is refused that was signed as another message",
+            "A payment signed as another message is refused",
             texts.SIGNATURE,
             texts.CALLS,
             so="the token takes a signature of TransferWithAuthorization there, and no other",
@@ -84,7 +83,7 @@ ROWS = [
     case(
         "domain/named-wrongly",
         *must_refuse(
-            "A payment for a wrong name of the token is refused, though the requirements name it",
+            "A payment signed for a wrong token name is refused, though the requirements agree",
             texts.SIMULATE,
             texts.SIGNATURE,
             so="the token has a name of its own, for which this signature is none: the transfer "
@@ -95,19 +94,14 @@ ROWS = [
     )(tries_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")})),
     case(
         "domain/named-otherwise",
-        Demand(
-            title="Signed for the token's own name, and the requirements name it otherwise, or "
-            "not: what is made of it?",
-            ground=texts.silent(
-                texts.DOMAIN_NAME, why="the payment is good, and its requirements are wrong"
-            ),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept requirements with a wrong or no name of the token?",
+            texts.DOMAIN_NAME,
+            why="the payment is good, and its requirements are wrong",
         ),
-        Demand(
-            title="Whatever name the requirements say, what is called valid settles",
-            ground=texts.valid_settles(texts.SIMULATE),
-            test=agrees,
-            suffix="agrees",
+        agreed(
+            "With any token name in the requirements, a payment called valid settles",
+            texts.SIMULATE,
         ),
         absent=only(STANDARD, _NO_EXTRA),
     )(

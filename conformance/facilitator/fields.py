@@ -11,10 +11,10 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
-    agrees,
-    as_observed,
+    agreed,
     case,
     is_paid,
+    left_open,
     must_refuse,
     only,
     refused,
@@ -96,28 +96,25 @@ ROWS = [
     case(
         "fields/amount-less",
         *must_refuse(
-            "A payment of one base unit less than required is refused",
+            "A payment of 1 base unit less than required is refused",
             texts.AMOUNT,
             texts.AMOUNT_V1,
         ),
     )(tries(lambda draft: draft.signed(value=draft.auth.value - 1))),
     case(
         "fields/amount-more",
-        *must_refuse("A payment of one base unit more than required is refused", texts.AMOUNT),
+        *must_refuse("A payment of 1 base unit more than required is refused", texts.AMOUNT),
         absent=only([Dialect.V2], "version 1 says `meets or exceeds`: amount-exceeds"),
     )(tries(lambda draft: draft.signed(value=draft.auth.value + 1))),
     case(
         "fields/amount-exceeds",
-        Demand(
-            title="A payment of one base unit more than required: is it taken?",
-            ground=texts.silent(texts.AMOUNT_V1, why="it may be, and no text says that it must"),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept 1 base unit more than required?",
+            texts.AMOUNT_V1,
+            why="it may be, and no text says that it must",
         ),
-        Demand(
-            title="An excess payment called valid settles the signed amount",
-            ground=texts.valid_settles(texts.AMOUNT_V1, texts.CALLS),
-            test=agrees,
-            suffix="agrees",
+        agreed(
+            "An excess payment called valid settles the signed amount", texts.AMOUNT_V1, texts.CALLS
         ),
         absent=_ONE,
     )(tries(lambda draft: draft.signed(value=draft.auth.value + 1))),
@@ -141,23 +138,24 @@ ROWS = [
         ),
     )(tries(lambda draft: draft.signed(to=THIEF))),
     case(
-        "fields/payee-demanded",
+        "fields/payee",
         *must_refuse(
             "A payment to the shop is refused where another payee is required",
             texts.PARAMETER_MATCHING,
         ),
+        variant="demanded",
     )(tries(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex()))),
     case(
         "fields/asset-demanded",
         *must_refuse(
-            "A payment in the token is refused where another one is required",
+            "A payment in the token is refused where another token is required",
             texts.TOKEN_AND_NETWORK,
         ),
     )(tries(lambda draft: draft.demanding("asset", OTHER_TOKEN))),
     case(
         "fields/network",
         *must_refuse(
-            "A payment on a network that it does not serve is refused",
+            "A payment on an unsupported network is refused",
             texts.TOKEN_AND_NETWORK,
             texts.INVALID_NETWORK,
         ),
@@ -168,7 +166,7 @@ ROWS = [
     ),
     case(
         "fields/network-unknown",
-        *must_refuse("A payment is refused whose network nobody has", texts.INVALID_NETWORK),
+        *must_refuse("A payment on an unknown network is refused", texts.INVALID_NETWORK),
     )(
         tries_each(
             {
@@ -180,14 +178,14 @@ ROWS = [
     case(
         "fields/network-of-payment",
         *must_refuse(
-            "A payment that names another network than the requirements is refused",
+            "A payment for another network than required is refused",
             texts.TOKEN_AND_NETWORK,
         ),
     )(tries(lambda draft: draft.with_value("accepted.network", _another(draft)[0]))),
     case(
         "fields/scheme",
         *must_refuse(
-            "A payment in a scheme that it does not list is refused",
+            "A payment in an unlisted scheme is refused",
             texts.PAIRS,
             texts.INVALID_SCHEME,
             so="it supports `exact` explicitly, and another scheme means another thing",
@@ -208,14 +206,14 @@ ROWS = [
     ),
     case(
         "fields/version",
-        *must_refuse("A version that does not exist is refused", texts.INVALID_VERSION),
+        *must_refuse("An unknown version is refused", texts.INVALID_VERSION),
     )(tries_each({f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)})),
     case(
         "fields/version-form",
-        Demand(
-            title="Versions that are missing, or given twice and differ: what is made of them?",
-            ground=texts.silent(texts.INVALID_VERSION, why="no text says which of the two counts"),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept a missing version, or two different versions?",
+            texts.INVALID_VERSION,
+            why="no text says which of the two counts",
         ),
     )(
         tries_each(
@@ -231,24 +229,26 @@ ROWS = [
     ),
     *(
         case(
-            f"fields/lacks-{name.replace('.', '-').lower()}",
+            "fields/lacks",
             *must_refuse(
                 f"A payment without `{name}` is refused",
                 texts.INVALID_PAYLOAD,
                 texts.CALLS,
                 so=_SIGNED_FIELD,
             ),
+            variant=name.lower(),
         )(tries_each(_lacks(name)))
         for name in ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
     ),
     *(
         case(
-            f"fields/lacks-{name.replace('.', '-').lower()}",
+            "fields/lacks-requirements",
             *must_refuse(
                 f"Requirements without {name.partition('.')[2]} are refused",
                 texts.INVALID_REQUIREMENTS,
                 so=_REQUIRED,
             ),
+            variant=name.partition(".")[2].lower(),
         )(tries_each(_lacks(name)))
         for name in (
             "requirements.scheme",
@@ -260,12 +260,9 @@ ROWS = [
     ),
     case(
         "fields/timeout",
-        Demand(
-            title="Requirements with an odd maxTimeoutSeconds: what is made of them?",
-            ground=texts.silent(
-                why="the field is required; nothing that is compared depends on it"
-            ),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept an odd maxTimeoutSeconds?",
+            why="the field is required; nothing that is compared depends on it",
         ),
     )(
         tries_each(
@@ -279,19 +276,12 @@ ROWS = [
     ),
     case(
         "fields/copies-differ",
-        Demand(
-            title="The payer's copy of the requirements differs: what is made of it?",
-            ground=texts.silent(
-                texts.PARAMETER_MATCHING, why="the text speaks of the authorization only"
-            ),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept a different copy of the requirements?",
+            texts.PARAMETER_MATCHING,
+            why="the text speaks of the authorization only",
         ),
-        Demand(
-            title="Whatever counts of two copies, what is called valid settles as it was signed",
-            ground=texts.valid_settles(texts.CALLS),
-            test=agrees,
-            suffix="agrees",
-        ),
+        agreed("With two different copies, a payment called valid settles as signed", texts.CALLS),
         absent=only([Dialect.V2], "only version 2 repeats the requirements in the payment"),
     )(
         tries_each(
@@ -311,7 +301,7 @@ ROWS = [
     case(
         "fields/unknown",
         Demand(
-            title="Fields that nobody knows do not stop a payment",
+            title="Unknown fields do not stop a payment",
             ground=texts.ours(
                 because="a later version of a client adds one, and every payment of it would "
                 "be refused"
@@ -330,7 +320,7 @@ ROWS = [
     case(
         "fields/extension",
         Demand(
-            title="An extension that nobody knows does not stop a payment",
+            title="An unknown extension does not stop a payment",
             ground=texts.ours(
                 because="payers echo whatever a shop offers, as the text demands of them"
             ),
@@ -348,17 +338,12 @@ ROWS = [
     ),
     case(
         "fields/method",
-        Demand(
-            title="A method of transfer is named that the payment has not: what is made of it?",
-            ground=texts.silent(texts.METHOD, why="it binds who writes the requirements"),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept a wrong name of the transfer method?",
+            texts.METHOD,
+            why="it binds who writes the requirements",
         ),
-        Demand(
-            title="Whatever method is named, what is called valid settles as it was signed",
-            ground=texts.valid_settles(texts.CALLS),
-            test=agrees,
-            suffix="agrees",
-        ),
+        agreed("With any transfer method, a payment called valid settles as signed", texts.CALLS),
         absent=only(STANDARD, "the dialect of Cronos has no `extra`"),
     )(tries_each({name: _method(name) for name in ("permit2", "erc7710", "nothing")})),
 ]

@@ -52,7 +52,7 @@ def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
 
 @case(
     "many/sixty",
-    success_is_this_transfer("Sixty settlements at once: what is said is what happened"),
+    success_is_this_transfer("Sixty settlements at once: the answers are true"),
     Demand(
         title="Sixty good payments at once are settled",
         ground=texts.ours(texts.EXECUTES, because=COLLIDES),
@@ -71,9 +71,9 @@ async def _sixty(play: Play) -> Observed:
 
 @case(
     "many/one-reverts",
-    success_is_this_transfer("One of several transactions reverts: what is said is what happened"),
+    success_is_this_transfer("A transaction of several reverts: the answers are true"),
     Demand(
-        title="Good payments settle after one that reverted",
+        title="Good payments settle after a reverted payment",
         ground=texts.derived(
             texts.EXECUTES,
             so="they are valid, and nothing is wrong any more: a transaction that reverted "
@@ -102,7 +102,7 @@ async def _one_reverts(play: Play) -> Observed:
 @case(
     "many/after-refusals",
     Demand(
-        title="Good payments settle after six that were refused",
+        title="Good payments settle after six refused payments",
         ground=texts.derived(
             texts.EXECUTES,
             so="they are valid; what was refused before is not theirs. A nonce that was "
@@ -133,7 +133,7 @@ async def _after_refusals(play: Play) -> Observed:
 ROWS = [
     case(
         "many/eight",
-        success_is_this_transfer("Eight settlements at once: what is said is what happened"),
+        success_is_this_transfer("Eight settlements at once: the answers are true"),
         Demand(
             title="Eight good payments at once are settled",
             ground=texts.derived(
@@ -150,9 +150,9 @@ ROWS = [
     )(_eight),
     case(
         "many/eight-in-a-block",
-        success_is_this_transfer("Eight settlements in a block: what is said is what happened"),
+        success_is_this_transfer("Eight settlements in a block: the answers are true"),
         Demand(
-            title="Eight good payments that wait for one block are settled",
+            title="Eight good payments in the same block are settled",
             ground=texts.ours(texts.EXECUTES, because=COLLIDES),
             test=everything_settles,
             suffix="all",

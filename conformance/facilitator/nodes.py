@@ -12,7 +12,7 @@ from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, case, only
+from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
 from x402sim.suite.facilitator.play import Play
@@ -237,11 +237,11 @@ _LOST = Reply(how=How.LOST)
 _502 = Reply(status=502)
 
 
-def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) -> Row:
+def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) -> FacilitatorRow:
     return case(
         f"node/{slug}",
-        success_is_this_transfer(f"{title}: what is said of the settlement is true"),
-        hash_is_named(f"{title}: the hash of what it has sent is said"),
+        success_is_this_transfer(f"{title}: the answer is true"),
+        hash_is_named(f"{title}: the answer has the transaction hash"),
         *more,
         kind=ROUGH,
         absent=only(STANDARD, SAME),
@@ -252,7 +252,7 @@ def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) 
 @case(
     "node/receipt-lies",
     Demand(
-        title="What is said of a receipt of success that shows no transfer?",
+        title="The answer to a receipt with success and without a transfer",
         ground=texts.silent(
             texts.TRANSFER_IS_CORRECT,
             why="a look at the event is wise (SR4), but nobody sees through a node of his "
@@ -302,7 +302,7 @@ async def _receipt_lies(play: Play) -> Observed:
 @case(
     "node/dear",
     Demand(
-        title="What is offered for gas when the node says that it costs a million times as much",
+        title="The gas price offered if the node reports a million times the usual price",
         ground=texts.silent(why="no text bounds the price of gas; a node that lies does"),
     ),
     kind=ROUGH,
@@ -336,11 +336,11 @@ async def _dear(play: Play) -> str:
 @case(
     "chain/not-mined",
     success_is_this_transfer(
-        "What was sent and is not mined is no success, and no failure without a hash"
+        "A transaction not yet mined is no success, and no failure without a hash"
     ),
-    _says_pending("What was sent and is not mined is said as pending, with its hash"),
+    _says_pending("A transaction not yet mined is called pending, with the hash"),
     wastes_no_gas(
-        "What was sent and is asked again is not sent twice",
+        "A pending payment, sent again, makes no second transaction",
         "a server asks once more for what is pending: another transaction can only revert",
     ),
     kind=ROUGH,
@@ -362,10 +362,8 @@ async def _not_mined(play: Play) -> Observed:
 
 @case(
     "chain/dropped",
-    success_is_this_transfer(
-        "A transaction that the node has dropped: what is said of the settlement is true"
-    ),
-    hash_is_named("A transaction that the node has dropped: its hash is said"),
+    success_is_this_transfer("The node drops the transaction: the answer is true"),
+    hash_is_named("The node drops the transaction: the answer has the transaction hash"),
     kind=ROUGH,
     absent=only(STANDARD, SAME),
     waits_s=10,
@@ -385,7 +383,7 @@ async def _dropped(play: Play) -> Observed:
 @case(
     "chain/replaced",
     success_is_this_transfer(
-        "A transaction whose place another has taken: what is said of the settlement is true"
+        "Another transaction takes the place of the transaction: the answer is true"
     ),
     kind=ROUGH,
     absent=only(STANDARD, SAME),
@@ -407,7 +405,7 @@ async def _replaced(play: Play) -> Observed:
 @case(
     "chain/reverted",
     Demand(
-        title="A transaction that reverted is no success",
+        title="A reverted transaction is no success",
         ground=texts.derived(
             texts.SUCCESS_FIELD,
             texts.TRANSFER_IS_CORRECT,
@@ -416,7 +414,7 @@ async def _replaced(play: Play) -> Observed:
         test=_reverted_is_no_success,
     ),
     Demand(
-        title="Which hash is told of a transaction that reverted",
+        title="The hash in the answer about a reverted transaction",
         ground=texts.silent(
             texts.TRANSACTION,
             why="the hash of a failure is empty, says the text; the public libraries tell "
@@ -438,8 +436,7 @@ async def _reverted(play: Play) -> Observed:
 @case(
     "chain/undone",
     Demand(
-        title="A settlement whose block was undone is a success no more, unless it is on "
-        "the chain again",
+        title="A settlement in an undone block is no success any more, unless mined again",
         ground=texts.ours(
             texts.SUCCESS_FIELD,
             texts.TRANSFER_IS_CORRECT,
@@ -449,7 +446,7 @@ async def _reverted(play: Play) -> Observed:
         test=truthful,
     ),
     Demand(
-        title="What becomes of a settlement whose block was undone",
+        title="The fate of a settlement in an undone block",
         ground=texts.silent(why="no text names a depth after which it is final"),
         test=_undone_observed,
     ),
@@ -473,8 +470,8 @@ async def _undone(play: Play) -> Observed:
 @case(
     "chain/moved-to-another-block",
     success_is_this_transfer(
-        "A settlement whose block was replaced by another with it: one transfer, and no "
-        "success by another hash"
+        "Another block with the same payment replaces a settlement's block: a single "
+        "transfer, and no success with another hash"
     ),
     kind=ROUGH,
     absent=only(STANDARD, SAME),
@@ -509,12 +506,12 @@ ROWS = [
     _row(
         "send-lost",
         _settled(on(*SEND, do=says(_LOST, after=True))),
-        "The node takes the transaction, and its answer is lost",
+        "The node takes the transaction, and the node's answer is lost",
     ),
     _row(
         "send-late",
         _settled(on(*SEND, do=late(4.0, after=False))),
-        "The node is four seconds late to take it",
+        "The node takes the transaction four seconds late",
         waits_s=4,
     ),
     _row(

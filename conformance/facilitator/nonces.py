@@ -116,9 +116,9 @@ def _observed(_: Play, observed: Observed) -> str:
 
 
 def _once(title: str, *, is_settled: bool = False) -> list[Demand]:
-    what = f"{title}: one transaction, which does not revert"
+    what = f"{title}: a single transaction, without a revert"
     return [
-        success_is_this_transfer(f"{title}: one transfer, and no success by another hash"),
+        success_is_this_transfer(f"{title}: a single transfer, and no success with another hash"),
         sends_nothing(what, USED) if is_settled else wastes_no_gas(what, AGAIN),
     ]
 
@@ -131,14 +131,14 @@ _OTHER = texts.derived(
 )
 
 
-@case("nonce/used-elsewhere", *_is_refused("A payment that a stranger has submitted already"))
+@case("nonce/used-elsewhere", *_is_refused("A payment already submitted by a stranger"))
 async def _used_elsewhere(play: Play) -> Observed:
     draft = await play.draft()
     await used_by_another(play, draft)
     return await _after(play, draft)
 
 
-@case("nonce/used-for-another", *_is_refused("A payment with the nonce of another that was made"))
+@case("nonce/used-for-another", *_is_refused("A payment with the nonce of an earlier payment"))
 async def _used_for_another(play: Play) -> Observed:
     first = await play.draft()
     await used_by_another(play, first)
@@ -146,7 +146,7 @@ async def _used_for_another(play: Play) -> Observed:
     return await _after(play, other.signed(nonce=first.auth.nonce))
 
 
-@case("nonce/cancelled", *_is_refused("A payment that its payer has cancelled"))
+@case("nonce/cancelled", *_is_refused("A payment cancelled by the payer"))
 async def _cancelled(play: Play) -> Observed:
     draft = await play.draft()
     await cancelled(play, draft)
@@ -155,7 +155,7 @@ async def _cancelled(play: Play) -> Observed:
 
 @case(
     "nonce/used-between",
-    *_is_refused("A payment that is used between verify and settle", says=False),
+    *_is_refused("A payment used between verify and settle", says=False),
 )
 async def _used_between(play: Play) -> Observed:
     draft = await play.draft()
@@ -166,7 +166,7 @@ async def _used_between(play: Play) -> Observed:
 
 @case(
     "nonce/cancelled-between",
-    *_is_refused("A payment that is cancelled between verify and settle", says=False),
+    *_is_refused("A payment cancelled between verify and settle", says=False),
 )
 async def _cancelled_between(play: Play) -> Observed:
     draft = await play.draft()
@@ -178,8 +178,8 @@ async def _cancelled_between(play: Play) -> Observed:
 @case(
     "nonce/used-in-the-pool",
     success_is_this_transfer(
-        "A payment that a stranger's transaction takes first, in the same block, is no "
-        "success of the relayer's that reverts"
+        "A stranger's transaction settles the payment earlier in the same block: the "
+        "relayer's reverted transaction is no success"
     ),
     kind=ROUGH,
 )
@@ -194,9 +194,9 @@ async def _used_in_the_pool(play: Play) -> Observed:
 
 @case(
     "again/settled",
-    *_once("The same payment after it has settled", is_settled=True),
+    *_once("The same payment after the settlement", is_settled=True),
     Demand(
-        title="A payment that has settled is not valid again",
+        title="A settled payment is not valid again",
         ground=texts.derived(
             texts.SIMULATE,
             so="the transfer would not succeed, as the token says when asked",
@@ -205,7 +205,7 @@ async def _used_in_the_pool(play: Play) -> Observed:
         suffix="verify",
     ),
     Demand(
-        title="What the same payment again is answered",
+        title="The answer to a settled payment, sent again",
         ground=texts.silent(
             texts.CONSUMED,
             why="to answer as before helps who has lost the answer; to refuse tells a "
@@ -244,7 +244,9 @@ async def _at_once_reworded(play: Play) -> Observed:
 @case(
     "again/under-way",
     *_once("The same payment while the first is under way"),
-    hash_is_named("The same payment while the first is under way: its hash is said"),
+    hash_is_named(
+        "The same payment while the first is under way: the answer has the transaction hash"
+    ),
     kind=ROUGH,
 )
 async def _under_way(play: Play) -> Observed:
@@ -277,7 +279,7 @@ ROWS = [
     case(
         "again/for-another-payee",
         Demand(
-            title="A payment that has settled for one shop is no success for another",
+            title="A payment settled for a shop is no success for another shop",
             ground=_OTHER,
             test=must_not_settle,
         ),
@@ -285,7 +287,7 @@ ROWS = [
     case(
         "again/for-more",
         Demand(
-            title="A payment that has settled is no success for ten times as much",
+            title="A settled payment is no success for ten times as much",
             ground=_OTHER,
             test=must_not_settle,
         ),

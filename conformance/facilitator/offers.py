@@ -17,7 +17,7 @@ ROWS = [
     case(
         "fields/description-long",
         Demand(
-            title="A good payment for what is described in two thousand characters settles",
+            title="A good payment settles for goods described in two thousand characters",
             ground=texts.ours(
                 texts.DESCRIBED,
                 because="a hosted facilitator refuses more than 500, and its shops lose sales "

@@ -45,7 +45,9 @@ def _compact(draft: Draft) -> Draft:
 
 @case(
     "signature/of-others",
-    *must_refuse("A signature that is not the payer's is refused", texts.SIGNATURE, texts.RECOVERS),
+    *must_refuse(
+        "A signature by another account than the payer is refused", texts.SIGNATURE, texts.RECOVERS
+    ),
 )
 async def _of_others(play: Play) -> list[Tried]:
     thief, payer = await play.room.payer(), await play.room.payer()
@@ -69,7 +71,7 @@ ROWS = [
     case(
         "signature/broken",
         *must_refuse(
-            "A signature that recovers to nobody, or to somebody else, is refused",
+            "A broken signature, of no account or of another account, is refused",
             texts.SIGNATURE,
             texts.RECOVERS,
         ),
@@ -92,7 +94,7 @@ ROWS = [
     case(
         "signature/length",
         *must_refuse(
-            "What is no signature is refused",
+            "A malformed signature is refused",
             texts.BYTES_65,
             texts.INVALID_PAYLOAD,
             so="a signature has 65 bytes; none of these texts is one",
@@ -113,8 +115,8 @@ ROWS = [
     case(
         "signature/form",
         Demand(
-            title="A signature in another form than the token takes is refused, or put into "
-            "its form: what is called valid settles",
+            title="With a signature in another form than the token's, a payment called valid "
+            "settles",
             ground=texts.derived(
                 texts.SIMULATE,
                 texts.BYTES_65,
@@ -124,7 +126,7 @@ ROWS = [
             test=agrees,
         ),
         Demand(
-            title="A signature in another form than the token takes: what is made of it?",
+            title="Does the facilitator accept a signature in another form than the token's?",
             ground=texts.silent(texts.BYTES_65, why="it may be put into the token's form"),
             test=as_observed,
             suffix="taken",

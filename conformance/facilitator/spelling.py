@@ -12,11 +12,11 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
-    Row,
-    agrees,
-    as_observed,
+    FacilitatorRow,
+    agreed,
     case,
     is_paid,
+    left_open,
     must_refuse,
     only,
     refused,
@@ -68,11 +68,13 @@ def _both(spelt: Callable[[int], Any]) -> Change:
     return lambda draft: _required(spelt)(_signed_value(spelt)(draft))
 
 
-def _lenient(name: str, spelt_in: Callable[[Callable[[int], Any]], Change], what: str) -> Row:
+def _lenient(
+    name: str, spelt_in: Callable[[Callable[[int], Any]], Change], what: str
+) -> FacilitatorRow:
     return case(
         f"spelling/{name}",
         Demand(
-            title=f"{what} in a spelling that only some parsers know is refused",
+            title=f"{what} in a spelling known to only some parsers is refused",
             ground=texts.ours(
                 texts.VALUE,
                 texts.REQUIRED_AMOUNT,
@@ -150,46 +152,45 @@ ROWS = [
     case(
         "spelling/no-amount",
         *must_refuse(
-            "An amount that is none is refused",
+            "A malformed amount is refused",
             texts.VALUE,
             texts.INVALID_PAYLOAD,
             so=_MALFORMED,
         ),
     )(tries_each({each: _both(spelt) for each, spelt in NO_AMOUNT.items()})),
     case(
-        "spelling/no-amount-required",
+        "spelling/no-amount",
         *must_refuse(
-            "Requirements of an amount that is none are refused",
+            "Requirements with a malformed amount are refused",
             texts.REQUIRED_AMOUNT,
             texts.INVALID_REQUIREMENTS,
             so=_MALFORMED,
         ),
+        variant="required",
     )(tries_each({each: _required(spelt) for each, spelt in NO_AMOUNT.items()})),
-    _lenient("value", _signed_value, "An amount that is signed"),
-    _lenient("amount", _required, "An amount that is required"),
+    _lenient("value", _signed_value, "A signed amount"),
+    _lenient("amount", _required, "A required amount"),
     case(
         "spelling/amount-open",
-        Demand(
-            title="An amount as a number, or with zeros in front: what is made of it?",
-            ground=texts.silent(texts.VALUE, why="a text is asked for; its form is left open"),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept an amount as a number, or with leading zeros?",
+            texts.VALUE,
+            why="a text is asked for; its form is left open",
         ),
-        Demand(
-            title="However an amount is written, what is called valid settles as it was signed",
-            ground=texts.valid_settles(texts.CALLS),
-            test=agrees,
-            suffix="agrees",
+        agreed(
+            "In any spelling of the amount, a payment called valid settles as signed", texts.CALLS
         ),
     )(tries_each({each: _both(spelt) for each, spelt in OPEN.items()})),
     *(
         case(
-            f"spelling/no-address-{name.rpartition('.')[2].lower()}",
+            "spelling/no-address",
             *must_refuse(
-                f"`{name.rpartition('.')[2]}` that is no address is refused",
+                f"`{name.rpartition('.')[2]}` with a malformed address is refused",
                 texts.INVALID_PAYLOAD,
                 texts.INVALID_REQUIREMENTS,
                 so=_MALFORMED,
             ),
+            variant=name.rpartition(".")[2].lower(),
         )(tries_each(_wrong_address(name)))
         for name in ("from", "to", "requirements.payTo", "requirements.asset")
     ),
@@ -206,17 +207,11 @@ ROWS = [
     )(tries_each({"small letters": _lower})),
     case(
         "spelling/capital-letters",
-        Demand(
-            title="Hex digits in capitals, and wrong checksums: what is made of them?",
-            ground=texts.silent(why="no text says how hex is written"),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept capital hex digits, and wrong checksums?",
+            why="no text says how hex is written",
         ),
-        Demand(
-            title="However hex is written, what is called valid settles as it was signed",
-            ground=texts.valid_settles(texts.CALLS),
-            test=agrees,
-            suffix="agrees",
-        ),
+        agreed("In any spelling of hex, a payment called valid settles as signed", texts.CALLS),
     )(
         tries_each(
             {
@@ -244,7 +239,7 @@ ROWS = [
     case(
         "spelling/no-nonce",
         *must_refuse(
-            "A nonce that is not 32 bytes is refused",
+            "A nonce other than 32 bytes is refused",
             texts.NONCE,
             texts.INVALID_PAYLOAD,
             so="of 31 or 33 bytes there are two ways to make 32, and one of them may be used",
@@ -253,22 +248,17 @@ ROWS = [
     case(
         "spelling/no-time",
         *must_refuse(
-            "A time that is none is refused", texts.WINDOW, texts.INVALID_PAYLOAD, so=_MALFORMED
+            "A malformed time is refused", texts.WINDOW, texts.INVALID_PAYLOAD, so=_MALFORMED
         ),
     )(tries_each({each: _time(*how) for each, how in _TIMES.items()})),
     case(
         "spelling/time-open",
-        Demand(
-            title="Times as numbers, in hex, with a point: what is made of them?",
-            ground=texts.silent(texts.WINDOW, why="a text is asked for; its form is left open"),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept times as numbers, in hex, or with a point?",
+            texts.WINDOW,
+            why="a text is asked for; its form is left open",
         ),
-        Demand(
-            title="However a time is written, what is called valid settles as it was signed",
-            ground=texts.valid_settles(texts.CALLS),
-            test=agrees,
-            suffix="agrees",
-        ),
+        agreed("In any spelling of a time, a payment called valid settles as signed", texts.CALLS),
         absent=only(STANDARD, "the dialect of Cronos has numbers for times"),
     )(
         tries_each(

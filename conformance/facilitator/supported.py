@@ -169,7 +169,7 @@ async def _signers(play: Play) -> tuple[Answer, Address]:
 @case(
     "supported/discovery",
     Demand(
-        title="Resources are listed in pages, where there is a list",
+        title="A list of resources comes in pages",
         ground=texts.explicit(texts.DISCOVERY, texts.PAGES),
         test=_is_listed,
     ),
@@ -202,7 +202,7 @@ ROWS = [
     case(
         "supported/lists",
         Demand(
-            title="GET /supported lists every kind that the facilitator settles",
+            title="GET /supported lists every kind of settled payment",
             ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
             test=_lists_it,
         ),

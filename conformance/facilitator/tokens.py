@@ -115,7 +115,7 @@ def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[De
     if verifies:
         demands.append(
             Demand(
-                title=f"{title}: it is not valid",
+                title=f"{title}: not valid",
                 ground=texts.derived(texts.SIMULATE, so="the transfer would not succeed"),
                 test=is_not_valid,
                 suffix="verify",
@@ -124,7 +124,7 @@ def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[De
     return [*demands, wastes_no_gas(f"{title}: the relayer pays no gas", PAYS)] if says else demands
 
 
-@case("token/without-code", *_refused("A payment in a token that has no code"))
+@case("token/without-code", *_refused("A payment in a token without code"))
 async def _without_code(play: Play) -> Observed:
     token = Address(keccak256(play.draw())[12:])
     return await verified_and_settled(play, _in_token(play, await play.draft(), token))
@@ -195,16 +195,16 @@ ROWS = [
         *_refused("The token is paused between verify and settle", verifies=False),
         kind=ROUGH,
     )(_owners(*_pause(), is_between=True)),
-    case("token/payer-blacklisted", *_refused("A payment of a payer whom the token refuses"))(
+    case("token/payer-blacklisted", *_refused("A payment of a payer refused by the token"))(
         _owners(*_listed("from_"))
     ),
-    case("token/payee-blacklisted", *_refused("A payment to a shop that the token refuses"))(
+    case("token/payee-blacklisted", *_refused("A payment to a shop refused by the token"))(
         _owners(*_listed("to"))
     ),
     case(
         "token/silent",
         *_refused(
-            "A payment in a token that says yes to everything and moves nothing",
+            "A payment in a token with a yes to every call and no transfer",
             says=False,
             verifies=False,
         ),
@@ -212,13 +212,13 @@ ROWS = [
     )(_hostile("Silent")),
     case(
         "token/takes-a-fee",
-        *_refused("A payment in a token that keeps a part of it", says=False, verifies=False),
+        *_refused("A payment in a token with a fee", says=False, verifies=False),
         kind=ANVIL,
     )(_hostile("TakesFee")),
     case(
         "token/reverts-when-mined",
         *_refused(
-            "A payment in a token that reverts in a transaction only", says=False, verifies=False
+            "A payment in a token with reverts in transactions only", says=False, verifies=False
         ),
         kind=ANVIL,
     )(_hostile("RevertsWhenMined")),

@@ -12,7 +12,7 @@ from x402sim.chain import contract
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import UNDEPLOYED, Address, words
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, case
+from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.truth import (
@@ -135,7 +135,7 @@ def _observed(_: Play, observed: Observed) -> str:
 def _taken_or_not(title: str) -> list[Demand]:
     return [
         Demand(
-            title=f"{title}: what is valid settles",
+            title=f"{title}: if called valid, the payment settles",
             ground=texts.derived(
                 texts.SIMULATE,
                 texts.IS_VALID,
@@ -146,7 +146,7 @@ def _taken_or_not(title: str) -> list[Demand]:
         ),
         replace(success_is_this_transfer(f"{title}: a success is a transfer"), suffix="true"),
         Demand(
-            title=f"{title}: whether it is taken",
+            title=f"{title}: accepted or refused?",
             ground=texts.silent(texts.RECOVERS, why="the text speaks of keys; EIP-3009 tokens ask"),
             test=_observed,
         ),
@@ -176,27 +176,29 @@ def _never(title: str, *, verifies: bool = True) -> list[Demand]:
     ]
 
 
-def _row(slug: str, play: Callable[[Play], Awaitable[Observed]], demands: list[Demand]) -> Row:
+def _row(
+    slug: str, play: Callable[[Play], Awaitable[Observed]], demands: list[Demand]
+) -> FacilitatorRow:
     return case(f"wallet/{slug}", *demands)(play)
 
 
 ROWS = [
-    _row("contract", _of_contract, _taken_or_not("A payment of a wallet that is a contract")),
+    _row("contract", _of_contract, _taken_or_not("A payment of a contract wallet")),
     _row(
         "contract-wrapped",
         _of_contract_wrapped,
-        _taken_or_not("A payment of a deployed wallet, its signature in EIP-6492's wrapper"),
+        _taken_or_not("A payment of a deployed wallet, signed in EIP-6492's wrapper"),
     ),
     _row("contract-forged", _of_contract_forged, _never("A stranger's payment from a wallet")),
     _row(
         "contract-changes",
         _of_contract_that_changes,
-        _never("A payment whose wallet takes its signature back", verifies=False),
+        _never("A payment with a signature no longer accepted by the wallet", verifies=False),
     ),
     _row(
         "not-deployed",
         _not_deployed,
-        _never("A wrapper that deploys nothing signs for a wallet without code"),
+        _never("A payment of a wallet without code, in a wrapper without deployment,"),
     ),
     _row(
         "not-deployed-bare",
@@ -212,6 +214,6 @@ ROWS = [
     _row(
         "delegated-elsewhere",
         _delegated_elsewhere,
-        _never("A payment of an account whose code answers no question (EIP-7702)"),
+        _never("A payment of an account with silent code (EIP-7702)"),
     ),
 ]

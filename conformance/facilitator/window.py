@@ -9,10 +9,10 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
     Tried,
-    as_observed,
     case,
     costs_no_gas,
     is_paid,
+    left_open,
     must_refuse,
     tried,
     tries_each,
@@ -80,12 +80,12 @@ _BY_BLOCK = "what counts is the time of the block, and the chain says it"
 @case(
     "window/ends-between",
     Demand(
-        title="A payment that ends between verify and settle is not settled",
+        title="A payment expired between verify and settle is not settled",
         ground=texts.explicit(texts.WINDOW, texts.CALLS),
         test=unsettled,
     ),
     Demand(
-        title="A payment that ends between verify and settle costs no gas",
+        title="A payment expired between verify and settle costs no gas",
         ground=texts.ours(
             texts.SAFETY,
             because="who does not look again just before sending pays for it (SR7)",
@@ -104,7 +104,7 @@ async def _ends_between(play: Play) -> Tried:
     await play.wait(draft.auth.valid_before + 1 - play.wall_s)
     settled = await play.settle(draft)
     money = await play.room.money(since, sent)
-    play.say(money.summary)
+    play.saw(money)
     return Tried(draft=draft, verified=settled, settled=settled, money=money)
 
 
@@ -112,7 +112,7 @@ ROWS = [
     case(
         "window/expired",
         *must_refuse(
-            "A payment that has ended is refused, to the second",
+            "An expired payment is refused, to the second",
             texts.WINDOW,
             texts.EIP3009_WINDOW,
             by_chain=True,
@@ -121,7 +121,7 @@ ROWS = [
     case(
         "window/early",
         *must_refuse(
-            "A payment that has not begun is refused",
+            "A payment before validAfter is refused",
             texts.WINDOW,
             texts.EIP3009_WINDOW,
             by_chain=True,
@@ -130,7 +130,7 @@ ROWS = [
     case(
         "window/ends-in-30",
         Demand(
-            title="A payment that ends in half a minute is settled",
+            title="A payment with half a minute left is settled",
             ground=texts.ours(
                 texts.WINDOW,
                 because="it is within its window, and five times the six seconds of the "
@@ -142,7 +142,7 @@ ROWS = [
     case(
         "window/just-begun",
         Demand(
-            title="A payment that began five seconds ago is settled",
+            title="A payment valid since five seconds ago is settled",
             ground=texts.ours(
                 texts.WINDOW, because="payers sign from now, and some by a clock that is right"
             ),
@@ -151,20 +151,18 @@ ROWS = [
     )(_with(lambda now: (now - 5, now + 300))),
     case(
         "window/least-left",
-        Demand(
-            title="How much of its window must a payment have left?",
-            ground=texts.silent(
-                texts.WINDOW, why="a least time is wise (SR5), and no text says how much"
-            ),
-            test=as_observed,
+        left_open(
+            "How many seconds must be left of a payment's window?",
+            texts.WINDOW,
+            why="a least time is wise (SR5), and no text says how much",
         ),
     )(tries_each({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)})),
     case(
         "window/endless",
-        Demand(
-            title="Windows that are as good as endless: what is made of them?",
-            ground=texts.silent(texts.WINDOW, why="they are valid now"),
-            test=as_observed,
+        left_open(
+            "Does the facilitator accept practically endless windows?",
+            texts.WINDOW,
+            why="they are valid now",
         ),
     )(
         tries_each(
@@ -180,7 +178,7 @@ ROWS = [
     case(
         "window/ended-on-chain",
         *must_refuse(
-            "A payment that has ended by the chain's time is refused, though our clocks differ",
+            "A payment expired by the chain's time is refused, though our clocks differ",
             texts.SIMULATE,
             texts.WINDOW,
             so=_BY_BLOCK,
@@ -192,7 +190,7 @@ ROWS = [
     case(
         "window/early-on-chain",
         *must_refuse(
-            "A payment that has not begun by the chain's time is refused, though our clocks differ",
+            "A payment before validAfter by the chain's time is refused, though our clocks differ",
             texts.SIMULATE,
             texts.WINDOW,
             so=_BY_BLOCK,

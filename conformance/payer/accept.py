@@ -13,7 +13,7 @@ from x402sim.suite.payer.case import (
     STANDARD,
     Cause,
     Demand,
-    Row,
+    PayerRow,
     Violation,
     bought,
     case,
@@ -22,7 +22,7 @@ from x402sim.suite.payer.case import (
     served,
 )
 from x402sim.suite.payer.play import Purchase
-from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
+from x402sim.suite.payer.shop import Dialect, Offer, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
 
 
@@ -31,8 +31,8 @@ def _odd(
     title: str,
     because: str,
     story: Story,
-    absent: Mapping[PaymentFlow, str] | None = None,
-) -> Row:
+    absent: Mapping[Dialect, str] | None = None,
+) -> PayerRow:
     return case(f"accept/{slug}", is_bought(title, because), absent=absent or {})(story)
 
 
@@ -66,7 +66,7 @@ def _echoes(played: Purchase) -> Violation | None:
 
 
 def _free(shop: Shop, request: Request) -> Reply | None:
-    if shop.flow is PaymentFlow.MCP:
+    if shop.flow is Dialect.MCP:
         return None
     shop.served += 1
     return as_json({"report": shop.goods})
@@ -79,7 +79,7 @@ ROWS = [
         "behind a proxy a shop does not know its own scheme (x402-foundation/x402#636, #924); who "
         "demands equality refuses valid offers",
         Story(resource=_https),
-        only([PaymentFlow.V1, PaymentFlow.V2], "its resource has no scheme"),
+        only([Dialect.V1, Dialect.V2], "its resource has no scheme"),
     ),
     _odd(
         "small-letters",
@@ -89,17 +89,17 @@ ROWS = [
     ),
     _odd(
         "more-in-extra",
-        "An `extra` with more in it",
+        "An `extra` with more fields",
         "shops write decimals and the like there",
         Story(offers=_more),
         only(STANDARD, "its 402 has no `extra`"),
     ),
     _odd(
         "null-schema",
-        "An `outputSchema` that is null",
+        "A null `outputSchema`",
         "the example of version 1's text has it so; x402-fetch and x402-axios refuse it",
         Story(null_schema=True),
-        only([PaymentFlow.V1], "only version 1 has the field"),
+        only([Dialect.V1], "only version 1 has the field"),
     ),
     _odd(
         "an-hour",
@@ -112,14 +112,14 @@ ROWS = [
         "A 402 of both versions",
         "shops serve old and new clients with one answer (x402-foundation/x402#2418)",
         Story(both_versions=True),
-        only([PaymentFlow.V2], "it is version 2 with version 1 in its body"),
+        only([Dialect.V2], "it is version 2 with version 1 in its body"),
     ),
     _odd(
         "extension",
-        "An extension that nobody knows",
+        "An unknown extension",
         "extensions are optional, and new ones come",
         Story(extensions=lambda _: _DEMO),
-        only([PaymentFlow.V2, PaymentFlow.MCP], "extensions are of version 2"),
+        only([Dialect.V2, Dialect.MCP], "extensions are of version 2"),
     ),
     case(
         "accept/extension-echoed",
@@ -129,29 +129,27 @@ ROWS = [
             test=_echoes,
             level="SHOULD",
         ),
-        absent=only(
-            [PaymentFlow.V2], "extensions are of version 2, and only its header shows them"
-        ),
+        absent=only([Dialect.V2], "extensions are of version 2, and only its header shows them"),
     )(Story(extensions=lambda _: _DEMO)),
     case(
         "accept/events",
         Demand(
-            title="A tool that answers by a stream of events",
+            title="A tool with a stream of events as answer",
             ground=texts.explicit(texts.MCP_EVENTS),
             test=bought,
         ),
-        absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
+        absent=only([Dialect.MCP], "only tools are answered by a stream of events"),
     )(Story(as_events=True)),
     case(
         "accept/free",
         Demand(
-            title="What is free is bought all the same",
+            title="Free goods are bought all the same",
             ground=texts.ours(because="a payer that expects a 402 breaks where prices fall to 0"),
             test=served,
         ),
         absent={
-            PaymentFlow.MCP: "a tool that is free is no matter of payment",
-            PaymentFlow.SESSION: "who opens a session has not asked for the price",
+            Dialect.MCP: "a tool that is free is no matter of payment",
+            Dialect.SESSION: "who opens a session has not asked for the price",
         },
     )(Story(first=_free)),
 ]

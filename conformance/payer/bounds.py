@@ -11,7 +11,7 @@ from x402sim.suite.payer.case import (
     REFUSED,
     Cause,
     Demand,
-    Row,
+    PayerRow,
     Violation,
     case,
     committed_at_most,
@@ -26,8 +26,8 @@ from x402sim.suite.payer.shop import (
     GOODS_PATH,
     PAYMENT_ID,
     SESSION_ID,
+    Dialect,
     Offer,
-    PaymentFlow,
     Settled,
     Shop,
     Story,
@@ -37,7 +37,7 @@ from x402sim.suite.payer.shop import (
 from x402sim.suite.wire import How, Reply, Request, as_json
 from x402sim.text.words import counted
 
-_STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
+_STANDARD_HTTP = (Dialect.V1, Dialect.V2)
 FEW_REQUESTS = 8
 """The most requests of a payer that doubles its waits until its patience ends."""
 MOST_REQUESTS = 60
@@ -92,10 +92,10 @@ def _few_requests(played: Purchase) -> Violation | None:
 
 def ends(because: str, test: Callable[[Purchase], Violation | None] = _ends) -> Demand:
     """Return the demand that a payer ends by itself."""
-    return Demand(title="A payer ends by itself", ground=texts.ours(because=because), test=test)
+    return Demand(title="A payer ends without help", ground=texts.ours(because=because), test=test)
 
 
-def _clock(slug: str, seconds: float, demand: Demand) -> Row:
+def _clock(slug: str, seconds: float, demand: Demand) -> PayerRow:
     return case(f"clock/{slug}", demand)(Story(skew_s=seconds))
 
 
@@ -155,11 +155,11 @@ def _renamed(shop: Shop, request: Request) -> Reply | None:
     return _session(opened, paid.amount)
 
 
-def _one_deposit(slug: str, title: str, story: Story) -> Row:
+def _one_deposit(slug: str, title: str, story: Story) -> PayerRow:
     return case(
         f"budget/{slug}",
         one_price(title, "the task allows one deposit, and the shop has taken one"),
-        absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
+        absent=only([Dialect.SESSION], "only a session is paid for before it is spent"),
     )(story)
 
 
@@ -169,7 +169,7 @@ def _counts_all(played: Purchase) -> str:
     return f"it buys not all of {len(played.shop.all_goods)} that X402SIM_URLS names"
 
 
-def _within(slug: str, title: str, because: str, story: Story) -> Row:
+def _within(slug: str, title: str, because: str, story: Story) -> PayerRow:
     """Return the row of several purchases within one cap, which pays for some of them only."""
     return case(
         f"budget/{slug}",
@@ -181,7 +181,7 @@ def _within(slug: str, title: str, because: str, story: Story) -> Row:
             ),
             test=committed_at_most(CAP_BASE),
         ),
-        absent=_ONE_TOOL | {PaymentFlow.SESSION: "a session's deposit is its budget"},
+        absent=_ONE_TOOL | {Dialect.SESSION: "a session's deposit is its budget"},
     )(story)
 
 
@@ -198,7 +198,7 @@ def _page(shop: Shop, _: Request) -> Reply | None:
 def _mixed(shop: Shop, _: Request) -> Reply | None:
     """Answer with the other version's number: in version 2's header, or alone in a body."""
     said = shop.required() | {"x402Version": 3 - (shop.flow.version or 1)}
-    if shop.flow is PaymentFlow.V2:
+    if shop.flow is Dialect.V2:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
     return Reply(
         status=402, headers={"Content-Type": "application/json"}, body=b'{"x402Version":2}'
@@ -216,7 +216,7 @@ _CLOCKS = (
 _BIG = 24 << 20
 _MANY = 8
 """How many things are for sale; the cap pays for five."""
-_ONE_TOOL = {PaymentFlow.MCP: "a task names one tool"}
+_ONE_TOOL = {Dialect.MCP: "a task names one tool"}
 _LOSES = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
 _HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")
 _hostile = partial(case, absent=_HTTP_ONLY)
@@ -239,11 +239,11 @@ ROWS = [
     case(
         "budget/paid-and-asked-for-ever",
         one_price(
-            "A shop that takes every payment and asks for another gets one",
+            "A shop with a new 402 after each payment gets a single payment",
             "the task is one purchase",
         ),
         Demand(
-            title="A payer that is refused stops asking",
+            title="A refused payer stops asking",
             ground=texts.ours(
                 because="a storm of identical requests (x402-foundation/x402#1860, #3420)"
             ),
@@ -252,28 +252,28 @@ ROWS = [
     )(Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100)),
     _one_deposit(
         "session-spent",
-        "A session that buys nothing is not followed by another",
+        "No second session follows a session without goods",
         Story(first=_spent),
     ),
     _one_deposit(
         "session-short",
-        "A session that is opened with less than was deposited is not followed by another",
+        "No second session follows a session with less than the deposit",
         Story(first=_short),
     ),
     _one_deposit(
         "session-refund-claimed",
-        "A session that is said to be refunded, and is not, is not followed by another",
+        "No second session follows a falsely refunded session",
         Story(first=_ended),
     ),
     _one_deposit(
         "session-renamed",
-        "A session whose id is not known any more is not followed by another",
+        "No second session follows a session with a forgotten id",
         Story(first=_renamed),
     ),
     case(
         "budget/several",
         Demand(
-            title="Three things within one budget: are they bought?",
+            title="Does the payer buy three things within a budget?",
             ground=texts.silent(why="a payer may buy one thing at a start"),
             test=_counts_all,
         ),
@@ -281,20 +281,20 @@ ROWS = [
     )(Story(urls=3)),
     _within(
         "calls",
-        "Eight purchases within one budget cost no more than it has",
+        "Eight purchases within a budget cost no more than the budget",
         "each by itself is within it",
         Story(urls=_MANY),
     ),
     _within(
         "parallel",
-        "Eight purchases that are asked for at once cost no more than their budget",
+        "Eight purchases at once cost no more than the budget",
         "who looks at what is left before signing, and takes it off after, signs all of them",
         Story(urls=_MANY, gathers_s=0.5),
     ),
     case(
         "budget/started-twice",
         Demand(
-            title="Two starts at once with one folder are one purchase",
+            title="Two starts at once with the same folder are a single purchase",
             ground=texts.ours(
                 because="a supervisor, a queue or a user starts a purchase again that still "
                 "runs: who does not lock the folder before signing pays twice"
@@ -305,21 +305,21 @@ ROWS = [
     )(Story(together=True, gathers_s=4)),
     _within(
         "calls-unanswered",
-        "Purchases whose answers are lost count against the budget",
+        "Purchases with lost answers count against the budget",
         "what was signed can be taken, whatever was answered",
         Story(urls=_MANY, strikes=(_LOSES,) * 60),
     ),
     case(
         "budget/session-over-debited",
         Demand(
-            title="A session that is debited three prices for each request is not topped up",
+            title="A session with a debit of three prices for each request is not topped up",
             ground=texts.derived(
                 texts.INTENT,
                 so=f"the task allows {CAP_BASE} base units for all three",
             ),
             test=committed_at_most(CAP_BASE),
         ),
-        absent=only([PaymentFlow.SESSION], "only a session is debited"),
+        absent=only([Dialect.SESSION], "only a session is debited"),
     )(Story(urls=3, debits=3)),
     _clock("ahead-30", 30, is_bought("The shop's clock is half a minute ahead", _CLOCKS)),
     _clock("behind-30", -30, is_bought("The shop's clock is half a minute behind", _CLOCKS)),
@@ -327,7 +327,7 @@ ROWS = [
         "behind-1800",
         -1800,
         one_price(
-            "The shop's clock is half an hour behind: at most one payment can be used",
+            "The shop's clock is half an hour behind: at most a single payment can be used",
             "each refused authorization can be used when its time comes",
             texts.BEFORE,
         ),
@@ -346,7 +346,7 @@ ROWS = [
     case(
         "hostile/endless-goods",
         one_price(
-            "Goods that never end are paid for once",
+            "Endless goods are paid for once",
             "the payment is made; what follows is delivery",
         ),
         waits_s=60,
@@ -373,7 +373,7 @@ ROWS = [
     _hostile(
         "hostile/mixed-versions",
         Demand(
-            title="A 402 that mixes the versions: what is made of it?",
+            title="Does the payer pay by a 402 of mixed versions?",
             ground=texts.silent(why="no text says how a broken 402 is read"),
             test=_made_of_it,
         ),

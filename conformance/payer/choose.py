@@ -15,7 +15,7 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.play import PRICE_BASE, Purchase
-from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
+from x402sim.suite.payer.shop import OTHER_TOKEN, Dialect, Offer, Shop, Story
 
 BECAUSE = (
     "a payer that looks only at the first offer misses purchases: shops list several "
@@ -96,9 +96,7 @@ ROWS = [
             "the task names network and token",
             texts.ACCEPTS,
         ),
-        is_bought(
-            "Offers that cannot be paid do not hide the one that can", BECAUSE, texts.ACCEPTS
-        ),
+        is_bought("Unpayable offers do not hide the payable offer", BECAUSE, texts.ACCEPTS),
     )(Story(offers=_networks)),
     _among(
         "choose/other-schemes",
@@ -108,7 +106,7 @@ ROWS = [
             texts.PAIRS,
         ),
         is_bought(
-            "Schemes that a payer lacks do not hide the scheme in common",
+            "Unknown schemes do not hide the scheme in common",
             BECAUSE,
             texts.ACCEPTS,
         ),
@@ -121,7 +119,7 @@ ROWS = [
             texts.REQUIRED_AMOUNT,
         ),
         is_bought(
-            "A first offer above the cap does not hide a second within it",
+            "A first offer above the cap does not hide a second offer within the cap",
             BECAUSE,
             texts.ACCEPTS,
         ),
@@ -132,7 +130,7 @@ ROWS = [
     _among(
         "choose/cheaper-second",
         Demand(
-            title="Two offers of the same, both within the cap: which is paid?",
+            title="Does the payer choose the cheaper of two offers within the cap?",
             ground=texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
             test=_price_paid,
         ),
@@ -140,13 +138,13 @@ ROWS = [
     case(
         "choose/flow",
         Demand(
-            title="Of two flows, the one that is settled after serving is chosen",
+            title="Of two flows, the flow with settlement after serving is chosen",
             ground=texts.explicit(texts.AUTHORIZATION_FIRST),
             test=_flow,
             level="SHOULD",
         ),
         absent=only(
-            [PaymentFlow.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
+            [Dialect.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
         ),
     )(Story(offers=_flows)),
 ]

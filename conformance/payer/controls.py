@@ -15,7 +15,7 @@ from x402sim.suite.payer.case import (
     served,
 )
 from x402sim.suite.payer.play import PRICE_BASE, Purchase
-from x402sim.suite.payer.shop import Lets, PaymentFlow, Story
+from x402sim.suite.payer.shop import Dialect, Lets, Story
 from x402sim.suite.verdict import as_json
 
 DAY_S = 86_400
@@ -59,7 +59,7 @@ def _window(most_s: int, expected: str, cause: Cause) -> Demand:
             suffix="window-as-offered",
         )
     return Demand(
-        title="An authorization ends within a day: its window limits its lifetime",
+        title="An authorization ends within a day",
         ground=texts.derived(
             texts.LIFETIME,
             texts.TIMEOUT,
@@ -101,7 +101,7 @@ ROWS = [
     case(
         "control/buys",
         Demand(
-            title="A payer pays the price of an honest shop once, and shows what it bought",
+            title="A payer pays the price of an honest shop once, and shows the goods",
             ground=texts.derived(
                 texts.INTENT,
                 texts.ONE_TRANSFER,
@@ -127,10 +127,10 @@ ROWS = [
     case(
         "control/accepted",
         Demand(
-            title="`accepted` is the offer that the payment is for",
+            title="`accepted` is the offer of the payment",
             ground=texts.explicit(texts.ACCEPTED),
             test=_accepted,
         ),
-        absent=only([PaymentFlow.V2], "only version 2 over HTTP repeats the offer in a header"),
+        absent=only([Dialect.V2], "only version 2 over HTTP repeats the offer in a header"),
     )(Story()),
 ]

@@ -17,7 +17,7 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.play import Purchase
-from x402sim.suite.payer.shop import PaymentFlow, Shop, Story, Strike
+from x402sim.suite.payer.shop import Dialect, Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 SIGN_IN = "sign-in-with-x"
@@ -120,7 +120,7 @@ def _same_id(played: Purchase) -> Violation | None:
 _LOST = Strike(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
 _extension = partial(
     case,
-    absent=only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers"),
+    absent=only([Dialect.V2], "extensions are of version 2, and are looked at in its headers"),
 )
 ROWS = [
     _extension(
@@ -137,7 +137,7 @@ ROWS = [
     _extension(
         "extension/sign-in-instead",
         Demand(
-            title="A wallet that has paid before is asked to sign in: does it pay again?",
+            title="Does a payer pay again, asked to sign in with a wallet of an earlier payment?",
             ground=texts.silent(why="the extension is optional for clients"),
             test=_pays_again,
         ),
@@ -145,13 +145,13 @@ ROWS = [
     _extension(
         "extension/identifier",
         Demand(
-            title="A payment that is sent again keeps its id, and another has another",
+            title="A payment sent again keeps the id, and a new payment has a new id",
             ground=texts.explicit(texts.REUSES_ID),
             test=_same_id,
             suffix="same",
         ),
         one_price(
-            "Where payments have ids, a lost answer is still one payment",
+            "Where payments have ids, a lost answer is still a single payment",
             "the same payload with the same id gets the answer again",
             texts.RESEND,
         ),

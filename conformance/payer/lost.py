@@ -13,7 +13,7 @@ from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     OURS,
     Demand,
-    Row,
+    PayerRow,
     case,
     committed_at_most,
     gets_what_it_paid,
@@ -27,8 +27,8 @@ from x402sim.suite.payer.shop import (
     OTHER_TOKEN,
     PROGRESS,
     RECORDS,
+    Dialect,
     Offer,
-    PaymentFlow,
     Shop,
     Story,
     Strike,
@@ -116,7 +116,7 @@ def _empty(_: Shop, right: Reply) -> Reply:
 
 def _no_goods(shop: Shop, right: Reply) -> Reply:
     """Return an error in place of the goods, with status 200."""
-    if shop.flow is not PaymentFlow.MCP:
+    if shop.flow is not Dialect.MCP:
         return replace(right, body=b'{"error":"the report could not be made"}')
     failed = {"isError": True, "content": [{"type": "text", "text": "the report was not made"}]}
     return as_json({"jsonrpc": "2.0", "id": json.loads(right.body).get("id"), "result": failed})
@@ -164,12 +164,12 @@ _BROKEN = [
     ("cut", True, _cut, "Half of the answer arrives"),
     ("error-in-200", True, _no_goods, "A 200 with an error instead of the goods"),
     ("no-receipt", True, _without_receipt, "An answer without a receipt"),
-    ("false-receipt", True, _false_receipt, "A receipt that says that nothing was paid"),
-    ("unreadable-receipt", True, _unreadable_receipt, "A receipt that cannot be read"),
+    ("false-receipt", True, _false_receipt, "A receipt without a payment"),
+    ("unreadable-receipt", True, _unreadable_receipt, "An unreadable receipt"),
     ("conflict", True, _conflict, "The payment settles, and the answer is 409"),
 ]
 _NO_HEADERS = {
-    PaymentFlow.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"
+    Dialect.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"
 }
 _ABSENT = {
     "no-receipt": _NO_HEADERS,
@@ -179,11 +179,11 @@ _ABSENT = {
 _ONE_REQUEST = "the request that pays asks for the goods, too: see the row without `goods-`"
 
 
-def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
+def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> PayerRow:
     strike = Strike(settles=settles, reply=reply)
     return case(
         f"lost/{slug}",
-        one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
+        one_price(f"{title}: still a single payment", SO, texts.RESEND, texts.UNIQUE),
         *([gets_what_it_paid(GAVE_UP)] if settles else []),
         *([_asked_again] if reply is _busy else []),
         absent=_ABSENT.get(slug, {}),
@@ -191,12 +191,12 @@ def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title:
     )(Story(strikes=(strike,)))
 
 
-def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
+def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> PayerRow:
     strike = Strike(settles=False, reply=reply, at_goods=True)
     return case(
         f"lost/goods-{slug}",
         one_price(
-            f"Paid for, and then: {title}: still one payment",
+            f"Paid for, and then: {title}: still a single payment",
             "the payment is made, and its proof can be shown again",
         ),
         *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
@@ -205,7 +205,7 @@ def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
     )(Story(strikes=(strike,)))
 
 
-NAMED = {PaymentFlow.SESSION: "a deposit is what the payer names, so no price can change"}
+NAMED = {Dialect.SESSION: "a deposit is what the payer names, so no price can change"}
 
 
 def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
@@ -217,7 +217,7 @@ WINDOW_S = 4
 """Seconds to pay, over while a payer waits."""
 
 
-def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> Row:
+def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> PayerRow:
     """A shop that settles, answers 402 again, and wants something else from then on."""
 
     def offers(shop: Shop, right: Offer) -> list[Offer]:
@@ -228,14 +228,14 @@ def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> R
     )
 
 
-def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> Row:
+def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> PayerRow:
     def first(shop: Shop, request: Request) -> Reply | None:
         return reply(shop) if request.path.startswith(RECORDS) else None
 
     return case(
         f"lost/record-{slug}",
-        one_price(f"The receipt is lost, and {title}: still one payment", SO),
-        absent=only([PaymentFlow.STEPS], "only the two steps have a record that can be asked for"),
+        one_price(f"The receipt is lost, and {title}: still a single payment", SO),
+        absent=only([Dialect.STEPS], "only the two steps have a record that can be asked for"),
     )(Story(first=first, strikes=(Strike(settles=True, reply=_lost),)))
 
 
@@ -244,13 +244,13 @@ ROWS = [
     case(
         "lost/events-break-off",
         one_price(
-            "A stream of events ends before the tool's result: still one payment",
+            "A stream of events ends before the tool's result: still a single payment",
             SO,
             texts.RESEND,
             texts.UNIQUE,
         ),
         gets_what_it_paid(GAVE_UP),
-        absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
+        absent=only([Dialect.MCP], "only tools are answered by a stream of events"),
     )(Story(as_events=True, strikes=(Strike(settles=True, reply=_only_progress),))),
     _goods("no-answer", _lost, "the connection breaks"),
     _goods("error", _error, "502"),
@@ -260,17 +260,17 @@ ROWS = [
     _goods("slow", _slow, "seven seconds of silence"),
     _changed(
         "again-dearer",
-        "The 402 that follows a payment asks for more",
+        "The 402 after a payment asks for more",
         lambda _, right: replace(right, amount="40000"),
     ),
     _changed(
         "again-other-payee",
-        "The 402 that follows a payment names another payee",
+        "The 402 after a payment names another payee",
         lambda shop, right: replace(right, pay_to=shop.thief),
     ),
     _changed(
         "again-other-asset",
-        "The 402 that follows a payment names another token",
+        "The 402 after a payment names another token",
         lambda _, right: replace(right, asset=OTHER_TOKEN),
     ),
     case(
@@ -292,13 +292,13 @@ ROWS = [
             takes_anything=True,
         )
     ),
-    _record("missing", lambda _: as_json({"error": "Payment not found"}, 404), "its record is 404"),
-    _record("error", lambda _: as_json({"error": "oops"}, 500), "its record is a 500"),
-    _record("oversized", lambda _: Reply(body=b"[" * (4 << 20)), "its record is 4 MB of brackets"),
+    _record("missing", lambda _: as_json({"error": "Payment not found"}, 404), "the record is 404"),
+    _record("error", lambda _: as_json({"error": "oops"}, 500), "the record is a 500"),
+    _record("oversized", lambda _: Reply(body=b"[" * (4 << 20)), "the record is 4 MB of brackets"),
     case(
         "lost/for-good",
         one_price(
-            "No payment is ever answered, and its window ends: still one payment",
+            "No payment is ever answered, and the window ends: still a single payment",
             f"{SO}. That its window has ended does not say that it was not made",
         ),
         waits_s=WINDOW_S + 1.5,
@@ -312,7 +312,7 @@ ROWS = [
     case(
         "lost/refused-for-good",
         one_price(
-            "Every payment is refused: no more than one can still be used",
+            "Every payment is refused: at most a single payment can still be used",
             "a refused authorization can be used until it ends, by whoever has it",
             texts.BEFORE,
         ),

@@ -15,7 +15,7 @@ from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
     Demand,
-    Row,
+    PayerRow,
     case,
     committed_at_most,
     nothing,
@@ -25,7 +25,7 @@ from x402sim.suite.payer.case import (
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     SESSION_ID,
-    PaymentFlow,
+    Dialect,
     Shop,
     Story,
     Strike,
@@ -71,7 +71,7 @@ def _asks_for_the_thief(shop: Shop, _: Request) -> Reply:
         shop.right = own
 
 
-def _before(slug: str, title: str, status: int, where: Where) -> Row:
+def _before(slug: str, title: str, status: int, where: Where) -> PayerRow:
     def first(shop: Shop, request: Request) -> Reply | None:
         return Reply(status=status, headers={"Location": where(shop) + request.target})
 
@@ -80,7 +80,7 @@ def _before(slug: str, title: str, status: int, where: Where) -> Row:
     )
 
 
-def _paid(status: int) -> Row:
+def _paid(status: int) -> PayerRow:
     strike = Strike(
         settles=True,
         reply=lambda shop, _: Reply(
@@ -90,7 +90,7 @@ def _paid(status: int) -> Row:
     return case(
         f"send/paid-and-redirected-{status}",
         one_price(
-            f"A payment that is answered with a redirect ({status}) goes to no other host",
+            f"A payment answered with a redirect ({status}) goes to no other host",
             "the payment is for this host; whoever else gets it may be served in its stead",
             texts.REDIRECT,
         ),
@@ -143,7 +143,7 @@ ROWS = [
     ),
     _before(
         "redirect-to-user",
-        "Nothing is paid where a redirect leads: a URL that begins alike",
+        "Nothing is paid where a redirect leads: a URL with the same beginning",
         308,
         with_user,
     ),
@@ -160,16 +160,16 @@ ROWS = [
     case(
         "send/resource-elsewhere",
         one_price(
-            "A resource that the 402 names at another host is not paid there",
+            "A resource at another host, named by the 402, is not paid there",
             SO,
             texts.CONTROLS,
         ),
-        absent=only([PaymentFlow.V1, PaymentFlow.V2], "its resource is no URL"),
+        absent=only([Dialect.V1, Dialect.V2], "its resource is no URL"),
     )(Story(resource=_elsewhere, elsewhere=_asks_for_the_thief)),
     _refused(
         "send/asked-in-prose",
         nothing(
-            "A payment that is asked for in prose is not made",
+            "A payment requested in prose is not made",
             "a payment is asked for by requirements that can be checked, and here are none",
             texts.SIGNAL,
         ),
@@ -177,7 +177,7 @@ ROWS = [
     case(
         "send/tip-in-prose",
         one_price(
-            "What the text of a 402 asks for besides its offers is not paid",
+            "A demand in the text of a 402, beside the offers, is not paid",
             "the offer is the price; nothing else was meant to be paid",
             texts.CONTROLS,
             breaks=results.DemandKey.WITHIN_TASK,
@@ -204,7 +204,7 @@ ROWS = [
                 test=committed_at_most(0),
                 level="SHOULD",
             ),
-            absent=only([PaymentFlow.V1, PaymentFlow.V2], "it is the status of the standard's 402"),
+            absent=only([Dialect.V1, Dialect.V2], "it is the status of the standard's 402"),
         )(Story(first=_with_status(status)))
         for status in (403, 500)
     ),

@@ -20,12 +20,12 @@ from x402sim.suite.payer.case import (
     one_price,
 )
 from x402sim.suite.payer.play import CAP_BASE, Purchase
-from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
+from x402sim.suite.payer.shop import OTHER_TOKEN, Dialect, Offer, Shop, Story
 
 TEN_YEARS_S = 10 * 365 * 86_400
 DAY_S = 86_400
 NAMED = "a deposit is what the payer names, not what the shop asks"
-_OUTSIDE = {PaymentFlow.SESSION: NAMED}
+_OUTSIDE = {Dialect.SESSION: NAMED}
 
 
 def one(change: Callable[[Shop, Offer], Offer]) -> Story:
@@ -93,7 +93,7 @@ ROWS = [
     _refused(
         "sign/fraction",
         one_price(
-            "A price that is no whole number of base units buys nothing dearer",
+            "A fraction of a base unit as price buys nothing dearer",
             "1.5 is not an amount; read as tokens it is thirty times the cap",
             texts.REQUIRED_AMOUNT,
             texts.REQUIRED_AMOUNT_V1,
@@ -118,7 +118,7 @@ ROWS = [
     _refused(
         "sign/domain-in-extra",
         one_price(
-            "An `extra` that names another chain and contract does not change what is signed",
+            "An `extra` with another chain and contract does not change the signed domain",
             "the offer's network and asset say where money moves, and so does the task",
             texts.TOKEN_NAME,
         ),
@@ -127,7 +127,7 @@ ROWS = [
     _refused(
         "sign/name-of-domain",
         Demand(
-            title="The offer has a wrong name of the token's domain: is it signed for?",
+            title="Does the payer sign for a wrong name of the token's domain?",
             ground=texts.silent(
                 texts.TOKEN_NAME,
                 why="a signature for it never settles, so nothing is lost by it",
@@ -157,7 +157,7 @@ ROWS = [
     _refused(
         "sign/scheme",
         nothing(
-            "Another scheme than `exact` is not signed for as if it were `exact`",
+            "Another scheme than `exact` is not signed for as `exact`",
             "the bounds are those of an exact payment, and what another scheme lets a server "
             "take is another question",
             texts.PAIRS,

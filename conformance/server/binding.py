@@ -114,7 +114,7 @@ _CHARGED = Demand(
 )
 
 
-@case("binding/elsewhere", buys_one("A payment that was served buys nothing at another path"))
+@case("binding/elsewhere", buys_one("A used payment buys nothing at another path"))
 async def _elsewhere(play: Play) -> Uses:
     """Buy, and send the same payment for every other item, the same price first.
 
@@ -152,7 +152,7 @@ async def _dearer(play: Play) -> Uses:
     return await used(play, payment, [await play.pay(payment, item)])
 
 
-@case("binding/query", buys_one("A payment that was served buys nothing with another query"))
+@case("binding/query", buys_one("A used payment buys nothing with another query"))
 async def _another_query(play: Play) -> Uses:
     """Buy, and send the same payment with another query."""
     item = next((each for each in play.items if "?" in each.target), None)
@@ -165,7 +165,7 @@ async def _another_query(play: Play) -> Uses:
     return await distinguished(play, payment, answers, other)
 
 
-@case("binding/body", buys_one("A payment that was served buys nothing with another body"))
+@case("binding/body", buys_one("A used payment buys nothing with another body"))
 async def _another_body(play: Play) -> Uses:
     """Buy, and send the same payment with another body."""
     item = next((each for each in play.items if each.body), None)
@@ -182,9 +182,9 @@ async def _another_body(play: Play) -> Uses:
 
 @case(
     "many/again",
-    buys_one("The same payment, sent three times, buys one thing"),
+    buys_one("The same payment, sent three times, buys a single item"),
     Demand(
-        title="What the same payment gets when it was served",
+        title="The answer to a used payment, sent again",
         ground=texts.silent(texts.UNIQUE, why="nothing says how a replay is answered"),
         test=_is_kept,
         suffix="kept",
@@ -199,9 +199,9 @@ async def _again(play: Play) -> Uses:
 
 @case(
     "many/at-once",
-    buys_one("One payment in five requests at once, verified together, buys one thing"),
+    buys_one("A payment in five requests at once, verified together, buys a single item"),
     Demand(
-        title="One payment in five requests at once: no 5xx",
+        title="A payment in five requests at once: no 5xx",
         ground=texts.ours(
             texts.STATUS_SERVER, because="a payer takes it for an outage and tries again"
         ),
@@ -215,7 +215,7 @@ async def _at_once_strict(play: Play) -> Uses:
 
 @case(
     "many/at-once-settling",
-    buys_one("One payment in five requests at once, settled together, buys one thing"),
+    buys_one("A payment in five requests at once, settled together, buys a single item"),
 )
 async def _at_once_settling(play: Play) -> Uses:
     return await _at_once(play, SETTLE, strict=True)
@@ -224,8 +224,8 @@ async def _at_once_settling(play: Play) -> Uses:
 @case(
     "many/at-once-told-again",
     buys_one_repeated(
-        "One payment in five requests at once buys one thing, though the facilitator says "
-        "success to each"
+        "A payment in five requests at once buys a single item, though the facilitator says "
+        "success each time"
     ),
 )
 async def _at_once_repeated(play: Play) -> Uses:
@@ -235,7 +235,7 @@ async def _at_once_repeated(play: Play) -> Uses:
 @case(
     "many/runs",
     Demand(
-        title="How often what is sold is made for one payment in five requests at once",
+        title="How often the handler runs for a payment in five requests at once",
         ground=texts.silent(texts.VERIFIES, why="nothing says when the work is done"),
         test=_how_often,
     ),

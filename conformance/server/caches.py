@@ -15,7 +15,7 @@ from x402sim.suite.server.raw import Answer, behind_cache
 from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.world.cache import SharedCache, directives, storable_s, varying
 
-THROUGH = "through the cache, "
+THROUGH = "through the cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _is_not_given_away(play: Play, observed: Shared) -> Found:
     kept = observed.paid.headers.get("cache-control")
     return Violation(
         demand="goods-not-from-cache",
-        actual=f"{THROUGH}without a payment: {observed.unpaid.how}; the paid answer had "
+        actual=f"{THROUGH}, without a payment: {observed.unpaid.how}; the paid answer had "
         f"{f'Cache-Control: {kept}' if kept else 'no Cache-Control'}, and no Vary that names "
         f"{play.dialect.payment_header}",
         loss=play.tokens(price, "served out of the cache for nothing"),
@@ -102,7 +102,7 @@ def _is_not_stale(play: Play, observed: Shared) -> Found:
         return None
     return Violation(
         demand="offer-not-from-cache",
-        actual=f"{THROUGH}with a payment: {observed.paid.showing('Cache-Control', 'Vary')}; "
+        actual=f"{THROUGH}, with a payment: {observed.paid.showing('Cache-Control', 'Vary')}; "
         "the server has not seen it",
         why="nobody can buy until the cache forgets it, and then at an old price",
     )
@@ -112,7 +112,7 @@ ROWS = [
     case(
         "offer/cache",
         Demand(
-            title="A shared cache gives nobody what somebody else has paid for",
+            title="A shared cache serves nobody the goods of another payer",
             ground=texts.derived(
                 texts.NO_VALID_PAYMENT,
                 texts.NOMINATED,
@@ -123,7 +123,7 @@ ROWS = [
             test=_is_not_given_away,
         ),
         Demand(
-            title="A shared cache answers no payment with a 402 that it has kept",
+            title="A shared cache answers no payment with a stored 402",
             ground=texts.derived(
                 texts.SIGNAL,
                 texts.NOMINATED,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.suite import texts
+from x402sim.suite.money import Transfer
 from x402sim.suite.server.case import (
     ONE_PATH,
     Demand,
@@ -21,7 +22,6 @@ from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Transfer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted
 
@@ -129,8 +129,8 @@ def _no_error(play: Play, observed: Several) -> Found:
 @case(
     "many/respelled",
     buys_one_repeated(
-        "One payment in five spellings at once buys one thing, though the facilitator says "
-        "success to each"
+        "A payment in five spellings at once buys a single item, though the facilitator says "
+        "success each time"
     ),
 )
 async def _respelled(play: Play) -> Uses:
@@ -151,8 +151,8 @@ async def _respelled(play: Play) -> Uses:
 @case(
     "many/elsewhere-at-once",
     buys_one_repeated(
-        "One payment for four requests at once buys one thing, though the facilitator says "
-        "success to each"
+        "A payment for four requests at once buys a single item, though the facilitator says "
+        "success each time"
     ),
     absent={Dialect.MCP: ONE_PATH},
 )
@@ -168,7 +168,7 @@ async def _for_other_requests(play: Play) -> Uses:
 @case(
     "many/receipts",
     Demand(
-        title="Of two payments at once, each answer names its own settlement",
+        title="After two payments at once, each answer names the right settlement",
         ground=texts.explicit(texts.RESPONSE, texts.TRANSACTION),
         test=_each_its_own,
     ),
@@ -183,7 +183,7 @@ async def _two_receipts(play: Play) -> Several:
 @case(
     "many/same-nonce",
     Demand(
-        title="Another payer's payment with the same nonce is served if it moves its money",
+        title="Another payer's payment with the same nonce is served if the money moves",
         ground=texts.derived(
             texts.AUTHORIZER,
             texts.SUCCESS,
@@ -213,14 +213,14 @@ async def _same_nonce(play: Play) -> Several:
     return Several(
         payments=[payment, own],
         answers=[*answers, *second.answers],
-        moved=[each for each in second.moved if each.sender == other.wallet.address.lower()],
+        moved=[each for each in second.moved if each.sender == other.wallet.address_bytes],
     )
 
 
 @case(
     "many/unsigned",
     Demand(
-        title="Without its signature, a payment that was served gets nothing",
+        title="A used payment without the signature gets nothing",
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.PARAMETERS,
@@ -241,7 +241,7 @@ async def _unsigned(play: Play) -> Several:
 @case(
     "many/refused-before",
     Demand(
-        title="A payment is good after another with its nonce was refused",
+        title="A payment is good after a refused payment with the same nonce",
         ground=texts.ours(
             texts.SUCCESS,
             because="what was refused has used nothing; else a false one of somebody who "
@@ -260,7 +260,7 @@ async def _refused_before(play: Play) -> Several:
 @case(
     "payment/endless",
     Demand(
-        title="A window that never ends: the answer is no 5xx",
+        title="An endless window: the answer is no 5xx",
         ground=texts.derived(
             texts.STATUS_INVALID,
             texts.STATUS_SERVER,

@@ -1,5 +1,6 @@
 """Controls: a good purchase. A server that does not sell is not judged."""
 
+from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
 from x402sim.suite.server.case import Demand, Trade, case, trade
 from x402sim.suite.server.payment import receipt_in
@@ -10,7 +11,7 @@ from x402sim.suite.verdict import Found, Violation
 def _sells(play: Play, observed: Trade) -> Found:
     offer = observed.payment.offer
     wanted = (str(offer["payTo"]).lower(), observed.payment.auth.value)
-    moved = [(each.to.lower(), each.amount_base) for each in observed.moved]
+    moved = [(to_hex(each.to), each.amount_base) for each in observed.moved]
     if observed.is_served and moved == [wanted]:
         return None
     return Violation(
@@ -35,7 +36,7 @@ def _receipt(play: Play, observed: Trade) -> Found:
 @case(
     "control/sells",
     Demand(
-        title="A good payment is served, and is one transfer of the price to the shop",
+        title="A good payment is served, with a single transfer of the price to the shop",
         ground=texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
         test=_sells,
     ),

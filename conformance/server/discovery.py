@@ -204,7 +204,7 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
         test=_is_as_its_schema,
     ),
     Demand(
-        title="The 402 names the method by which it is sold",
+        title="The 402 names the HTTP method of the sale",
         ground=texts.derived(
             texts.DECLARES, so="a method by which it is not sold is no specification of it"
         ),
@@ -212,7 +212,7 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
         suffix="method",
     ),
     Demand(
-        title="What the 402 describes is sold, at its price",
+        title="The goods described in the 402 are sold, at the price in the 402",
         ground=texts.ours(
             texts.DECLARES, because="a reader of the catalogue cannot buy the listed resource"
         ),
@@ -255,7 +255,7 @@ async def _described(play: Play) -> list[Described]:
 @case(
     "discovery/listed",
     Demand(
-        title="What its own catalogues list is sold, at the listed price",
+        title="The goods in the server's own catalogues are sold, at the listed price",
         ground=texts.ours(texts.LISTED, because="a payer has chosen by the price that is listed"),
         test=_is_as_listed,
     ),

@@ -39,7 +39,7 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
 _POINTS = {
     "verifying": ("The client leaves while verify is under way", VERIFY, False),
     "settling": ("The client leaves while settle is under way", SETTLE, False),
-    "settled": ("The client leaves when it is settled, before the answer", SETTLE, True),
+    "settled": ("The client leaves after the settlement, before the answer", SETTLE, True),
 }
 
 ROWS = [

@@ -117,7 +117,7 @@ def _left_is_paid(play: Play, observed: Streamed) -> Found:
 @case(
     "handler/unpaid",
     Demand(
-        title="Nothing is made of what is sold without a payment that was verified",
+        title="The handler runs for no payment without verify",
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.FLOW,
@@ -180,7 +180,7 @@ async def _impatient(play: Play) -> Trade:
 @case(
     "handler/redirects",
     Demand(
-        title="A redirect that is charged names its transaction",
+        title="A charged redirect names the transaction",
         ground=texts.derived(
             texts.RESPONSE,
             texts.TRANSACTION,
@@ -189,7 +189,7 @@ async def _impatient(play: Play) -> Trade:
         test=_is_named,
     ),
     Demand(
-        title="A redirect to what was paid for is settled",
+        title="A redirect to the paid goods is settled",
         ground=texts.ours(
             texts.SUCCESS,
             because="where a redirect delivers to a store of files, it was had for "
@@ -213,12 +213,12 @@ async def _redirects(play: Play) -> Trade:
 @case(
     "handler/stream",
     Demand(
-        title="A stream that is paid for comes as a whole, and is one transfer",
+        title="A paid stream comes as a whole, with a single transfer",
         ground=texts.explicit(texts.SUCCESS, texts.ONE_TRANSFER),
         test=_is_whole,
     ),
     Demand(
-        title="A stream begins with its receipt",
+        title="A stream begins with the receipt",
         ground=texts.ours(
             texts.RESPONSE, because="a header cannot follow the body that it belongs to"
         ),
@@ -271,12 +271,12 @@ async def _stream_refused(play: Play) -> Trade:
 @case(
     "handler/stream-left",
     Demand(
-        title="The client leaves within a stream: what has begun is paid for",
+        title="The client leaves within a stream: the stream is paid for",
         ground=SERVED_ONLY_IF_SETTLED,
         test=_left_is_paid,
     ),
     Demand(
-        title="A stream is lost: the same payment is served, or told what is known",
+        title="A stream is lost: the same payment gets the goods or the payment's state",
         ground=texts.ours(
             texts.RESEND,
             because="the payer has paid, and holds nothing but this payment",

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
+from x402sim.suite.money import Transfer
 from x402sim.suite.server.case import PAUSE_S, REFUSED, Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Transfer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
@@ -183,7 +183,7 @@ def _is_400(_: Play, observed: Named) -> Found:
 
 
 _NOTHING = Demand(
-    title="Another payload with a known id is not served what it has not paid for",
+    title="Another payload with a known id is not served unpaid goods",
     ground=texts.derived(
         texts.SAME_ID_OTHER,
         texts.LOOKUP,
@@ -213,13 +213,13 @@ _OTHER = [
 @case(
     "identifier/again",
     Demand(
-        title="The same payment with the same id gets the stored answer, though it can be "
-        "verified no more",
+        title="The same payment with the same id gets the stored answer, though verify "
+        "would refuse by now",
         ground=texts.explicit(texts.SAME_ID, texts.BEFORE_VERIFYING),
         test=_is_kept,
     ),
     Demand(
-        title="The stored answer has its PAYMENT-RESPONSE",
+        title="The stored answer has PAYMENT-RESPONSE",
         ground=texts.explicit(texts.STORED),
         test=_receipt_is_kept,
         suffix="receipt",
@@ -239,7 +239,7 @@ async def _again(play: Play) -> Named:
 @case(
     "identifier/other-at-once",
     Demand(
-        title="Of two payloads with one id at once, one is not served",
+        title="Two payloads with the same id at once are not both served",
         ground=texts.explicit(texts.SAME_ID_OTHER),
         test=_is_one,
     ),
@@ -283,7 +283,7 @@ async def _busy(play: Play) -> Named:
 @case(
     "identifier/required",
     Demand(
-        title="Where an id is required, a payment without one is answered 400",
+        title="Where an id is required, a payment without an id is answered 400",
         ground=texts.explicit(texts.ID_REQUIRED),
         test=_is_400,
     ),

@@ -286,20 +286,20 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
 @case(
     "offer/whole",
     Demand(
-        title="The offer has every field that it must have, of the right type",
+        title="The offer has every required field, of the right type",
         ground=texts.explicit(
             texts.SIGNAL, texts.REQUIRED, texts.FIELDS, texts.FIELDS_V1, texts.RESOURCE
         ),
         test=_is_whole,
     ),
     Demand(
-        title="The 402 says in words why it asks for a payment",
+        title="The 402 gives the reason in words",
         ground=texts.ours(texts.EXPLAINS, because="a payer can act on a reason only"),
         test=_says_why,
         suffix="reason",
     ),
     Demand(
-        title="The versions of one answer offer the same",
+        title="Both versions in an answer make the same offer",
         ground=texts.ours(
             texts.ACCEPTS,
             because="a payer of the other version pays another price for the same thing",
@@ -309,7 +309,7 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         absent=dict.fromkeys((Dialect.V2, Dialect.MCP), "it is judged with version 1"),
     ),
     Demand(
-        title="The body offers nothing that PAYMENT-REQUIRED does not",
+        title="The body offers nothing beyond PAYMENT-REQUIRED",
         ground=texts.derived(
             texts.ACCEPTS,
             texts.REQUIRED_AMOUNT,
@@ -350,7 +350,7 @@ async def _twice(play: Play) -> tuple[Any, Any]:
 @case(
     "offer/cors",
     Demand(
-        title="A script that may read its answers can read offer and receipt",
+        title="A script with access to the answers can read offer and receipt",
         ground=texts.ours(
             texts.REQUIRED,
             because="browsers hide headers that are not exposed (xpaysh/awesome-x402#414)",
@@ -367,12 +367,12 @@ async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
 @case(
     "offer/preflight",
     Demand(
-        title="A preflight of what is shared with other origins is not asked to pay",
+        title="A preflight of goods shared with other origins is not asked to pay",
         ground=texts.explicit(texts.PREFLIGHT),
         test=_is_free,
     ),
     Demand(
-        title="A preflight of what is shared allows the payment's header",
+        title="A preflight of shared goods allows the payment's header",
         ground=texts.ours(texts.REQUIRED, because="else no script in a browser can send a payment"),
         test=_allows,
         suffix="allows",
@@ -386,7 +386,7 @@ async def _preflight(play: Play) -> Preflight:
         ("Access-Control-Request-Headers", play.dialect.payment_header.lower()),
     ]
     return Preflight(
-        unpaid=unpaid, answer=await play.ask(headers=wanted, method="OPTIONS", about="preflight: ")
+        unpaid=unpaid, answer=await play.ask(headers=wanted, method="OPTIONS", about="preflight")
     )
 
 
@@ -401,7 +401,7 @@ async def _preflight(play: Play) -> Preflight:
         ),
         test=_calls_itself,
     ),
-    _served("Paid for through a proxy, it is served"),
+    _served("A payment through a proxy is served"),
 )
 async def _behind_a_proxy(play: Play) -> Visit:
     """Buy as through a proxy that ends TLS; servers of other host names only are not judged."""
@@ -415,7 +415,7 @@ async def _behind_a_proxy(play: Play) -> Visit:
 @case(
     "offer/each",
     Demand(
-        title="Each offer that can be paid is served, for its amount",
+        title="Each payable offer is served, for the offered amount",
         ground=texts.explicit(texts.ACCEPTS, texts.ACCEPTED),
         test=_is_each_sold,
     ),
@@ -437,10 +437,10 @@ ROWS = [
     case(
         "offer/browser",
         Demand(
-            title="Asked as a browser asks, it is a 402 that can be paid",
+            title="A browser's request gets a payable 402",
             ground=texts.explicit(texts.SIGNAL, texts.REQUIRED),
             test=_still_payable,
         ),
-        _served("Paid for as a browser asks, it is served"),
+        _served("A browser's payment is served"),
     )(_visited([("Accept", PAGE), ("User-Agent", BROWSER)])),
 ]

@@ -38,27 +38,27 @@ ELSEWHERE = {"Location": "http://127.0.0.1:9/settle"}
 """A port without a listener."""
 
 _LOST = {
-    "lost": ("its answer is lost", lambda: breaks(How.LOST)),
-    "cut": ("its answer is cut", lambda: breaks(How.CUT)),
-    "empty": ("its answer is 200 {}", lambda: says(as_json({}), after=True)),
+    "lost": ("the answer is lost", lambda: breaks(How.LOST)),
+    "cut": ("the answer is cut", lambda: breaks(How.CUT)),
+    "empty": ("the answer is 200 {}", lambda: says(as_json({}), after=True)),
     "page": (
-        "its answer is a page",
+        "the answer is a page",
         lambda: says(Reply(headers={"Content-Type": "text/html"}, body=b"<p>ok</p>"), after=True),
     ),
-    "nothing": ("its answer is 200 without a body", lambda: says(Reply(), after=True)),
+    "nothing": ("the answer is 200 without a body", lambda: says(Reply(), after=True)),
     "gateway": (
-        "a proxy answers 502 in its place",
+        "a proxy answers 502 instead",
         lambda: says(Reply(status=502, body=b"Bad Gateway"), after=True),
     ),
     "error": (
-        "it answers 500 after it has settled",
+        "the answer is 500",
         lambda: says(as_json({"error": "internal"}, 500), after=True),
     ),
-    "twice": ("its answer comes twice in one body", twice),
-    "pending": ("it says that it is pending", lambda: pending("eip155:84532")),
-    "array": ("its answer is a list", lambda: says(as_json([]), after=True)),
+    "twice": ("the answer comes twice in a body", twice),
+    "pending": ("the answer says pending", lambda: pending("eip155:84532")),
+    "array": ("the answer is a list", lambda: says(as_json([]), after=True)),
     "busy": (
-        "it answers 429 after it has settled",
+        "the answer is 429",
         lambda: says(as_json({"error": "slow down"}, 429), after=True),
     ),
 }
@@ -74,7 +74,7 @@ _SETTLE_NO = {
         lambda: says(as_json(REFUSED | {"success": None})),
     ),
     "settle-text": (
-        "settle answers that its success is the text false",
+        "settle answers success with the text false",
         lambda: says(as_json(REFUSED | {"success": "false"})),
     ),
     "settle-page": (
@@ -82,7 +82,7 @@ _SETTLE_NO = {
         lambda: says(Reply(headers={"Content-Type": "text/html"}, body=b"<p>ok</p>")),
     ),
     "settle-moved": (
-        "settle redirects to where nobody is",
+        "settle redirects to a dead address",
         lambda: says(Reply(status=308, headers=ELSEWHERE)),
     ),
 }
@@ -91,14 +91,14 @@ _VERIFY_NO = {
     "invalid": ("verify says no", lambda: says(as_json(INVALID))),
     "invalid-400": ("verify says no with 400", lambda: says(as_json(INVALID, 400))),
     "invalid-text": (
-        "verify answers that isValid is the text false",
+        "verify answers isValid with the text false",
         lambda: says(as_json(INVALID | {"isValid": "false"})),
     ),
     "verify-down": ("verify is 503", lambda: says(Reply(status=503))),
     "verify-lost": ("verify ends the connection", lambda: says(Reply(how=How.LOST))),
     "verify-empty": ("verify answers 200 {}", lambda: says(as_json({}))),
     "verify-moved": (
-        "verify redirects to where nobody is",
+        "verify redirects to a dead address",
         lambda: says(Reply(status=308, headers=ELSEWHERE)),
     ),
 }
@@ -231,7 +231,7 @@ def _as_declared(play: Play, observed: Trade) -> Found:
 
 _REFUSAL = [
     Demand(
-        title="A settlement that was refused is told, with its reason",
+        title="A refused settlement is told, with the reason",
         ground=texts.derived(
             texts.RESPONSE,
             texts.ERROR_REASON,
@@ -243,7 +243,7 @@ _REFUSAL = [
         suffix="reason",
     ),
     Demand(
-        title="A settlement that was refused is told in PAYMENT-RESPONSE",
+        title="A refused settlement is told in PAYMENT-RESPONSE",
         ground=texts.ours(
             texts.RESPONSE,
             because="the text's example of a failure has it there, and clients read it there; no "
@@ -259,7 +259,7 @@ _REFUSAL = [
 @case(
     "order/handler-fails",
     Demand(
-        title="What is sold fails: it is not charged, or its transaction is named",
+        title="The handler fails: no charge, or the answer names the transaction",
         ground=texts.derived(
             texts.SUCCESS,
             texts.RESPONSE,
@@ -268,8 +268,7 @@ _REFUSAL = [
         test=_not_charged,
     ),
     Demand(
-        title="What is sold fails: it is not charged, unless its offer declares a flow "
-        "that settles before",
+        title="The handler fails: no charge, unless the offer declares to settle before the work",
         ground=texts.derived(
             texts.DECLARED_FLOW,
             texts.FLOW,
@@ -281,7 +280,7 @@ _REFUSAL = [
         absent={Dialect.V1: "its offers cannot declare a payment flow"},
     ),
     Demand(
-        title="What is sold fails: it is not charged",
+        title="The handler fails: no charge",
         ground=texts.ours(
             texts.FAILED_HANDLER, because="a payer has paid for nothing, and nobody refunds"
         ),
@@ -323,7 +322,7 @@ ROWS = [
         case(
             f"order/{path.strip('/')}-redirected",
             Demand(
-                title=f"{path} is redirected to another host: it is not followed",
+                title=f"{path} is redirected to another host: the server does not follow",
                 ground=texts.ours(
                     texts.VERIFIES,
                     because="who can redirect one request then says what is paid "

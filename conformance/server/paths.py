@@ -77,9 +77,7 @@ async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) 
     goods = await play.goods()
     price = (await play.draft()).auth.value
     found = [
-        Try(
-            about, await play.ask(headers=headers, method=method, target=target, about=f"{about}: ")
-        )
+        Try(about, await play.ask(headers=headers, method=method, target=target, about=about))
         for about, method, target, headers in requests
     ]
     return Tries(tries=found, goods=goods, price=price)
@@ -172,7 +170,7 @@ def _demands(what: str, test: Callable[[Play, Tries], Found] = _nothing_served) 
             test=test,
         ),
         Demand(
-            title=f"{what}: which of them are an error of the server",
+            title=f"{what}: is an answer a server error?",
             ground=texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
             test=_no_errors,
             suffix="errors",
@@ -193,9 +191,11 @@ async def _methods(play: Play) -> Tries:
     return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
 
 
-@case("path/headers", *_demands("Headers that name another method or path"))
+@case("path/headers", *_demands("Headers with another method or path"))
 async def _overridden(play: Play) -> Tries:
-    item = play.item
+    item, goods = play.item, await play.goods()
+    # a page of everybody's that has the fields of the goods would tell nothing
+    others = [to for to in ("/", "/free") if not play.is_goods(await play.ask(target=to), goods)]
     found: list[tuple[str, str, str, Headers]] = [
         (f"{method} with {name}: {item.method}", method, item.target, [(name, item.method)])
         for name in OVERRIDES
@@ -205,7 +205,7 @@ async def _overridden(play: Play) -> Tries:
     found += [
         (f"/ with {name}: {item.target}", item.method, to, [(name, item.target)])
         for name in REWRITES
-        for to in ("/", "/free")
+        for to in others
     ]
     found += [
         (f"{name}: {text}", item.method, item.target, [(name, text)])
@@ -241,7 +241,7 @@ async def _asked_by_head(play: Play) -> Answer:
 @case(
     "path/head",
     Demand(
-        title="HEAD without payment tells nothing of what is sold",
+        title="HEAD without payment tells nothing of the goods",
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.HEAD,

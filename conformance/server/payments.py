@@ -8,15 +8,15 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
-from x402sim.protocol.crypto import PrivateKey, checksum
+from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Domain
 from x402sim.suite import texts
+from x402sim.suite.money import Transfer
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, is_blamed
 from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Transfer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted
 
@@ -101,7 +101,7 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
         if each.answer.is_sale:
             offer = each.payment.offer if each.payment else {}
             price, to = int(offer.get(play.dialect.amount, 0)), str(offer.get("payTo")).lower()
-            if [(moved.amount_base, moved.to) for moved in each.moved] == [(price, to)]:
+            if [(moved.amount_base, to_hex(moved.to)) for moved in each.moved] == [(price, to)]:
                 continue
             return Violation(
                 demand="wrong-buys-nothing",
@@ -182,7 +182,7 @@ def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
         del found[1]
         found.append(
             Demand(
-                title=f"{title}: which other status it is",
+                title=f"{title}: the status",
                 ground=texts.silent(texts.STATUS_INVALID, why="the table is no demand"),
                 test=_is_400_or_402,
                 suffix="status",
@@ -198,7 +198,7 @@ def _served_or_not(play: Play, observed: list[Refusal]) -> str:
 def _of_other(title: str) -> list[Demand]:
     return [
         Demand(
-            title=f"{title}: the server charges only if it serves",
+            title=f"{title}: no charge without goods",
             ground=SERVED_ONLY_IF_SETTLED,
             test=not_charged,
         ),
@@ -211,7 +211,7 @@ def _of_other(title: str) -> list[Demand]:
             suffix="answer",
         ),
         Demand(
-            title=f"{title}: whether it is taken",
+            title=f"{title}: accepted or refused?",
             ground=texts.silent(texts.REQUIRED, why="nothing forbids to read it"),
             test=_served_or_not,
             suffix="taken",
@@ -354,21 +354,21 @@ _WRONG: dict[str, tuple[str, Changes]] = {
     "token": ("Signed for another token", _another_token),
     "chain": ("Another chain", _another_chain),
     "scheme": ("Another scheme", _another_scheme),
-    "signature": ("A signature that is not the payer's", _forged),
+    "signature": ("A signature by another account than the payer", _forged),
     "window": ("Expired, or not yet valid", _windows),
     "balance": ("A payer without money", _poor),
     "fields": ("A payment with a part missing", _unsaid),
 }
 
 
-@case("header/malformed", *_demands("A header that is no payment", is_header=True))
+@case("header/malformed", *_demands("A malformed payment header", is_header=True))
 async def _headers(play: Play) -> list[Refusal]:
     found = []
     for what, text in HEADERS.items():
         about = f"a header that {what}"
         sent = [(play.dialect.payment_header, text)]
         calls = len(play.double.calls)
-        answer = await play.ask(headers=sent, about=f"{about}: ")
+        answer = await play.ask(headers=sent, about=about)
         asked = play.double.calls[calls:]
         found.append(Refusal(about=about, payment=None, answer=answer, moved=(), asked=asked))
         if play.is_silent:
@@ -396,7 +396,7 @@ ROWS = [
     case(
         "payment/accepted", *_demands("The copy of the offer names another price"), absent=V2_ONLY
     )(refuses(_accepted_less)),
-    case("header/version", *_of_other("A payment that is written as the other version's"))(
+    case("header/version", *_of_other("A payment written in the other version"))(
         refuses(_as_the_other)
     ),
 ]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, Row, case
+from x402sim.suite.server.case import Demand, ServerRow, case
 from x402sim.suite.server.payment import SIGN_IN, Dialect, proof, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
@@ -146,7 +146,7 @@ def _is_not_let_in(play: Play, observed: Entries) -> Found:
     return None
 
 
-def _row(slug: str, play: Callable[[Play], Awaitable[Any]], demand: Demand) -> Row:
+def _row(slug: str, play: Callable[[Play], Awaitable[Any]], demand: Demand) -> ServerRow:
     return case(f"sign-in/{slug}", demand, absent=V2_ONLY)(play)
 
 
@@ -155,7 +155,7 @@ ROWS = [
         "member",
         _signs_in,
         Demand(
-            title="Whether a wallet that has paid is let in",
+            title="Is a wallet let in after a payment?",
             ground=texts.silent(texts.PAID_BEFORE, why="whom it lets in is a matter of the shop"),
         ),
     ),
@@ -163,7 +163,7 @@ ROWS = [
         "stranger",
         _wrong(_stranger),
         Demand(
-            title="A wallet that has not paid is not let in, nor one that signs for another",
+            title="A wallet is not let in without a payment, nor by another wallet's signature",
             ground=texts.derived(
                 texts.PAID_BEFORE,
                 texts.NO_VALID_PAYMENT,
@@ -185,7 +185,7 @@ ROWS = [
         "times",
         _wrong(_times),
         Demand(
-            title="A signature that is expired, old or not yet valid does not let in",
+            title="An expired, old or not yet valid signature does not let in",
             ground=texts.explicit(texts.ISSUED, texts.EXPIRATION, texts.NOT_BEFORE),
             test=_is_not_let_in,
         ),

@@ -142,7 +142,7 @@ def _binding(_: Play, answer: Answer) -> str:
 @case(
     "tool/offer",
     Demand(
-        title="A call without a payment gets a result that is an error, with the offer",
+        title="A call without a payment gets an error as result, with the offer",
         ground=texts.explicit(texts.MCP_SIGNAL),
         test=_is_error,
     ),
@@ -153,7 +153,7 @@ def _binding(_: Play, answer: Answer) -> str:
         suffix="both",
     ),
     Demand(
-        title="What the tool calls itself",
+        title="The tool's own name",
         ground=texts.silent(texts.RESOURCE, why="no text says which URL a tool has"),
         test=_named,
         suffix="name",
@@ -197,7 +197,7 @@ async def _unpaid(play: Play) -> Sequence[Unpaid]:
 @case(
     "tool/refused",
     Demand(
-        title="A settlement that fails after the work: none of the content is returned",
+        title="A settlement fails after the work: none of the content is returned",
         ground=texts.explicit(texts.MCP_NO_CONTENT),
         test=_keeps_content,
         level="SHOULD",
@@ -213,7 +213,7 @@ async def _refused(play: Play) -> Refused:
 @case(
     "tool/draft",
     Demand(
-        title="Which binding answers a client that has the experimental one",
+        title="The binding of the answer to a client with the experimental binding",
         ground=texts.silent(texts.MCP_DRAFT, why="it is experimental, and changes"),
         test=_binding,
     ),
@@ -238,7 +238,7 @@ ROWS = [
         )(play)
         for slug, what, play in (
             ("underpaid", "A payment of less than the price", _invalid),
-            ("invalid", "A payment that verify refuses", _after_verify_no),
+            ("invalid", "A payment refused by verify", _after_verify_no),
         )
     ),
 ]

@@ -9,7 +9,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
 from x402sim.suite.service import inputs
 from x402sim.suite.service.background import buy_late, turn_s, tx_hash
-from x402sim.suite.service.check import check, paid_check, refusal_check, unpaid_check
+from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import (
     expect,
@@ -30,7 +30,7 @@ DOWN_S, BACK_S = 2.5, 5
 """Seconds of each outage of the facilitator, and seconds for a target to notice its end."""
 
 
-@check(
+@case(
     "1/unpaid-402",
     title="A protected request without proof of payment is answered 402, with requirements.",
     decisive=True,
@@ -48,7 +48,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
-@check(
+@case(
     "1/unpaid-402",
     title="No other HTTP method gives away the protected content without proof of payment.",
     ground=derived(
@@ -74,7 +74,7 @@ WRONG_TOO = derived(
 )
 
 
-@unpaid_check(
+@unpaid_case(
     "1/unpaid-402",
     title="No body of a wrong form, type or value gives the content away unpaid.",
     ground=WRONG_TOO,
@@ -86,7 +86,7 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
             expect_withheld(each.answer, each.label)
 
 
-@unpaid_check(
+@unpaid_case(
     "1/unpaid-402",
     title="No random JSON gives away the content without proof of payment.",
     ground=WRONG_TOO,
@@ -96,7 +96,7 @@ async def no_body_made_up_is_free(probe: Probe) -> None:
         expect_withheld(each.answer, each.label)
 
 
-@refusal_check(
+@refusal_case(
     "1/unpaid-402",
     title="While the facilitator serves no network, or is unreachable, nothing is free.",
     ground=derived(
@@ -129,7 +129,7 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     await eventually(probe.clock, is_back, within_s=BACK_S)
 
 
-@paid_check(
+@paid_case(
     "1/sign-settle-repeat",
     title="A payment that is signed as the 402 asks is settled, and its payer is served.",
 )
@@ -139,7 +139,7 @@ async def sign_settle_repeat(probe: Probe) -> None:
     expect_served(await probe.opened(challenge))
 
 
-@check(
+@case(
     "1/payer-pays-no-gas",
     title="The payment's transaction is sent by another account; the payer pays no gas.",
     needs="funds, observe chain",
@@ -163,7 +163,7 @@ async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
     return count, await probe.chain.call("eth_getBalance", payer.address, "latest")
 
 
-@paid_check(
+@paid_case(
     "1/repeat-served",
     title="The request that got a 402 is served when repeated with the payment's id.",
 )
@@ -172,7 +172,7 @@ async def the_repeated_request_is_served(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check(
+@case(
     "1/session-no-402",
     title="One deposit pays for several requests, none of which gets a 402.",
     needs="funds, sessions",
@@ -184,7 +184,7 @@ async def a_session_needs_no_402(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check(
+@case(
     "1/indexer",
     title="The service asks the chain explorer for a payment within the interval, by itself.",
     needs="funds, world",

@@ -12,7 +12,7 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import Challenge, TargetAnswer
-from x402sim.suite.service.check import check, paid_check, refusal_check
+from x402sim.suite.service.case import case, paid_case, refusal_case
 from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.service.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.service.probe import Probe
@@ -29,7 +29,7 @@ SAME = derived(
 )
 
 
-@check(
+@case(
     "2.3/hex-header",
     title="A payment header that is a hex string prefixed 0x is accepted.",
     needs="funds",
@@ -44,7 +44,7 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
     await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
 
 
-@paid_check(
+@paid_case(
     "2.3/hex-header",
     title="A payment header whose hex digits are in upper case is accepted.",
     ground=SAME,
@@ -60,7 +60,7 @@ def _upper(text: str) -> str:
     return "0x" + text[2:].upper()
 
 
-@check(
+@case(
     "2.3/hex-header",
     title=("A payment header of odd length, with other characters, or without content is refused."),
     ground=derived(
@@ -85,7 +85,7 @@ def _require_hex(probe: Probe) -> None:
         raise NotApplicable(f"the target file says that headers are {probe.target.pay.spelling}")
 
 
-@refusal_check(
+@refusal_case(
     "2.3/contents",
     title=("A header without a field is refused, or settled exactly as signed."),
     ground=derived(
@@ -115,7 +115,7 @@ def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[s
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
 
 
-@check(
+@case(
     "2.3/contents",
     title="Addresses in lower case, or nonce and signature in upper case, are accepted.",
     ground=SAME,
@@ -136,7 +136,7 @@ def _changed(
     return payload | {name: change(payload[name]) for name in names}
 
 
-@check(
+@case(
     "2.3/contents",
     title="A payer's address, a nonce and a signature that begin with zeros are accepted.",
     ground=derived(
@@ -160,7 +160,7 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
     expect_served(await probe.opened(challenge))
 
 
-@check(
+@case(
     "2.3/contents",
     title="After the settlement, the chain has used the nonce of the header for its payer.",
     ground=derived(
@@ -187,7 +187,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
     require(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
 
 
-@check(
+@case(
     "2.3/window",
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
     needs="funds",
@@ -203,7 +203,7 @@ async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
     await _settled_rather_than(probe, answer, challenge, other, instead)
 
 
-@refusal_check(
+@refusal_case(
     "2.3/window",
     title="An authorization signed 200 s ago is accepted, because its window has not ended.",
     ground=derived(

@@ -6,7 +6,7 @@ import math
 from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, explicit, ours
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.check import check, paid_check, refusal_check, unpaid_check
+from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
 from x402sim.suite.service.expect import (
     expect,
     expect_not_served,
@@ -27,7 +27,7 @@ SHORT = 8
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-@check(
+@case(
     "2.2/payment-id",
     title="A payment id is pay_ and an opaque part that is valid in a header.",
     ground=derived(
@@ -43,7 +43,7 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     require_form("pay_ and an opaque part", good, payment_id)
 
 
-@paid_check(
+@paid_case(
     "2.2/payment-id",
     title="After a payment, the next 402 has another payment id.",
     ground=derived(
@@ -64,7 +64,7 @@ async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     require("another payment id", another != challenge.payment_id, "the id that was paid")
 
 
-@unpaid_check(
+@unpaid_case(
     "2.2/payment-id",
     title="Of several 402s that are requested at the same time, each has its own payment id.",
     ground=derived(
@@ -81,7 +81,7 @@ async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
     expect(f"different ids among {len(ids)}", len(set(ids)), len(ids))
 
 
-@check(
+@case(
     "2.2/payment-id",
     title="After a restart, no 402 names an id that was paid before it.",
     ground=derived(
@@ -101,7 +101,7 @@ async def ids_do_not_begin_anew(probe: Probe) -> None:
         require("a payment id that was never paid", is_new, answer.summary, answer.show)
 
 
-@check(
+@case(
     "2.2/payment-id",
     title="No payment id comes twice, and 32 of them reveal neither a counter nor a clock.",
     ground=ours(
@@ -123,7 +123,7 @@ def _bits_that_vary(ids: list[str]) -> float:
     return sum(math.log2(len(characters)) for characters in seen)
 
 
-@unpaid_check(
+@unpaid_case(
     "2.2/payment-id",
     title="A request with a payment id that was never issued gets a 402.",
     ground=explicit("5: Otherwise the response is 402", "5: X-Payment-Id"),
@@ -134,7 +134,7 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=invented), is_402=True)
 
 
-@refusal_check(
+@refusal_case(
     "2.2/payment-id",
     title="A payment for an id that was never issued is refused, and moves no money.",
     ground=derived(
@@ -176,7 +176,7 @@ def _invented(probe: Probe, payment_id: str) -> list[str]:
     ]
 
 
-@unpaid_check(
+@unpaid_case(
     "2.2/payment-id",
     title="The 402 for an unknown payment id has a different one: the service issues ids.",
     ground=ours(

@@ -7,7 +7,7 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402, whole
-from x402sim.suite.service.check import check, paid_check
+from x402sim.suite.service.case import case, paid_case
 from x402sim.suite.service.expect import expect_form, require, require_form
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import SHAPE, at
@@ -42,7 +42,7 @@ def _is_address(text: Any) -> bool:
         return False
 
 
-@check(
+@case(
     "2.1/requirements",
     title="Payment requirements have all fields of 2.1, each with its type.",
 )
@@ -54,7 +54,7 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     require_form("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
 
 
-@check(
+@case(
     "2.1/scheme",
     title='The payment scheme is "exact".',
     ground=explicit("2.1: scheme"),
@@ -64,7 +64,7 @@ async def the_scheme_is_exact(probe: Probe) -> None:
     expect_form("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
-@check(
+@case(
     "2.1/network",
     title="Every 402 names the same network; with --world, it is the world's.",
     ground=derived(
@@ -82,7 +82,7 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
         expect_form("the network", named, (await probe.world.get("who"))["network"])
 
 
-@check(
+@case(
     "2.1/pay-to",
     title="payTo is an address, not the token's, and the one of --pay-to if given.",
     ground=explicit("2.1: payTo"),
@@ -98,7 +98,7 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
         expect_form("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
-@check(
+@case(
     "2.1/asset",
     title="The asset is an address; with --world, it is the world's token.",
     ground=explicit("2.1: asset"),
@@ -112,7 +112,7 @@ async def the_asset_is_an_address(probe: Probe) -> None:
         expect_form("the asset", str(asset).lower(), token.lower())
 
 
-@check(
+@case(
     "2.1/asset",
     title="The asset is a token contract with 6 decimals.",
     ground=explicit("2.1: asset", "2.1: maxAmountRequired"),
@@ -126,7 +126,7 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     expect_form("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
-@check(
+@case(
     "2.1/amount",
     title="The amount is a string of base units, without sign, point or leading zero.",
     ground=derived(
@@ -142,7 +142,7 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     require("an amount above zero", amount != "0", as_json(amount))
 
 
-@check(
+@case(
     "2.1/timeout",
     title="The timeout is an integer above zero.",
     ground=derived(
@@ -157,7 +157,7 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     require_form("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
 
 
-@check(
+@case(
     "2.1/resource",
     title="The resource is the path of the requested endpoint.",
     ground=explicit("2.1: resource", "4.2: Its resource"),
@@ -172,7 +172,7 @@ async def the_resource_is_the_path(probe: Probe) -> None:
     require_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
-@check(
+@case(
     "2.1/resource",
     title="The 402 for a path with a query, if there is one, names the same resource.",
     ground=explicit("2.1: resource", "4.2: Its resource"),
@@ -185,7 +185,7 @@ async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
     expect_form("resource", read_402(answer).requirements.get("resource"), resource)
 
 
-@check(
+@case(
     "2.1/description-shown",
     title="The requirements of a 402 have a description, unless the target file denies one.",
     level="SHOULD",
@@ -197,7 +197,7 @@ async def a_402_has_a_description(probe: Probe) -> None:
     require("a description, a string", isinstance(text, str) and bool(text), as_json(text))
 
 
-@paid_check(
+@paid_case(
     "2.1/description",
     title="Requirements are accepted without the description, if they are accepted at all.",
 )
@@ -212,7 +212,7 @@ async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     raise Inconclusive(f"no payment is settled: {answer.summary}")
 
 
-@check(
+@case(
     "2.2/body",
     title="A 402 has the error text, a payment id, the requirements, and their network once more.",
     decisive=True,
@@ -229,7 +229,7 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
         expect_form("network", answer.at(places.network), at(wanted, "/network"))
 
 
-@check(
+@case(
     "2.2/body",
     title="The message is a string that states the amount in base units; of a deposit, too.",
     decisive=True,

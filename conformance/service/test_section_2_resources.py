@@ -16,7 +16,7 @@ from x402sim.suite.service.answers import (
     walk,
 )
 from x402sim.suite.service.background import buy_late, turn_s
-from x402sim.suite.service.check import check, refusal_check, session_check
+from x402sim.suite.service.case import case, refusal_case, session_case
 from x402sim.suite.service.control_api import HOLD_S, another_chain
 from x402sim.suite.service.expect import (
     expect,
@@ -36,7 +36,7 @@ RECORDED = ("payment_id", "tx_hash", "from_address", "to_address", "amount", "re
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
-@check(
+@case(
     "2.4/record",
     title="The stored payment has the fields of 2.4, with the values of this payment.",
     needs="funds, record",
@@ -63,7 +63,7 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
     require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
 
 
-@check(
+@case(
     "2.4/record",
     title="The stored payment of a deposit has its own amount, resource and payer.",
     needs="funds, record, sessions, world",
@@ -79,7 +79,7 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     expect("from_address", from_address, paid.payer.address.lower())
 
 
-@check(
+@case(
     "2.4/record",
     title="The records of concurrent payments each have their own payer and transaction.",
     ground=derived(
@@ -106,7 +106,7 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
         expect("tx_hash", tx_hash, in_receipt)
 
 
-@check(
+@case(
     "2.4/record",
     title=(
         "After a second payment for a paid id was refused, the stored payment is the first one."
@@ -132,7 +132,7 @@ async def what_is_refused_does_not_change_the_record(probe: Probe) -> None:
         expect(name, after.get(name), before.get(name))
 
 
-@check(
+@case(
     "2.4/block-null",
     title="block_number exists and is null at creation, until the indexer sets it.",
     needs="funds, record",
@@ -147,7 +147,7 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     require("null at creation", None in blocks, blocks)
 
 
-@check(
+@case(
     "2.4/block-null",
     title=("After the indexer's interval, block_number is the block of the payment's transaction."),
     needs="funds, record, observe chain",
@@ -169,7 +169,7 @@ async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     expect("block_number", record.get("block_number"), int(mined["blockNumber"], 16))
 
 
-@check(
+@case(
     "2.6/id-prefix",
     title="The session id of a settled deposit begins with session_.",
     needs="funds, sessions",
@@ -186,7 +186,7 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
         raise Inconclusive(f"no session id was found: {answer.summary}{CURE_OF_IDS}")
 
 
-@check(
+@case(
     "2.6/session-ids",
     title="Of four sessions that are opened one after the other, the ids are no neighbours.",
     ground=ours(
@@ -230,7 +230,7 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
     return ids + [value for value in named if isinstance(value, str)]
 
 
-@session_check(
+@session_case(
     "2.6/remaining",
     title="The service serves exactly as many requests as the deposit pays for.",
     ground=derived(
@@ -249,7 +249,7 @@ async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     expect_withheld(await probe.ask(session_id=session.session_id))
 
 
-@check(
+@case(
     "2.6/remaining",
     title="A readable session shows remaining = deposited - released.",
     needs="funds, sessions, session view",
@@ -282,7 +282,7 @@ def _number(value: Any) -> Fraction | None:
         return None
 
 
-@check(
+@case(
     "2.8/networks",
     title="The chain id is 338 on a testnet, 25 on a mainnet, else that of the network.",
     needs="observe chain",
@@ -299,7 +299,7 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     expect_form(f"the chain id of {network}", chain_id, wanted)
 
 
-@refusal_check(
+@refusal_case(
     "2.8/networks",
     title="An authorization signed for another chain id is refused.",
     ground=derived(

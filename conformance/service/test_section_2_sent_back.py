@@ -16,7 +16,7 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.service.answers import Challenge, whole
-from x402sim.suite.service.check import Check, check, paid_check, refusal_check, session_check
+from x402sim.suite.service.case import ServiceCase, case, paid_case, refusal_case, session_case
 from x402sim.suite.service.control_api import SETTLE, VERIFY
 from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld
 from x402sim.suite.service.payment_outcome import (
@@ -45,10 +45,10 @@ SAME_ADDRESS = derived(
 )
 
 
-def _another(clause: str, title: str, field: str, other: Callable[[str], str]) -> Check:
+def _another(clause: str, title: str, field: str, other: Callable[[str], str]) -> ServiceCase:
     """Return the check that requirements with another `field` settle nothing else."""
 
-    @refusal_check(
+    @refusal_case(
         clause,
         title=f"Requirements with another {title} are refused, or the issued ones are settled.",
         decisive=True,
@@ -70,10 +70,10 @@ another_network = _another(
 another_token = _another("2.1/asset", "token", "asset", lambda _: ELSEWHERE)
 
 
-def _in_other_letters(clause: str, title: str, field: str) -> Check:
+def _in_other_letters(clause: str, title: str, field: str) -> ServiceCase:
     """Return the check that an address is the same in lower case, and in EIP-55 spelling."""
 
-    @paid_check(
+    @paid_case(
         clause,
         title=f"Requirements whose {title} is in the other case, lower or EIP-55, are settled.",
         ground=SAME_ADDRESS,
@@ -93,7 +93,7 @@ the_token_in_other_letters = _in_other_letters("2.1/asset", "token", "asset")
 the_payee_in_other_letters = _in_other_letters("2.1/pay-to", "payee", "payTo")
 
 
-@refusal_check(
+@refusal_case(
     "2.1/asset",
     title="Requirements and authorization for another token are refused.",
 )
@@ -104,7 +104,7 @@ async def another_token_is_refused(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@refusal_check(
+@refusal_case(
     "2.1/pay-to",
     title="Requirements and authorization with another payee, also a similar one, are refused.",
     pays=3,
@@ -119,7 +119,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
         await _refused(probe, challenge, payer, header, payTo=other)
 
 
-@refusal_check(
+@refusal_case(
     "2.1/amount",
     title="Requirements and authorization for another amount are refused.",
     ground=EXACTLY_THE_AMOUNT,
@@ -133,7 +133,7 @@ async def another_amount_is_refused(probe: Probe) -> None:
         await _refused(probe, challenge, payer, header, maxAmountRequired=str(value))
 
 
-@refusal_check(
+@refusal_case(
     "2.1/amount",
     title="An amount as number, or with a leading zero, is refused or settled as issued.",
 )
@@ -144,7 +144,7 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
             return
 
 
-@session_check(
+@session_case(
     "2.1/amount",
     title="Requirements and authorization for a session deposit of one base unit are refused.",
     ground=EXACTLY_THE_AMOUNT,
@@ -159,7 +159,7 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     await expect_no_session(probe, claim)
 
 
-@refusal_check(
+@refusal_case(
     "2.1/resource",
     title=("Requirements for another path are refused, or the issued ones are settled and opened."),
     decisive=True,
@@ -177,7 +177,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         await expect_no_session(probe, claim)
 
 
-@check(
+@case(
     "2.1/resource",
     title=("A deposit's id with requirements and payment of a quote, or vice versa, is refused."),
     ground=derived(
@@ -206,7 +206,7 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@paid_check(
+@paid_case(
     "2.1/changed-description",
     title="Whether requirements with a changed description are settled.",
     ground=silent("2.1: description", "4.1: paymentRequirements"),
@@ -222,7 +222,7 @@ def _late_s(setting: Setting) -> float:
     return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
 
 
-@refusal_check(
+@refusal_case(
     "2.1/timeout",
     title="After maxTimeoutSeconds, requirements changed to last a day are refused.",
     waits=_late_s,
@@ -235,7 +235,7 @@ async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
-@refusal_check(
+@refusal_case(
     "2.1/validity",
     title="Shortly before maxTimeoutSeconds have passed, the requirements can still be paid.",
     waits=_late_s,
@@ -251,7 +251,7 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
-@refusal_check(
+@refusal_case(
     "2.1/validity",
     title="Once maxTimeoutSeconds have passed, even a fresh authorization is refused.",
     waits=_late_s,

@@ -13,7 +13,7 @@ from x402sim.suite.service.background import (
     until_over,
     within_s,
 )
-from x402sim.suite.service.check import PATIENCE_S, session_check
+from x402sim.suite.service.case import PATIENCE_S, session_case
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.expect import expect
 from x402sim.suite.service.probe import Probe
@@ -39,7 +39,7 @@ def _fails_s(setting: Setting) -> float:
     return MOST_S if setting.options.patient else max(LEAST_S, PATIENCE_S - _end_s(setting))
 
 
-@session_check(
+@session_case(
     "3/refund-once",
     title="A refund that the facilitator refuses for a while is made when it works again.",
     ground=derived(

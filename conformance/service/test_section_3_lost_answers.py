@@ -18,7 +18,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check, refusal_check, session_check
+from x402sim.suite.service.case import case, refusal_case, session_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
 from x402sim.suite.service.expect import expect_served, expect_withheld, require
 from x402sim.suite.service.probe import Probe
@@ -76,7 +76,7 @@ A_WHILE_S = 400
 """Longer than any authorization is valid, and longer than the indexer's interval."""
 
 
-@check(
+@case(
     "3/pending-resolved",
     title="After any loss of the facilitator's answer, one payment serves a payer who retries.",
     needs="funds, world",
@@ -92,7 +92,7 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@case(
     "3/pending-resolved",
     title="While the outcome of the first payment is unknown, a second one moves no money.",
     needs="funds, world",
@@ -111,7 +111,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@case(
     "3/pending-resolved",
     title="While the transfer of the first payment is not mined, a second one moves no money.",
     needs="funds, world",
@@ -136,7 +136,7 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_check(
+@refusal_case(
     "3/pending-resolved",
     title="A nonce that the payer used to pay himself, or to pay less, grants nothing.",
     needs="funds, world",
@@ -161,7 +161,7 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
             expect_withheld(await probe.ask(payment_id=challenge.payment_id))
 
 
-@check(
+@case(
     "3/pending-resolved",
     title="A node that answers with errors after a lost answer ends no payment that was charged.",
     needs="funds, world",
@@ -178,7 +178,7 @@ async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@case(
     "3/pending-resolved",
     title="A lost answer is resolved, too, if a header that is false or unreadable came before.",
     needs="funds, world",
@@ -204,7 +204,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
             await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title="After a lost answer, an authorization sent for a second id opens one of the two ids.",
     ground=derived(
@@ -246,7 +246,7 @@ async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-@check(
+@case(
     "3/pending-resolved",
     title="A payer who never resends the header is served, too, even after a crash.",
     needs="funds, world, clock",
@@ -263,7 +263,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@session_check(
+@session_case(
     "3/pending-resolved",
     title="A deposit whose answer was lost still opens its session, and is paid once.",
     needs="funds, world, sessions",
@@ -293,7 +293,7 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@case(
     "3/said-failed-but-paid",
     title=("What happens if the facilitator reports a settlement as failed although it was mined."),
     ground=silent(

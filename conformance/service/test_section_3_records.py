@@ -6,7 +6,7 @@ from typing import Any
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.background import buy_late, turn_s
-from x402sim.suite.service.check import check
+from x402sim.suite.service.case import case
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import expect, expect_served, require
 from x402sim.suite.service.payment_outcome import record_of
@@ -15,7 +15,7 @@ from x402sim.suite.service.probe import Probe
 HOUR_S = 3600
 
 
-@check(
+@case(
     "3/discarded-after-24h",
     title=("Our own service's cache has the entitlement after 23 hours, and no longer after 25."),
     needs="funds, world, clock",
@@ -30,7 +30,7 @@ async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
     expect("entitlements in the cache after 25 hours", cached, 0)
 
 
-@check(
+@case(
     "3/record-outlives-cache",
     title="After a restart, or 25 hours, the id of a payment still grants access.",
     needs="funds, restart",
@@ -46,7 +46,7 @@ async def a_payment_outlives_the_cache(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check(
+@case(
     "3/record-outlives-cache",
     title="After a restart, the id of an indexed payment still grants access.",
     needs="funds, restart",
@@ -62,7 +62,7 @@ async def a_payment_grants_access_when_it_is_indexed(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check(
+@case(
     "3/indexed-status",
     title=("Whether a payment still grants access after the indexer has run, without the cache."),
     ground=silent("3: The resulting values of status", "3: A record with status"),
@@ -79,7 +79,7 @@ async def an_indexed_payment(probe: Probe) -> None:
     probe.observe("it does" if answer.has_content else f"it does not: {answer.summary}")
 
 
-@check(
+@case(
     "3/indexed-status",
     title="After the indexer has run, a record has a block number and a status.",
     needs="funds, record",

@@ -20,7 +20,7 @@ from x402sim.suite.service.background import (
     unit_s,
     until_over,
 )
-from x402sim.suite.service.check import session_check
+from x402sim.suite.service.case import session_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, expect_served
 from x402sim.suite.service.probe import CENT_BASE, Probe
@@ -54,7 +54,7 @@ UNSPENT = derived(
 )
 
 
-@session_check(
+@session_case(
     "3/expiry-refund",
     title=(
         "A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."
@@ -79,7 +79,7 @@ async def each_session_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, *endings)
 
 
-@session_check(
+@session_case(
     "3/expiry-refund",
     title=("When one of two sessions of a payer is over, it is refunded, and the other is served."),
     ground=UNSPENT,
@@ -100,7 +100,7 @@ async def each_session_has_its_own_end(probe: Probe) -> None:
     await expect_refunded(probe, over)
 
 
-@session_check(
+@session_case(
     "3/expiry-refund",
     title="Refused deposits and unpaid deposits are not refunded.",
     ground=UNSPENT,
@@ -118,7 +118,7 @@ async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
     expect("refunds of what was not deposited", await probe.world.received(payer), [])
 
 
-@session_check(
+@session_case(
     "3/refund-once",
     title="Whatever befalls the first try, a refund is exactly the unspent amount.",
     ground=UNSPENT,
@@ -140,7 +140,7 @@ async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     await expect_refunded(probe, *endings, is_in_trouble=True)
 
 
-@session_check(
+@session_case(
     "3/refund-once",
     title="After a restart, no refund comes again; a session that goes on is refunded later.",
     ground=UNSPENT,
@@ -164,7 +164,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     await expect_refunded(probe, over, *([kept] if served else []))
 
 
-@session_check(
+@session_case(
     "3/expiry-refund",
     title="A session in use until shortly before its end serves nothing after its end.",
     ground=derived(

@@ -14,7 +14,7 @@ from x402sim.suite.service.background import (
     reported_end_s,
     within_s,
 )
-from x402sim.suite.service.check import session_check
+from x402sim.suite.service.case import session_case
 from x402sim.suite.service.expect import expect, expect_served, expect_withheld
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -79,7 +79,7 @@ async def _let_one_end(probe: Probe) -> None:
     expect_withheld(answer)
 
 
-@session_check(
+@session_case(
     "3/expiry-refund",
     title="When its duration is over, a session with budget left serves nothing more.",
     deposits="0.02",
@@ -90,7 +90,7 @@ async def an_expired_session_serves_nothing_more(probe: Probe) -> None:
     await _let_one_end(probe)
 
 
-@session_check(
+@session_case(
     "3/expiry-refund",
     title="Exactly the unspent amount of an expired session is refunded.",
     needs=REFUNDED,
@@ -108,7 +108,7 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, untouched, partly, spent, until_s=until_s)
 
 
-@session_check(
+@session_case(
     "3/expiry-refund",
     title="A session that has not expired is served, and nothing is refunded.",
     ground=derived(
@@ -128,7 +128,7 @@ async def nothing_ends_early(probe: Probe) -> None:
         expect("refunds before the end", await probe.world.received(session.paid.payer), [])
 
 
-@session_check(
+@session_case(
     "3/refund-once",
     title="A refunded session, claimed again, is neither served nor refunded again.",
     needs=REFUNDED,

@@ -3,7 +3,7 @@
 import asyncio
 
 from x402sim.suite.service.answers import TargetAnswer
-from x402sim.suite.service.check import session_check
+from x402sim.suite.service.case import session_case
 from x402sim.suite.service.expect import expect
 from x402sim.suite.service.payment_outcome import drain, expect_no_session
 from x402sim.suite.service.probe import Probe
@@ -30,7 +30,7 @@ async def _expect_budget(
     expect(what, served, fits, last.show if last else None)
 
 
-@session_check(
+@session_case(
     "3/deposit-makes-session",
     title="A small deposit's id in a request for a large session opens the small one at most.",
     deposits="0.01",
@@ -45,7 +45,7 @@ async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     await _expect_budget(probe, ids, small, challenge.amount_base)
 
 
-@session_check(
+@session_case(
     "3/deposit-makes-session",
     title="A deposit that is settled and claimed many times, also concurrently, counts once.",
     deposits="0.02",
@@ -65,7 +65,7 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@session_check(
+@session_case(
     "3/deposit-makes-session",
     title="Neither the id of a paid quote nor that of an unpaid deposit opens a session.",
     pays=1,

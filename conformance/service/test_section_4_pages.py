@@ -9,7 +9,7 @@ import httpx
 from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import TargetAnswer, read_402
-from x402sim.suite.service.check import check
+from x402sim.suite.service.case import case
 from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import BAD_BODY, Probe
 from x402sim.suite.verdict import Inconclusive, Lacking, Skipped, as_json
@@ -24,7 +24,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
 
 
-@check(
+@case(
     "4.3/list",
     title="GET /api/agents is answered with the list, in JSON of any shape.",
     ground=derived(
@@ -45,7 +45,7 @@ async def the_agents_are_listed(probe: Probe) -> None:
     require("JSON", is_json, answer.summary)
 
 
-@check(
+@case(
     "2.7/agent",
     title="The shape of the list of agents, and the fields of the first agent.",
     ground=silent("2.7: Fields of an agent record", "4.3: Query parameters and response shape"),
@@ -101,7 +101,7 @@ async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) ->
     return answer
 
 
-@check(
+@case(
     "4.5/llms-txt",
     title="The documentation index is plain text, not HTML or JSON, and names a page.",
     needs="llms",
@@ -119,7 +119,7 @@ async def the_index_is_plain_text(probe: Probe) -> None:
     require("the address of a page", named, index.summary)
 
 
-@check(
+@case(
     "4.5/llms-txt",
     title="Every page of this server that the index names exists.",
     ground=derived(

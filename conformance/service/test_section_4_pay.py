@@ -12,7 +12,7 @@ from x402sim.events import AnswerSent, Transfer
 from x402sim.journal import Entry
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check, refusal_check, unpaid_check
+from x402sim.suite.service.case import case, refusal_case, unpaid_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
 from x402sim.suite.service.expect import (
     expect,
@@ -85,7 +85,7 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
 # --- the order -----------------------------------------------------------------------
 
 
-@refusal_check(
+@refusal_case(
     "4.1/order",
     title="The service verifies the signature before money moves, and then sends the receipt.",
     needs="funds, world",
@@ -104,7 +104,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     require("a verification before the transfer", in_order, seen)
 
 
-@refusal_check(
+@refusal_case(
     "4.1/order",
     title="During the settlement, the payment's id grants nothing.",
     ground=derived(
@@ -133,7 +133,7 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
 # --- step 1 --------------------------------------------------------------------------
 
 
-@unpaid_check(
+@unpaid_case(
     "4.1/validate",
     title="An unfunded settlement with a parameter missing or of the wrong type is refused.",
     ground=REQUIRED,
@@ -147,7 +147,7 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
         expect_refused(await probe.send("POST", probe.target.pay.path, content=content))
 
 
-@refusal_check(
+@refusal_case(
     "4.1/validate",
     title="Without a payment id or header of the right type, the facilitator is not called.",
     ground=REQUIRED,
@@ -165,7 +165,7 @@ async def parameters_are_validated_first(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@refusal_check(
+@refusal_case(
     "4.1/validate",
     title="Without requirements of the right type, nothing is settled but the issued ones.",
     ground=derived(
@@ -183,7 +183,7 @@ async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> Non
             return
 
 
-@unpaid_check(
+@unpaid_case(
     "4.1/validate",
     title=(
         "Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."
@@ -211,7 +211,7 @@ def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict
 # --- steps 2 and 3 -------------------------------------------------------------------
 
 
-@check(
+@case(
     "4.1/build-verify",
     title="The service asks the facilitator to verify a payment, in a valid request.",
     needs="funds, world",
@@ -224,7 +224,7 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@refusal_check(
+@refusal_case(
     "4.1/build-verify",
     title="A header with another amount or payee is not sent to settlement.",
     ground=derived(
@@ -250,7 +250,7 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@refusal_check(
+@refusal_case(
     "4.1/verify-signature",
     title='An authorization that its payer did not sign is refused as "Invalid signature".',
     decisive=True,
@@ -261,7 +261,7 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@refusal_check(
+@refusal_case(
     "4.1/verify-signature",
     title='A payment that the facilitator calls invalid is refused as "Invalid signature".',
     needs="funds, world",
@@ -275,7 +275,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@refusal_check(
+@refusal_case(
     "4.1/verify-signature",
     title='Without a clear "valid" from the facilitator, no money moves.',
     ground=derived(
@@ -297,7 +297,7 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
 # --- step 4 --------------------------------------------------------------------------
 
 
-@check(
+@case(
     "4.1/settle-on-chain",
     title="A settled payment is one transfer of the amount from the payer to the payee.",
     needs="funds, world",
@@ -308,7 +308,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     expect_transfers("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
 
 
-@refusal_check(
+@refusal_case(
     "4.1/settle-on-chain",
     title="A settlement that fails, is not made, is pending or is reverted grants nothing.",
     ground=UNSETTLED,

@@ -7,7 +7,7 @@ from typing import Any
 
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import TargetAnswer, read_402
-from x402sim.suite.service.check import check, paid_check, session_check
+from x402sim.suite.service.case import case, paid_case, session_case
 from x402sim.suite.service.expect import expect, expect_served, require
 from x402sim.suite.service.inputs import other_orders
 from x402sim.suite.service.probe import Probe
@@ -18,7 +18,7 @@ AT_ONCE = 3
 """How many requests for each of two pairs are sent at the same time."""
 
 
-@check(
+@case(
     "4.2/price",
     title=("The 402 of the protected endpoint asks for its price, 10000 base units for a quote."),
     decisive=True,
@@ -32,7 +32,7 @@ async def a_quote_has_its_price(probe: Probe) -> None:
     expect("maxAmountRequired", asked, price_base)
 
 
-@check(
+@case(
     "4.2/price",
     title="The price does not depend on the order's size, leverage or pair.",
     ground=derived(
@@ -55,7 +55,7 @@ async def another_order_costs_the_same(probe: Probe) -> None:
         expect("maxAmountRequired", asked, challenge.amount_base, answer.show)
 
 
-@paid_check(
+@paid_case(
     "4.2/quote",
     title="A paid quote has its fields and their types for the requested pair, for any order.",
     decisive=True,
@@ -72,7 +72,7 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
             _expect_quote(answer, order)
 
 
-@session_check(
+@session_case(
     "4.2/quote",
     title="A quote that a session pays for has its fields, too, whatever the order.",
     deposits="0.10",
@@ -110,7 +110,7 @@ def _is(kind: str, value: Any) -> bool:
     return kind == "number" and is_number and (isinstance(value, int) or math.isfinite(value))
 
 
-@paid_check(
+@paid_case(
     "4.2/quote",
     title=("A paid order is served however its JSON is written, and with a charset in its type."),
     ground=derived(
@@ -154,7 +154,7 @@ def _spelled(order: dict[str, Any]) -> dict[str, str]:
     }
 
 
-@paid_check(
+@paid_case(
     "4.2/quote",
     title="Of concurrent requests for quotes of two pairs, each gets its own pair.",
     ground=derived(

@@ -7,7 +7,7 @@ from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge, TargetAnswer
-from x402sim.suite.service.check import check, paid_check, refusal_check
+from x402sim.suite.service.case import case, paid_case, refusal_case
 from x402sim.suite.service.control_api import HOLD_S, TX_HASH
 from x402sim.suite.service.expect import expect, expect_served, require
 from x402sim.suite.service.payment_outcome import record_of
@@ -18,7 +18,7 @@ CLOCKS_AGREE_MS = 600_000
 """How far the target's clock may be from ours; seconds instead of milliseconds are further."""
 
 
-@check(
+@case(
     "4.1/store-settled",
     title='After a settlement, the stored payment has status "settled".',
     needs="funds, record",
@@ -32,7 +32,7 @@ async def the_record_is_settled(probe: Probe) -> None:
         expect("status", record.get("status"), "settled")
 
 
-@check(
+@case(
     "4.1/store-settled",
     title=(
         "A settled payment is stored: after a restart, with an empty cache, its id grants access."
@@ -48,7 +48,7 @@ async def a_payment_survives_a_restart(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check(
+@case(
     "4.1/cache",
     title="A settlement adds one entitlement to the cache of our own service.",
     needs="funds, world, clock",
@@ -59,7 +59,7 @@ async def the_entitlement_is_cached(probe: Probe) -> None:
     expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
 
 
-@paid_check(
+@paid_case(
     "4.1/receipt",
     title="A receipt is a 200 with success true, the payment's id and a hash of 32 bytes.",
     decisive=True,
@@ -78,7 +78,7 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
     require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
 
 
-@paid_check(
+@paid_case(
     "4.1/receipt",
     title="The timestamp of a receipt is an integer, the time in epoch milliseconds.",
     decisive=True,
@@ -96,7 +96,7 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
 
 
-@refusal_check(
+@refusal_case(
     "4.1/receipt",
     title=("Concurrent payments, two by one payer, each get a receipt and access of their own."),
     ground=derived(
@@ -141,7 +141,7 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     return challenge, answer
 
 
-@check(
+@case(
     "4.1/receipt",
     title="The receipt's transaction is on the chain: a transfer of the amount to the payee.",
     ground=derived(

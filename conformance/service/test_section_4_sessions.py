@@ -9,7 +9,7 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.rng import Stream
 from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.service.answers import Challenge, OpenSession, Paid, TargetAnswer, read_402
-from x402sim.suite.service.check import check, session_check, unpaid_check
+from x402sim.suite.service.case import case, session_case, unpaid_case
 from x402sim.suite.service.expect import (
     expect,
     expect_form,
@@ -42,7 +42,7 @@ MALFORMED: tuple[Any, ...] = (
 )
 
 
-@check(
+@case(
     "4.4/deposit-402",
     title="A request for a session gets a 402 with the body of 2.2 and the deposit as amount.",
     ground=derived(
@@ -74,7 +74,7 @@ def _usual(probe: Probe) -> str:
     return max(DEPOSIT, probe.target.sessions.smallest, key=lambda amount: to_base(amount, 6))
 
 
-@check(
+@case(
     "4.4/deposit-402",
     title=("The requirements of a deposit name the deployment's network, and the session's path."),
     ground=derived(
@@ -96,7 +96,7 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     require_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
-@check(
+@case(
     "4.4/max-spend",
     title="The deposit is exactly maxSpend in base units, without float rounding.",
     needs="sessions",
@@ -124,7 +124,7 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
             expect(f"the deposit for {spelled[cents]}", _asked(answer), cents * CENT_BASE)
 
 
-@check(
+@case(
     "4.4/max-spend",
     title="A session that is to last longer costs no more: its deposit is maxSpend.",
     ground=derived(
@@ -143,7 +143,7 @@ async def the_deposit_does_not_depend_on_the_duration(probe: Probe) -> None:
             expect(f"the deposit for {duration}", _asked(answer), to_base(max_spend, 6))
 
 
-@check(
+@case(
     "4.4/max-spend",
     title="Of concurrent 402s, each is for its own deposit, or for a quote.",
     ground=derived(
@@ -165,7 +165,7 @@ async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
             expect("maxAmountRequired", _asked(answer), base, answer.show)
 
 
-@unpaid_check(
+@unpaid_case(
     "4.4/max-spend",
     title="A malformed maxSpend gets no 402; no spelling gets a 402 of another amount.",
     ground=NO_OTHER_PRICE,
@@ -180,7 +180,7 @@ async def a_malformed_budget_has_no_price(probe: Probe) -> None:
     require("a refusal without maxSpend", is_refused, nothing.summary)
 
 
-@unpaid_check(
+@unpaid_case(
     "4.4/max-spend",
     title=("For random text of digits, signs, points and spaces, no 402 asks for another amount."),
     ground=NO_OTHER_PRICE,
@@ -244,7 +244,7 @@ async def _opened(probe: Probe, deposit: Challenge, payer: Wallet, max_spend: st
     return await probe.claim(Paid(deposit, header, receipt, payer), max_spend)
 
 
-@check(
+@case(
     "4.4/deposit-flow",
     title="A deposit is settled like any payment, and then the session can be used.",
     control="payment",
@@ -258,7 +258,7 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@session_check(
+@session_case(
     "4.4/deposit-flow",
     title="A deposit opens its session once paid, even if the session was requested earlier.",
     ground=derived(
@@ -279,7 +279,7 @@ async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@session_check(
+@session_case(
     "4.4/deposit-flow",
     title="After deposits of a wrong amount, payee or signer were refused, a right one counts.",
     ground=derived(
@@ -311,7 +311,7 @@ async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None
     expect("requests served for the deposit", served, worth)
 
 
-@check(
+@case(
     "4.4/deposit-flow",
     title="A deposit of more than 2^32 base units, if the service takes it, opens a session.",
     ground=derived(
@@ -333,7 +333,7 @@ async def a_deposit_of_many_tokens(probe: Probe) -> None:
     await probe.world.expect_payments(payer, to_base(LARGE, 6))
 
 
-@check(
+@case(
     "4.4/deposit-flow",
     title="Opening a session moves the deposit once; spending it moves nothing more.",
     ground=derived(
@@ -349,7 +349,7 @@ async def the_deposit_is_what_is_paid(probe: Probe) -> None:
     await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
-@check(
+@case(
     "4.4/deposit-flow",
     title="Two concurrent deposits of the same amount open two sessions.",
     ground=derived(
@@ -369,7 +369,7 @@ async def every_session_has_its_own_id(probe: Probe) -> None:
     require("two session ids", different, "the same id twice")
 
 
-@check(
+@case(
     "4.4/duration-unit",
     title="Whether a session of duration 1 expires after a second.",
     ground=silent("4.4: duration"),

@@ -7,7 +7,7 @@ payment.
 from x402sim.payer import core
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
-from x402sim.suite.service.check import check, refusal_check, unpaid_check
+from x402sim.suite.service.case import case, refusal_case, unpaid_case
 from x402sim.suite.service.expect import expect_not_served, expect_withheld
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.second import second_path
@@ -66,7 +66,7 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
     return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
 
 
-@unpaid_check(
+@unpaid_case(
     "5/resource-binding",
     title="Without proof of payment, no spelling of the protected path returns its content.",
     ground=derived(
@@ -79,7 +79,7 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
         expect_withheld(await _ask(probe, path))
 
 
-@check(
+@case(
     "5/resource-binding",
     title="The id of a deposit does not open the resource, also if its payer has bought that.",
     ground=derived(
@@ -102,7 +102,7 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
         expect_withheld(await _ask(probe, path, deposit))
 
 
-@check(
+@case(
     "5/resource-binding",
     title="If the list of agents costs money, its payment does not open another resource.",
     control="payment",
@@ -117,7 +117,7 @@ async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
 
 
-@refusal_check(
+@refusal_case(
     "5/resource-binding",
     title="The payment for one path opens no other path that is sold, nor the reverse.",
     ground=derived(
@@ -140,7 +140,7 @@ async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
     expect_not_served(answer, is_402=True)
 
 
-@refusal_check(
+@refusal_case(
     "5/resource-binding",
     title="The payment for a path opens no path with other letters or a longer end.",
     ground=derived(
@@ -158,7 +158,7 @@ async def other_letters_are_another_resource(probe: Probe) -> None:
         await _ask_paid(probe, other, paid)
 
 
-@refusal_check(
+@refusal_case(
     "5/exact-path",
     title="The payment for a path opens no path with doubled slashes, blanks or parameters.",
     ground=ours(

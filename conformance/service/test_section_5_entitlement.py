@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.check import check, paid_check, refusal_check, unpaid_check
+from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.service.expect import (
     expect_not_served,
@@ -57,7 +57,7 @@ FAILURES: dict[str, Fault] = {
 """The fault in place of a settlement: no money moves."""
 
 
-@unpaid_check(
+@unpaid_case(
     "5/stored-records",
     title="A payment id without a record, invented or not paid yet, gets a 402.",
 )
@@ -72,7 +72,7 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=unpaid.payment_id), is_402=True)
 
 
-@paid_check(
+@paid_case(
     "5/cache-first",
     title="The id of a settled payment opens its resource 25 times, also at the same time.",
     ground=explicit("5: Look in", "5: When it is present", "5: When one exists"),
@@ -87,7 +87,7 @@ async def access_again(probe: Probe) -> None:
         expect_served(answer)
 
 
-@paid_check(
+@paid_case(
     "5/cache-first",
     title="The id of a settled payment opens its path with a query, if the resource is the same.",
     ground=derived(
@@ -110,7 +110,7 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
 
 
-@refusal_check(
+@refusal_case(
     "5/cache-first",
     title="The id of a settled payment is taken for other orders, and in headers of any case.",
     ground=derived(
@@ -133,7 +133,7 @@ async def access_for_any_order(probe: Probe) -> None:
         require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
 
 
-@unpaid_check(
+@unpaid_case(
     "5/stored-records",
     title="Without a payment, random values of X-Payment-Id and X-Session-Id get no content.",
 )
@@ -147,7 +147,7 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
 
 
-@check(
+@case(
     "5/stored-records",
     title="Of two payments of one payer for one resource, each id grants access.",
     needs="funds",
@@ -161,7 +161,7 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
         expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@refusal_check(
+@refusal_case(
     "5/stored-records",
     title="An id refused before its payment grants access once paid.",
     ground=derived(
@@ -179,7 +179,7 @@ async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
-@refusal_check(
+@refusal_case(
     "5/stored-records",
     title="Of 21 payments of one payer, each id grants access; the first is not paid again.",
     ground=derived(
@@ -200,7 +200,7 @@ async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
     await probe.world.expect_payments(payer, *(paid.challenge.amount_base for paid in every))
 
 
-@refusal_check(
+@refusal_case(
     "5/stored-records",
     title=("Only the exact id of a payment grants access: no part of it, and no text around it."),
     decisive=True,
@@ -221,7 +221,7 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=around))
 
 
-@refusal_check(
+@refusal_case(
     "5/stored-records",
     title="A payment that the facilitator did not settle grants nothing.",
     ground=UNSETTLED,
@@ -235,7 +235,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
         await probe.world.clear_faults()
 
 
-@refusal_check(
+@refusal_case(
     "5/stored-records",
     title="A settlement whose transaction reverts grants nothing.",
     ground=UNSETTLED,
@@ -260,7 +260,7 @@ async def _grants_nothing(probe: Probe, failure: str, fault: Fault | None) -> No
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check(
+@case(
     "5/stored-records",
     title="After a restart, with an empty cache, the stored record still grants its resource.",
     needs="funds, restart",
@@ -272,7 +272,7 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=payment_id))
 
 
-@check(
+@case(
     "5/stored-records",
     title=("After a restart, an id whose settlement was refused or failed still grants nothing."),
     ground=UNSETTLED,
@@ -292,7 +292,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check(
+@case(
     "5/stored-records",
     title="After a restart, with an empty cache, a deposit's record does not open the quote.",
     control="payment",
@@ -310,7 +310,7 @@ def _long_s(setting: Setting) -> float:
     return MINUTES_S if setting.options.patient or setting.advance is not None else SECONDS_S
 
 
-@paid_check(
+@paid_case(
     "5/stored-records",
     title="A payment from the beginning of the run still grants access at its end.",
     waits=_long_s,

@@ -16,7 +16,7 @@ from x402sim.protocol.messages import encode
 from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
-from x402sim.suite.service.check import check, refusal_check, session_check
+from x402sim.suite.service.case import case, refusal_case, session_case
 from x402sim.suite.service.control_api import HOLD_S, SETTLE, VERIFY, eventually
 from x402sim.suite.service.expect import (
     expect,
@@ -119,7 +119,7 @@ def _ways(paid: Paid, spelling: Spelling) -> Iterator[tuple[str, str]]:
 # --- replay --------------------------------------------------------------------------
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title="A settled authorization, in any encoding, pays for no second id.",
     decisive=True,
@@ -135,7 +135,7 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title="A settled authorization that is sent again moves no money, and buys nothing new.",
 )
@@ -148,7 +148,7 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@session_check(
+@session_case(
     "5/nonce-once",
     title="A settled authorization does not pay a session's deposit of the same amount.",
     pays=1,
@@ -164,7 +164,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check(
+@case(
     "5/nonce-once",
     title="Another payer can use the same nonce: the token has nonces per address.",
     needs="world",
@@ -177,7 +177,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title="A nonce that is cancelled during the settlement pays for nothing, though it is used.",
     ground=derived(
@@ -205,7 +205,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title=("The nonce of a payment that was refused, as its signature was false, is still good."),
     ground=derived(
@@ -224,7 +224,7 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     expect_served(await probe.opened(challenge))
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title=("A settled authorization pays for no second id if the facilitator repeats its answer."),
     ground=derived(
@@ -265,7 +265,7 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
 # --- at the same time ----------------------------------------------------------------
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title="Concurrent copies of one payment make one transfer and one receipt.",
 )
@@ -278,7 +278,7 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     expect_served(await probe.opened(challenge))
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title="One authorization sent concurrently for several ids pays for one id.",
     decisive=True,
@@ -294,7 +294,7 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-@refusal_check(
+@refusal_case(
     "5/nonce-once",
     title="While the answer to one settlement is held back, its header pays for nothing else.",
     needs="world",

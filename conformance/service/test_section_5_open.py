@@ -1,7 +1,7 @@
 """Section 5, where the specification is silent: observations, which cannot fail."""
 
 from x402sim.spec.ground import silent
-from x402sim.suite.service.check import check
+from x402sim.suite.service.case import case
 from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
 
@@ -9,7 +9,7 @@ MOST = 5
 """The most requests sent with a session for one or two."""
 
 
-@check(
+@case(
     "5/precedence",
     title="Which proof counts when X-Payment-Id and X-Session-Id are both sent.",
     ground=silent("5: Precedence when both headers"),
@@ -31,7 +31,7 @@ async def both_proofs_at_once(probe: Probe) -> None:
     )
 
 
-@check(
+@case(
     "5/short-session",
     title="The answers for an unknown session, and for one whose budget is spent.",
     ground=silent("5: Behaviour when session budget"),
@@ -45,7 +45,7 @@ async def a_session_that_cannot_pay(probe: Probe) -> None:
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 
 
-@check(
+@case(
     "5/agents-authentication",
     title="Whether GET /api/agents needs a payment.",
     ground=silent("5: Authentication required by GET"),
@@ -56,7 +56,7 @@ async def who_may_see_the_agents(probe: Probe) -> None:
     probe.observe(f"without proof of payment: {answer.status}")
 
 
-@check(
+@case(
     "5/submitted-by-others",
     title=("What happens if an authorization was submitted by someone else before its settlement."),
     ground=silent(

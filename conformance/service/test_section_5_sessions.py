@@ -11,7 +11,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.service.answers import OpenSession, read_402
-from x402sim.suite.service.check import check, session_check, unpaid_check
+from x402sim.suite.service.case import case, session_case, unpaid_case
 from x402sim.suite.service.expect import (
     expect,
     expect_not_served,
@@ -66,7 +66,7 @@ async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
     return sum(answer.has_content for answer in await asyncio.gather(*asked))
 
 
-@check(
+@case(
     "5/session-condition",
     title="A budget of exactly the price is enough: the first request is served.",
     needs="funds, sessions",
@@ -77,7 +77,7 @@ async def the_last_unit_is_served(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check(
+@case(
     "5/session-condition",
     title="A deposit for 29 requests pays for 29, without float rounding, in headers of any case.",
     ground=derived(
@@ -103,7 +103,7 @@ async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     expect("requests served for the whole deposit", served, worth)
 
 
-@check(
+@case(
     "5/session-condition",
     title="A deposit for 41 requests pays for 41, also if they are concurrent.",
     needs="world, sessions",
@@ -117,7 +117,7 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     expect("requests served for the whole deposit", served, worth)
 
 
-@unpaid_check(
+@unpaid_case(
     "5/session-condition",
     title="The id of a session that does not exist grants nothing.",
     ground=NO_PROOF,
@@ -130,7 +130,7 @@ async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=session_id, may_break=True))
 
 
-@session_check(
+@session_case(
     "5/session-condition",
     title="A session id is no payment id, and a deposit's payment id no session id.",
     ground=NO_PROOF,
@@ -148,7 +148,7 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=pattern))
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="Requesting more after the deposit is paid does not increase the budget.",
     ground=derived(
@@ -170,7 +170,7 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
         await _spends_at_most(probe, session, worth)
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="Of many concurrent requests, and of later ones, no more are served than were paid for.",
     ground=SPENT,
@@ -193,7 +193,7 @@ async def _spends_at_most(
     require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="A request that is answered with an error is not debited.",
     ground=derived(
@@ -212,7 +212,7 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="A session serves as many requests as its deposit pays for, whatever is ordered.",
     ground=derived(
@@ -236,7 +236,7 @@ async def every_order_costs_the_same(probe: Probe) -> None:
     expect("requests served in all", served, worth, last.show if last else None)
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="A session that pays for a second path is debited by the price of that path.",
     ground=derived(
@@ -257,7 +257,7 @@ async def another_path_costs_its_own_price(probe: Probe) -> None:
     expect(f"requests served after one for {other.path}", served, left)
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="A request for a path that costs more than a session has left is not debited.",
     ground=derived(
@@ -282,7 +282,7 @@ async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
     expect("requests served after what could not be paid for", served, worth)
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="Three sessions spent in turns, two of one payer, each serve their own deposit.",
     ground=derived(
@@ -305,7 +305,7 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
     expect("requests served by each session", served, [worth for _, worth in opened])
 
 
-@session_check(
+@session_case(
     "5/session-debit",
     title="Before and after a restart, also claimed again, a deposit serves what it pays for.",
     ground=derived(
@@ -331,7 +331,7 @@ async def a_restart_gives_nothing_back(probe: Probe) -> None:
     require(f"at most {worth} requests served", served <= worth, f"{served} were")
 
 
-@check(
+@case(
     "5/session-survives-restart",
     title="After a restart, a session still has the budget that it had.",
     ground=ours(

@@ -9,7 +9,7 @@ from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.spec.ground import explicit, silent
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check, refusal_check
+from x402sim.suite.service.case import case, refusal_case
 from x402sim.suite.service.control_api import another_chain
 from x402sim.suite.service.expect import expect_not_served, expect_refused
 from x402sim.suite.service.probe import Probe
@@ -69,7 +69,7 @@ def _resigned(
     return encode_header(auth, change(signature), network, probe.target.pay.spelling)
 
 
-@refusal_check(
+@refusal_case(
     "5/signature-proves",
     title="An authorization is refused unless its payer has signed exactly these fields.",
     ground=PROVES,
@@ -119,7 +119,7 @@ def _forged(
         yield f"signed for {name}", rewrite(challenge, sign(challenge, payer, network=network))
 
 
-@check(
+@case(
     "5/malleable-signature",
     title="Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1.",
     ground=silent(

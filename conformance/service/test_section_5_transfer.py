@@ -6,7 +6,7 @@ The false value is in the header, in the requirements sent back, or in both.
 from typing import Any
 
 from x402sim.protocol.crypto import checksum
-from x402sim.suite.service.check import refusal_check
+from x402sim.suite.service.case import refusal_case
 from x402sim.suite.service.inputs import examples
 from x402sim.suite.service.payment_outcome import expect_refused_if
 from x402sim.suite.service.probe import Probe
@@ -16,7 +16,7 @@ def _both(value: int) -> dict[str, Any]:
     return {"requirements": {"maxAmountRequired": str(value)}, "value": value}
 
 
-@refusal_check(
+@refusal_case(
     "5/exact-amount",
     title="Another amount is refused, even if the requirements sent back name it.",
     pays=6,
@@ -29,7 +29,7 @@ async def not_the_amount_required(probe: Probe) -> None:
         await expect_refused_if(probe, payer, **_both(value))
 
 
-@refusal_check(
+@refusal_case(
     "5/exact-amount",
     title="Random other amounts are refused.",
     needs="world",
@@ -45,7 +45,7 @@ async def amounts_made_up(probe: Probe) -> None:
         await expect_refused_if(probe, payer, **_both(value))
 
 
-@refusal_check(
+@refusal_case(
     "5/exact-recipient",
     title="A transfer to another account is refused, even if the requirements sent back name it.",
     pays=2,

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from x402sim.protocol.header import authorization_of
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import TargetAnswer
-from x402sim.suite.service.check import check, refusal_check
+from x402sim.suite.service.case import case, refusal_case
 from x402sim.suite.service.payment_outcome import expect_nothing, expect_refused_if
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
@@ -31,7 +31,7 @@ async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
         await expect_refused_if(probe, payer, window_s=window_s)
 
 
-@refusal_check(
+@refusal_case(
     "5/window",
     title="An authorization whose validBefore has passed is refused.",
     pays=2,
@@ -41,7 +41,7 @@ async def after_valid_before(probe: Probe) -> None:
     await _refused(probe, (-10 * FAR_S, -FAR_S), (-CENTURY_S // 4, -CENTURY_S // 5))
 
 
-@refusal_check(
+@refusal_case(
     "5/window",
     title="An authorization that is not valid yet, or never valid, is refused.",
     pays=3,
@@ -52,7 +52,7 @@ async def before_valid_after(probe: Probe) -> None:
     await _refused(probe, (FAR_S, 5 * FAR_S), (FAR_S, -FAR_S), *far)
 
 
-@refusal_check(
+@refusal_case(
     "5/window",
     title="An authorization is refused 1 s after its end, and 10 s before its start.",
     needs="world",
@@ -62,7 +62,7 @@ async def near_the_edges(probe: Probe) -> None:
     await _refused(probe, (-300, -1), (NEAR_S, 300))
 
 
-@check(
+@case(
     "5/window",
     title="An authorization that began 1 s ago, ends in 15 s, or lasts 20 s, is accepted.",
     ground=derived(
@@ -83,7 +83,7 @@ async def inside_its_edges(probe: Probe) -> None:
         probe.wallets.expect_settled(answer)
 
 
-@refusal_check(
+@refusal_case(
     "5/window",
     title="An authorization that was valid when signed is refused after its validBefore.",
     waits=lambda _: LATER_S,

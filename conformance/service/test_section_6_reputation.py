@@ -9,7 +9,7 @@ from typing import Any
 from x402sim.payer import core
 from x402sim.suite.service.answers import last_part, read_402, walk
 from x402sim.suite.service.background import buy_late, turn_s
-from x402sim.suite.service.check import check
+from x402sim.suite.service.case import case
 from x402sim.suite.service.expect import require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import NotApplicable
@@ -23,7 +23,7 @@ async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
     return found
 
 
-@check(
+@case(
     "6/reputation",
     title="After the indexer has matched a payment, the displayed reputation has changed.",
     needs="funds, agents",

@@ -12,7 +12,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
 from x402sim.suite.service import inputs
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.check import check, refusal_check, session_check, unpaid_check
+from x402sim.suite.service.case import case, refusal_case, session_case, unpaid_case
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.expect import (
     expect,
@@ -40,7 +40,7 @@ PAST_S, FUTURE_S = (-420, -60), (600, 900)
 # --- the 402 -------------------------------------------------------------------------
 
 
-@unpaid_check(
+@unpaid_case(
     "7/payment-required",
     title="A request without a valid proof of payment gets a 402 for this resource.",
     decisive=True,
@@ -64,7 +64,7 @@ async def no_proof_no_content(probe: Probe) -> None:
         expect_not_served(await probe.ask(session_id=session_id), is_402=True)
 
 
-@unpaid_check(
+@unpaid_case(
     "7/payment-required",
     title="Malformed values of X-Payment-Id and X-Session-Id open nothing.",
     decisive=True,
@@ -77,7 +77,7 @@ async def a_malformed_proof_is_none(probe: Probe) -> None:
 # --- settlement ----------------------------------------------------------------------
 
 
-@unpaid_check(
+@unpaid_case(
     "7/insufficient-balance",
     title="A payer without any of the token gets the text for an insufficient balance.",
     decisive="its text",
@@ -91,7 +91,7 @@ async def a_payer_without_money(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@refusal_check(
+@refusal_case(
     "7/insufficient-balance",
     title="A payer who lacks one base unit gets the text for an insufficient balance.",
     needs="world",
@@ -105,7 +105,7 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@refusal_check(
+@refusal_case(
     "7/insufficient-balance",
     title="A payment that was refused for want of money is settled once the wallet is funded.",
     ground=derived(
@@ -125,7 +125,7 @@ async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_check(
+@refusal_case(
     "7/invalid-signature",
     title="After a signature by another key was refused, a valid header pays for the same id.",
     ground=derived(
@@ -143,7 +143,7 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
-@refusal_check(
+@refusal_case(
     "7/authorization-expired",
     title=("After an expired authorization was refused, a new one pays for the same payment id."),
     ground=derived(
@@ -159,7 +159,7 @@ async def a_new_authorization_resolves_it(probe: Probe) -> None:
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
-@refusal_check(
+@refusal_case(
     "7/nonce-already-used",
     title="After a used nonce was refused for an id, a fresh one pays for it.",
     ground=derived(
@@ -177,7 +177,7 @@ async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
     await probe.settles(challenge, fresh)
 
 
-@refusal_check(
+@refusal_case(
     "7/nonce-already-used",
     title="A cancelled nonce gets the text for a used nonce.",
     ground=derived(
@@ -194,7 +194,7 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@refusal_check(
+@refusal_case(
     "7/payment-already-settled",
     title="A payment refused for a paid id pays for a new id; the first id stays good.",
     ground=derived(
@@ -216,7 +216,7 @@ async def a_new_id_resolves_it(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
-@refusal_check(
+@refusal_case(
     "7/payment-already-settled",
     title="After eight wrong payments for an id, the id can be paid, and their payer can pay.",
     ground=derived(
@@ -260,7 +260,7 @@ async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@session_check(
+@session_case(
     "7/payment-already-settled",
     title="A paid deposit accepts no second payment, and its session keeps its budget.",
     needs="funds, sessions, world",
@@ -277,7 +277,7 @@ async def a_second_payment_for_a_deposit(probe: Probe) -> None:
     expect("requests served for the deposit", served, worth)
 
 
-@refusal_check(
+@refusal_case(
     "7/payment-already-settled",
     title="A paid payment id accepts no payment by another payer.",
     needs="world",
@@ -290,7 +290,7 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
     await probe.world.expect_payments(other)
 
 
-@refusal_check(
+@refusal_case(
     "7/payment-already-settled",
     title="Of concurrent payments for one id, by one payer or two, exactly one is accepted.",
     ground=derived(
@@ -316,7 +316,7 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
         expect_served(await probe.opened(challenge))
 
 
-@refusal_check(
+@refusal_case(
     "7/payment-already-settled",
     title=("After a settlement whose answer was lost, a second header for its id moves no money."),
     ground=derived(
@@ -338,7 +338,7 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
+@case(
     "7/payment-already-settled",
     title="After a restart, a paid payment id accepts no second payment.",
     ground=derived(
@@ -361,7 +361,7 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
 # --- where the specification is silent -----------------------------------------------
 
 
-@check(
+@case(
     "7/settlement-statuses",
     title="The HTTP status of each of the five texts.",
     ground=silent("7: HTTP status codes for these"),

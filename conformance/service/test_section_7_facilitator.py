@@ -10,7 +10,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from x402sim.spec.ground import ours
-from x402sim.suite.service.check import refusal_check
+from x402sim.suite.service.case import refusal_case
 from x402sim.suite.service.control_api import NOT_SETTLED
 from x402sim.suite.service.expect import expect_not_served, expect_served, require
 from x402sim.suite.service.probe import Probe
@@ -88,7 +88,7 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     expect_served(await probe.opened(works.challenge))
 
 
-@refusal_check(
+@refusal_case(
     "7/verify-trouble",
     title=("While verification fails, nothing is granted unpaid; afterwards payments work again."),
     ground=IN_TROUBLE,
@@ -99,7 +99,7 @@ async def verification_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/verify", VERIFYING)
 
 
-@refusal_check(
+@refusal_case(
     "7/settle-trouble",
     title="While settlement fails, nothing is granted unpaid; afterwards payments work again.",
     ground=IN_TROUBLE,

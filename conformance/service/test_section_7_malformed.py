@@ -11,7 +11,7 @@ from typing import Any
 
 from x402sim.spec.ground import ours
 from x402sim.suite.service.answers import TargetAnswer
-from x402sim.suite.service.check import paid_check, unpaid_check
+from x402sim.suite.service.case import paid_case, unpaid_case
 from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.service.inputs import (
     BODIES,
@@ -80,7 +80,7 @@ def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
 # --- bodies --------------------------------------------------------------------------
 
 
-@unpaid_check(
+@unpaid_case(
     "7/malformed-body",
     title="A body that is no JSON object of bounded size gets an answer, no 5xx and no content.",
     ground=NO_HARM,
@@ -97,7 +97,7 @@ async def a_body_that_cannot_be_read(probe: Probe) -> None:
         _stood(await send_bad(probe, said, "POST", path, content=content, headers=headers))
 
 
-@unpaid_check(
+@unpaid_case(
     "7/malformed-body",
     title="A request for the resource or a session with any field wrong gets no 5xx.",
     ground=NO_HARM,
@@ -111,7 +111,7 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
             _stands(await probe.send("POST", sessions.path, json=body), name)
 
 
-@unpaid_check(
+@unpaid_case(
     "7/malformed-body",
     title="A settlement with any field wrong, also in the requirements, gets no 5xx.",
     ground=NO_HARM,
@@ -123,7 +123,7 @@ async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
         _stands(await probe.send("POST", probe.target.pay.path, json=wrong), name)
 
 
-@unpaid_check(
+@unpaid_case(
     "7/malformed-body",
     title="Random JSON gets no 5xx and no content.",
     ground=NO_HARM,
@@ -139,7 +139,7 @@ async def a_body_made_up(probe: Probe) -> None:
 # --- proofs of payment, payment headers, methods -------------------------------------
 
 
-@unpaid_check(
+@unpaid_case(
     "7/malformed-proof",
     title="Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content.",
     ground=NO_HARM,
@@ -170,7 +170,7 @@ def malformed_headers() -> Iterator[str]:
         yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
 
 
-@unpaid_check(
+@unpaid_case(
     "7/malformed-header",
     title="A malformed payment header settles nothing, and gets no 5xx.",
     ground=NO_HARM,
@@ -187,7 +187,7 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@unpaid_check(
+@unpaid_case(
     "7/malformed-header",
     title=("An authorization with an enormous validBefore, which the token allows, gets no 5xx."),
     ground=NO_HARM,
@@ -199,7 +199,7 @@ async def a_window_without_end(probe: Probe) -> None:
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 
-@unpaid_check(
+@unpaid_case(
     "7/other-methods",
     title="No HTTP method gets content without proof of payment, or a 5xx.",
     ground=NO_HARM,
@@ -216,7 +216,7 @@ async def another_method(probe: Probe) -> None:
                 _stands(answer, f"{method} {path}")
 
 
-@paid_check(
+@paid_case(
     "7/malformed-paid",
     title="A paid request with a malformed body gets no 5xx.",
     ground=NO_HARM,

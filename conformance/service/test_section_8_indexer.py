@@ -19,7 +19,7 @@ from x402sim.suite.service.background import (
     tx_hash,
     until_quiet,
 )
-from x402sim.suite.service.check import check
+from x402sim.suite.service.case import case
 from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed
@@ -57,7 +57,7 @@ NO_BLOCK: dict[str, Fault] = {
 """The explorer's answers about a payment without a block, in any dialect; the oldest first."""
 
 
-@check(
+@case(
     "8/indexer-query",
     title="In every run, the indexer queries each payment for which it has got no block yet.",
     ground=derived(
@@ -83,7 +83,7 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
 
-@check(
+@case(
     "8/indexer-query",
     title="Once a payment has a block, and the block is deep, it is queried no more.",
     ground=derived(
@@ -111,7 +111,7 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     require("no query after the block is stored, and deep", not again, "one more")
 
 
-@check(
+@case(
     "8/indexer-query",
     title="After a restart, the indexer queries a payment of before that has no block yet.",
     ground=derived(
@@ -132,7 +132,7 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     require("a query after the restart", bool(asked), "none")
 
 
-@check(
+@case(
     "8/indexer-query",
     title="The indexer queries each of several payments by its transaction.",
     needs="funds, world",
@@ -145,7 +145,7 @@ async def every_transaction_is_asked_for(probe: Probe) -> None:
     expect("payments that the explorer was asked for, of 3", len(asked), len(hashes))
 
 
-@check(
+@case(
     "8/indexer-interval",
     title="The indexer runs once in an interval; a query at the settlement is no run.",
     needs="funds, world",
@@ -199,7 +199,7 @@ async def _let_pass(probe: Probe, seconds: float) -> None:
         await until_quiet(probe)
 
 
-@check(
+@case(
     "8/indexer-batch",
     title="Of several payments without a block, a run does not query the oldest first.",
     needs="funds, world",
@@ -221,7 +221,7 @@ async def the_newest_first(probe: Probe) -> None:
     require("the newest payment before the older ones", not is_reversed, f"the order {orders[-1]}")
 
 
-@check(
+@case(
     "8/indexer-batch",
     title="Of 101 payments without a block, a run queries the newest, and not the oldest.",
     needs="funds, world",

@@ -5,7 +5,7 @@ How long the cache keeps a payment needs a target whose clock can be advanced.
 
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import whole
-from x402sim.suite.service.check import check, paid_check, unpaid_check
+from x402sim.suite.service.case import case, paid_case, unpaid_case
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
@@ -19,7 +19,7 @@ WINDOW_S = (-60, 300)
 """validAfter and validBefore, relative to signing."""
 
 
-@unpaid_check(
+@unpaid_case(
     "8/quote-price",
     title="A quote costs 10000 base units, 0.01 of the token.",
 )
@@ -32,7 +32,7 @@ async def the_price_of_a_quote(probe: Probe) -> None:
     expect("maxAmountRequired", asked, str(price_base))
 
 
-@unpaid_check(
+@unpaid_case(
     "8/timeout",
     title="maxTimeoutSeconds is 300.",
 )
@@ -45,7 +45,7 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
     require(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
 
 
-@paid_check(
+@paid_case(
     "8/validity-window",
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
     decisive=True,
@@ -58,7 +58,7 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
 
 
-@paid_check(
+@paid_case(
     "8/validity-window",
     title="An authorization valid for 300 s is still accepted 285 s after it was signed.",
     ground=derived(
@@ -89,7 +89,7 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
     await probe.buy()
 
 
-@check(
+@case(
     "8/cache-lifetime",
     title="In the cache of our own service, an entitlement lives for 24 hours.",
     needs="world, clock",
@@ -102,7 +102,7 @@ async def cached_for_a_day(probe: Probe) -> None:
     expect("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
 
 
-@check(
+@case(
     "8/cache-sweep",
     title="An expired entitlement is removed from our own service's cache within the hour.",
     needs="world, clock",

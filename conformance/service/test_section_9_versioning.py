@@ -2,7 +2,7 @@
 
 import re
 
-from x402sim.suite.service.check import check
+from x402sim.suite.service.case import case
 from x402sim.suite.service.probe import Probe
 
 VERSION = re.compile(r"v\d+([._-]\d+)*|\d+\.\d+(\.\d+)?|\d{4}-\d{2}-\d{2}", re.IGNORECASE)
@@ -13,7 +13,7 @@ def versions(path: str) -> list[str]:
     return [part for part in path.split("/") if VERSION.fullmatch(part)]
 
 
-@check(
+@case(
     "9/no-version-segment",
     title="Whether the paths of the endpoints carry a version segment.",
 )

@@ -14,7 +14,7 @@ from x402sim.report.results import Outcome, Result
 from x402sim.spec.clauses import CLAUSES
 from x402sim.story.stages import in_process
 from x402sim.suite.case import matching
-from x402sim.suite.service.check import IDS_BEGIN, Check
+from x402sim.suite.service.case import IDS_BEGIN, ServiceCase
 from x402sim.suite.service.control_api import ControlApi
 from x402sim.suite.service.engine import all_checks, folder, run
 from x402sim.suite.service.local import judge
@@ -27,7 +27,7 @@ OURS = World(seed=2)
 OWN = load(folder() / "targets" / "x402sim.toml")
 
 
-def checks(*prefixes: str) -> list[Check]:
+def checks(*prefixes: str) -> list[ServiceCase]:
     every = all_checks()
     return [check for prefix in prefixes for check in matching(every, prefix, IDS_BEGIN)]
 

@@ -13,7 +13,7 @@ from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
 from x402sim.suite.case import matching
 from x402sim.suite.command import judge
-from x402sim.suite.service.check import IDS_BEGIN
+from x402sim.suite.service.case import IDS_BEGIN
 from x402sim.suite.service.engine import all_checks, folder
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.subject import SERVICE

@@ -20,7 +20,7 @@ from tests.serve.driver import environment
 
 pytestmark = THOROUGH
 TYPESCRIPT = (GUIDE / "typescript.md").read_text("utf-8")
-NAIVE, TEST, GOOD = blocks(TYPESCRIPT, "ts")
+NAIVE, _, TEST, GOOD = blocks(TYPESCRIPT, "ts")
 (SAID,) = blocks(TYPESCRIPT, "text")
 OTHERS = (GUIDE / "other-languages.md").read_text("utf-8")
 (SHELL,) = blocks(OTHERS, "sh")

@@ -14,13 +14,13 @@ from tests.mutants.mutant import FEW, Mutant
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.local import judge
 
 
 def judge_one(
-    name: str, checks: list[Check] | None = None, honest: Honest | None = None
+    name: str, checks: list[ServiceCase] | None = None, honest: Honest | None = None
 ) -> Verdict:
     """Run the whole suite, or some checks, against a mutant or an honest service of this name.
 

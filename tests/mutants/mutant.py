@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tests.mutants.changes import Change, all_of
 from x402sim import World
-from x402sim.suite.service.check import DOCUMENT
+from x402sim.suite.service.case import DOCUMENT
 
 FEW = 11
 """How many other ids a defect may fail: more, and a failure would not lead to its cause.

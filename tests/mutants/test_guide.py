@@ -10,7 +10,7 @@ from tests.mutants.judging import complaint, judge_one
 from tests.mutants.mutant import MUTANTS
 from x402sim.report.causes import LOSSES
 from x402sim.spec.ground import ours
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import folder
 
 PAGE = (ROOT / "x402sim" / "guide" / "add-a-check.md").read_text("utf-8")
@@ -21,7 +21,7 @@ def test_the_check_sees_the_mutant_and_accuses_no_honest_service() -> None:
     check, mutant = blocks(PAGE, "python")
     names: dict[str, Any] = runpy.run_path(str(folder() / "test_section_4_pages.py"))
     exec(check, names := {**names, "ours": ours})
-    its: Check = names["the_index_is_short"]
+    its: ServiceCase = names["the_index_is_short"]
     assert its.id == ID
     exec(mutant, {**vars(required)})
     try:

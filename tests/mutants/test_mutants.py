@@ -19,7 +19,7 @@ from tests.mutants.judging import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
 from x402sim.report.results import failures
 from x402sim.suite.case import by_id
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks
 
 HOW = "run python -m tests.renew --only check"
@@ -53,7 +53,7 @@ def test_a_defect_fails_the_checks_of_its_clauses(name: str) -> None:
             assert is_decisive(found, cases), f"{check_id} passes without {[*map(str, titles)]}"
 
 
-def is_decisive(found: Collection[Check], cases: Sequence[Check]) -> bool:
+def is_decisive(found: Collection[ServiceCase], cases: Sequence[ServiceCase]) -> bool:
     """Tell whether an id is left open if these cases are not judged: if a question is theirs."""
     questions = {question for case in cases for question in case.decides}
     return any(

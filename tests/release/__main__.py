@@ -1,9 +1,9 @@
 """Cuts a release: `python -m tests.release` writes `dist/`, and publishes nothing.
 
-The wheel, the sdist, and the standalone program for this system and processor; a page of what is in them,
-and their SHA-256 sums. Each is tried outside the checkout: the wheel in an environment of its own, the
-sdist builds the same wheel, and on Linux the program runs in a root with no other file. The same commit gives the
-same bytes, on the same machine. It takes about three minutes. Exit code 1: something failed, and nothing
+The wheel, the sdist, the standalone program and the package for Node.js, both for this system and processor;
+a page of what is in them, and their SHA-256 sums. Each is tried outside the checkout: the wheel in an
+environment of its own, the sdist builds the same wheel, on Linux the program runs in a root with no other file,
+and npm installs the package. The same commit gives the same bytes, on the same machine. It takes about three minutes. Exit code 1: something failed, and nothing
 was written.
 """
 
@@ -21,8 +21,9 @@ from tempfile import TemporaryDirectory
 
 from uv import find_uv_bin
 
-from tests.npm import node
+from tests.npm import NotInstalled, node
 from tests.release import checks
+from tests.release.node import NAME as NODE, installed, pack
 from tests.release.standalone import SUFFIX, Built, build, environment, install
 from tests.running import ROOT, Failed, run
 from x402sim.clock import stopwatch
@@ -30,6 +31,7 @@ from x402sim.version import VERSION
 
 WHEEL, SDIST = f"x402sim-{VERSION}-py3-none-any.whl", f"x402sim-{VERSION}.tar.gz"
 PROGRAM = f"x402sim-{VERSION}-{sysconfig.get_platform()}{SUFFIX}"
+FILES = WHEEL, SDIST, PROGRAM, NODE
 PAGE, SUMS = "RELEASE.md", "SHA256SUMS"
 
 
@@ -44,7 +46,7 @@ def main() -> int:
         try:
             for line in cut(Path(name), out):
                 print(f"{total():4.0f} s  {line}", flush=True)
-        except (Failed, subprocess.TimeoutExpired) as wrong:
+        except (Failed, NotInstalled, subprocess.TimeoutExpired) as wrong:
             print(f"release: {wrong}")
             return 1
     print(f"\n{(out / PAGE).read_text('utf-8')}")
@@ -71,12 +73,12 @@ def cut(folder: Path, out: Path) -> Iterator[str]:
     tried = checks.alone if sys.platform == "linux" else checks.beside
     place = tried(folder, built.file, node())
     yield from (f"program: {each}" for each in checks.check(place))
+    place = checks.beside(folder, installed(pack(made / NODE, built.file), folder / "node"), node())
+    yield f"{NODE}: {place.run('--version').strip()}, installed by npm"
     out.mkdir(parents=True, exist_ok=True)
-    for each in (WHEEL, SDIST, PROGRAM):
+    for each in FILES:
         shutil.copy(made / each, out / each)
-    (out / SUMS).write_text(
-        "".join(f"{sha256(made / each)}  {each}\n" for each in (WHEEL, SDIST, PROGRAM))
-    )
+    (out / SUMS).write_text("".join(f"{sha256(made / each)}  {each}\n" for each in FILES))
     (out / PAGE).write_text(page(out, built), encoding="utf-8")
     yield f"{out}"
 
@@ -93,8 +95,7 @@ def page(out: Path, built: Built) -> str:
         run(["git", "status", "--porcelain"]),
     )
     files = (
-        f"| `{each}` | {(out / each).stat().st_size:,} | `{sha256(out / each)}` |"
-        for each in (WHEEL, SDIST, PROGRAM)
+        f"| `{each}` | {(out / each).stat().st_size:,} | `{sha256(out / each)}` |" for each in FILES
     )
     return f"""# x402sim {VERSION}
 
@@ -104,8 +105,8 @@ Commit {commit}{", with changes that are in none" if changed else ""}.
 | --- | --- | --- |
 {chr(10).join(files)}
 
-`sha256sum --check {SUMS}` compares them. The program needs {needs()}, and no Python: it has
-Python {platform.python_version()} inside, and these packages: {", ".join(built.packages)}.
+`sha256sum --check {SUMS}` compares them. The program, which is in the package for Node.js, too, needs {needs()},
+and no Python: it has Python {platform.python_version()} inside, and these packages: {", ".join(built.packages)}.
 """
 
 

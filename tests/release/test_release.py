@@ -20,7 +20,7 @@ import pytest
 
 from tests.npm import node
 from tests.release import checks
-from tests.release.__main__ import PAGE, PROGRAM, SDIST, SUMS, WHEEL
+from tests.release.__main__ import FILES, NODE, PAGE, PROGRAM, SDIST, SUMS, WHEEL
 from tests.release.checks import ENVIRONMENT, Place, alone
 from tests.running import run
 from x402sim.clock import stopwatch
@@ -53,7 +53,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_was_cut_is_what_the_page_and_the_sums_say(release: Path) -> None:
-    files = {WHEEL, SDIST, PROGRAM}
+    files = {*FILES}
     assert {each.name for each in release.iterdir()} == {*files, PAGE, SUMS, "told"}
     page = (release / PAGE).read_text("utf-8")
     sums = dict(reversed(line.split("  ")) for line in (release / SUMS).read_text().splitlines())
@@ -76,6 +76,10 @@ def test_the_archives_have_what_the_guide_names(release: Path) -> None:
     with tarfile.open(release / SDIST) as sdist:
         names = {each.partition("/")[2] for each in sdist.getnames()}
     assert {"tests/release/x402sim.spec", ".ci/run", "README.md"} <= names
+    with tarfile.open(release / NODE) as node_package:
+        program = node_package.extractfile("package/program/x402sim")
+        assert program is not None
+        assert program.read() == (release / PROGRAM).read_bytes()
 
 
 # --- the program, in a root with no other file ------------------------------------------------

@@ -386,7 +386,9 @@ def test_the_lines_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "api.yaml").write_text(blocks(page, "yaml")[0])
     target, configuration = blocks(page, "toml")
     (tmp_path / "target.toml").write_text(target)
-    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    lines = [
+        line for block in blocks(page, "sh") for line in block.replace("\n  ", " ").splitlines()
+    ]
     written = re.fullmatch("echo '(.*)' > (.*)", lines.pop(0))
     assert written is not None
     Path(written[2]).write_text(written[1])

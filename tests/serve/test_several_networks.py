@@ -61,8 +61,10 @@ def balances(server: Server) -> list[str]:
 
 def test_it_says_what_it_has(server: Server) -> None:
     kinds = server.http.get("/facilitator/supported").json()["kinds"]
-    assert [each["network"] for each in kinds] == [
-        "base-sepolia", "eip155:84532", "base", "eip155:8453",
+    assert [(each["scheme"], each["network"]) for each in kinds] == [
+        ("exact", "base-sepolia"), ("exact", "eip155:84532"),
+        ("exact", "base"), ("exact", "eip155:8453"),
+        ("upto", "eip155:84532"), ("upto", "eip155:8453"),
     ]  # fmt: skip
     for each in server.ready["networks"]:
         asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}

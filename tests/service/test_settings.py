@@ -56,6 +56,16 @@ def test_a_missing_setting_is_named(missing: str) -> None:
         read_environment({**ENV, missing: ""})
 
 
+@pytest.mark.clause("2.8/settings")
+def test_a_facilitator_of_the_standard_needs_no_explorer() -> None:
+    fewer = {name: ENV[name] for name in ("PRIVATE_KEY", "RPC_URL")}
+    setup = read_environment(fewer, None, "http://127.0.0.1:1")
+    assert (setup.dialect, setup.facilitator_url) == ("standard", "http://127.0.0.1:1")
+    assert setup.explorer_url == ""
+    assert read_environment(ENV, None, "http://f").explorer_url == ENV["EXPLORER_URL"]
+    assert read_environment(ENV).dialect == "cronos"
+
+
 def test_a_flow_is_known_and_settles_when_the_policies_do() -> None:
     eager = ServicePolicy(serve=ServeBeforeSettle())
     assert Settings(payment_flow="authorization", policy=eager).payment_flow == "authorization"

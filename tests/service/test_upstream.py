@@ -7,25 +7,28 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
 from tests.strategies import requirements
-from x402sim import Wallet
+from x402sim import Wallet, World, events
 from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import present
+from x402sim.protocol.header import decode_header, present, spelled
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.chain import read_receipt
 from x402sim.service.upstream.facilitator import refusal_of
+from x402sim.world.world import Hooks
 
 WALLET = Wallet(b"k" * 32)
 WORD = "0x" + "0" * 63 + "1"
@@ -37,6 +40,7 @@ SETTLED = {"x402Version": 1, "event": "payment.settled", "txHash": WORD, "from":
            "to": "0x" + "2" * 40, "value": "1", "blockNumber": 1, "network": "cronos-testnet",
            "timestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
 VERDICT = {"isValid": True, "invalidReason": None}
+STANDARD = {"success": True, "transaction": WORD, "network": "eip155:338", "payer": WALLET.address}
 
 
 def results(*honest: Any) -> st.SearchStrategy[bytes]:
@@ -77,8 +81,9 @@ SETUP = Environment(
 chain = results(RECEIPT, BLOCK, [LOG], WORD, "0x0", None, {"blockNumber": "0x1"})
 
 
+OTHER = replace(SETUP, dialect="standard", explorer_url="")
 facilitator = (
-    st.binary() | as_bytes(values) | as_bytes(changed(SETTLED)) | as_bytes(changed(VERDICT))
+    st.binary() | as_bytes(values) | as_bytes(st.one_of(map(changed, (SETTLED, VERDICT, STANDARD))))
 )
 payment = present(WALLET.payment_header(requirements(), 1_800_000_000))
 CALLS: dict[str, tuple[Callable[[Transport], Coroutine[Any, Any, Any]], Any]] = {
@@ -86,6 +91,8 @@ CALLS: dict[str, tuple[Callable[[Transport], Coroutine[Any, Any, Any]], Any]] = 
     "a transaction": (lambda to: SETUP.explorer(to).transaction(WORD), chain),
     "settle": (lambda to: SETUP.facilitator(to).settle(payment, requirements()), facilitator),
     "verify": (lambda to: SETUP.facilitator(to).verify(payment, requirements()), facilitator),
+    "settle, x402": (lambda to: OTHER.facilitator(to).settle(payment, requirements()), facilitator),
+    "verify, x402": (lambda to: OTHER.facilitator(to).verify(payment, requirements()), facilitator),
 }
 
 
@@ -162,3 +169,99 @@ def test_no_error_of_a_facilitator_claims_what_only_the_service_can_know():
         Refusal.CHAIN_UNREACHABLE,
     }  # fmt: skip
     assert own.isdisjoint(refusal_of(error.value) for error in SettleError)
+
+
+# --- a facilitator of the x402 standard ----------------------------------------------------
+
+
+def settled_by(answer: dict[str, Any], status: int = 200, **named: Any) -> tuple[Any, Any]:
+    """Return what the service makes of an answer to settle, and the request as JSON."""
+    found: list[Any] = []
+    wanted = requirements(max_amount_required="1")
+    header = spelled(msgspec.structs.replace(decode_header(
+        WALLET.payment_header(wanted, 1_800_000_000)), **named), "hex")  # fmt: skip
+
+    async def settle(to: Transport) -> None:
+        try:
+            found.append(await OTHER.facilitator(to).settle(present(header), wanted))
+        except OutcomeUnknown as lost:
+            found.append(lost)
+
+    sent = call([json.dumps(answer).encode()], settle, status)
+    return found[0], json.loads(sent[0].content) if sent else None
+
+
+def test_a_settlement_of_the_standard_is_asked_for_and_understood() -> None:
+    moved, sent = settled_by(STANDARD)
+    assert (moved.tx_hash, moved.amount, moved.network) == (WORD, "1", "cronos-testnet")
+    assert sent["x402Version"] == sent["paymentPayload"]["x402Version"] == 2
+    assert sent["paymentPayload"]["accepted"] == sent["paymentRequirements"]
+    assert sent["paymentRequirements"]["network"] == "eip155:338"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, 400),
+        ({}, 302),
+        ({"success": "true"}, 200),
+        ({"transaction": "0x1"}, 200),
+        ({"transaction": ""}, 200),
+        ({"network": "eip155:1"}, 200),
+        ({"payer": "0x" + "9" * 40}, 200),
+    ],
+)
+def test_a_receipt_of_something_else_is_no_settlement(changes: Any, status: int) -> None:
+    assert isinstance(settled_by(STANDARD | changes, status)[0], OutcomeUnknown)
+
+
+@pytest.mark.clause("2.1/scheme", "2.1/network")
+@pytest.mark.parametrize("named", [{"scheme": "upto"}, {"network": "cronos-mainnet"}])
+def test_what_a_header_says_of_itself_is_compared_before_the_standard_loses_it(named: Any) -> None:
+    refused, sent = settled_by(STANDARD, **named)
+    assert (refused.refusal, sent) == (Refusal.INVALID_SIGNATURE, None)
+
+
+@pytest.mark.parametrize(
+    ("word", "transaction", "refusal", "misses"),
+    [
+        ("insufficient_funds", "", Refusal.INSUFFICIENT_BALANCE, None),
+        ("insufficient_funds", WORD, Refusal.FAILED, None),
+        ("invalid_exact_evm_payload_signature", "", Refusal.INVALID_SIGNATURE, None),
+        ("invalid_exact_evm_nonce_already_used", "", Refusal.NONCE_USED, None),
+        ("invalid_exact_evm_payload_authorization_valid_before", "", Refusal.EXPIRED, "validBefore"),
+        ("invalid_exact_evm_payload_authorization_valid_after", "", Refusal.INVALID_SIGNATURE,
+         "validAfter"),
+        ("settlement_pending", WORD, Refusal.PENDING, None),
+        ("unexpected_settle_error", "", Refusal.FAILED, None),
+        ("a word of tomorrow", "", Refusal.FAILED, None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_word_of_the_standard_becomes_a_text_of_section_7(
+    word: str, transaction: str, refusal: Refusal, misses: str | None, status: int
+) -> None:
+    answer = {"success": False, "errorReason": word, "transaction": transaction, "network": ""}
+    refused, _ = settled_by(answer, status)
+    assert (refused.refusal, refused.misses) == (refusal, misses)
+
+
+SETTLEMENTS = (
+    "authorization_flow", "drained_wallet", "facilitator_refuses", "false_receipt", "frozen_token",
+    "late_settlement", "lost_answer", "pending_settlement", "reencoded_header", "refund_once",
+    "replay", "restart_mid_settlement", "served_only_if_good", "submitted_by_others",
+    "tampered_requirements", "upfront_flow",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+def test_a_service_at_a_facilitator_of_the_standard_plays_the_scenarios(name: str) -> None:
+    hooks = Hooks(setup=lambda setup: replace(setup, dialect="standard"))
+    World(seed=1, hooks=hooks).play(name).raise_for_failure()
+
+
+def test_without_an_explorer_the_node_tells_the_block_of_a_payment() -> None:
+    hooks = Hooks(setup=lambda setup: replace(setup, dialect="standard", explorer_url=""))
+    run = World(seed=1, hooks=hooks).play("reorg_after_indexing").raise_for_failure()
+    asked = {each.event.to for each in run.journal if isinstance(each.event, events.RequestSent)}
+    assert "explorer" not in asked

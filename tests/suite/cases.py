@@ -10,7 +10,7 @@ from typing import Any
 from x402sim.spec.ground import folder
 from x402sim.suite import row
 from x402sim.suite.case import AnyCase
-from x402sim.suite.service.check import Check, check
+from x402sim.suite.service.case import ServiceCase, case as declared
 from x402sim.suite.service.probe import Probe
 
 
@@ -21,7 +21,7 @@ def case(
     title: str = "A case.",
     ends: Exception | None = None,
     **options: Any,
-) -> Check:
+) -> ServiceCase:
     """Return a check that acts, and ends in one way."""
 
     async def run(probe: Probe) -> None:
@@ -30,7 +30,7 @@ def case(
         if ends is not None:
             raise ends
 
-    return check(clause, title=title, **options)(run)
+    return declared(clause, title=title, **options)(run)
 
 
 def names(text: str) -> list[str]:
@@ -77,5 +77,5 @@ def assert_every_cell_is_told(
     told = {case.played_as for case in cases}
     for each in rows:
         for dialect in dialects:
-            name = f"{each.section}/{each.slug}-{dialect}"
+            name = f"{each.section}/{each.name}-{dialect}"
             assert (name in told) != bool(each.absent.get(dialect)), name

@@ -410,7 +410,9 @@ def test_each_subject_has_a_page_where_its_clauses_or_sections_are() -> None:
         page = ROOT / report.demands_page(name)
         text = page.read_text("utf-8")
         failed = [result(each.id, "failed") for each in subject_of(name).cases()]
-        for each in report.as_sarif(URL, failed, text, name)["runs"][0]["results"]:
+        for each in report.as_sarif(report.About(name, URL, "", {}), failed, text)["runs"][0][
+            "results"
+        ]:
             at = each["locations"][0]["physicalLocation"]
             assert at["artifactLocation"]["uri"] == str(page.relative_to(ROOT))
             heading = text.splitlines()[at["region"]["startLine"] - 1]

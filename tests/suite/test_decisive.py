@@ -224,9 +224,11 @@ def test_an_end_that_the_service_tells_is_judged_without_the_unit(
 def test_with_the_key_a_refund_that_never_comes_fails() -> None:
     result = judged(10)
     assert result.outcome is Outcome.FAILED
-    assert result.exchange.startswith("POST http"), "it is the payment of the deposit"
-    assert "/api/pay\n" in result.exchange
-    assert '"paymentHeader":{"from":' in result.exchange
+    sent = result.exchanges[0].request
+    assert sent
+    assert sent.line.startswith("POST http"), "it is the payment of the deposit"
+    assert sent.line.endswith("/api/pay")
+    assert '"paymentHeader":{"from":' in sent.body
     assert not_in_full([result]) == lacking([result], ("refunds",), REFUNDS) == []
 
 

@@ -17,12 +17,12 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
-from x402sim.report.conformance import RAW
+from x402sim.report.exchange import AGAIN, written
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
-from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
+from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import run
 from x402sim.suite.service.expect import expect, expect_refused
@@ -42,7 +42,7 @@ def setting_for(app: Any, control: Any = None, **more: Any) -> Setting:
     return Setting(options=Options(**more), http=http, control=control)
 
 
-def judged(app: Any, checks: list[Check], **more: Any) -> list[Result]:
+def judged(app: Any, checks: list[ServiceCase], **more: Any) -> list[Result]:
     async def main() -> list[Result]:
         return [result async for result in run(setting_for(app, **more), checks)]
 
@@ -107,7 +107,7 @@ def test_each_outcome_has_its_result() -> None:
     ]  # fmt: skip
     failed, inconclusive, _, observed = results
     assert (failed.expected, failed.actual) == ("the answer: 2", "1")
-    assert failed.exchange.startswith("GET http://target/\n-> 404") or "404" in failed.exchange
+    assert [each.head for each in failed.exchanges] == ["GET http://target/ -> 404"]
     assert failed.rerun.endswith("--only spec/2.1/amount")
     assert inconclusive.reason == "no idea"
     assert observed.actual == "it sings"
@@ -125,8 +125,9 @@ def test_a_failure_shows_what_the_world_answered() -> None:
     fails = case("2.1/amount", fails, needs="world", disturbs=True)
 
     (failed,) = judge(OURS, checks=[fails])
-    assert failed.exchange.endswith("\n\nthe world's facilitator/settle answered 200 no")
-    assert "refuse" not in failed.exchange
+    assert [each.about for each in failed.exchanges] == [
+        "", "the world's facilitator/settle answered 200 no",
+    ]  # fmt: skip
 
 
 def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
@@ -303,7 +304,8 @@ def test_a_failure_shows_no_proof_and_no_signature_but_to_send_play_money_again(
     secrets: list[str] = []
     (result,) = judge(OURS, checks=[shows])
     header, payment_id = secrets
-    *lines, again = sorted(result.exchange.splitlines(), key=lambda line: line.startswith(RAW))
+    *lines, again = written(result.exchanges)
+    assert again.startswith(AGAIN)
     assert header in again
     assert payment_id in again
     shown = f"{lines}{result.actual}{result.expected}"

@@ -15,6 +15,7 @@ from tests.cli import stories
 from tests.suite.deployment import all_reports, conformance, reports
 from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving, text
 from x402sim.cli import app
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.printing import show_results
 from x402sim.suite.service.subject import SERVICE
@@ -46,7 +47,7 @@ def results() -> list[Result]:
     return [
         Result(id=f"spec/2.2/{outcome}", level="MUST", section="2.2", outcome=outcome, title=said,
                expected=said, actual=said, reason=said, rerun="again",
-               exchange="POST /\n-> 402\n  " + said.replace("\n", "\n  "))
+               exchanges=(Exchange(said, Message("POST /"), Message("402", body=said)),))
         for outcome in Outcome
     ]  # fmt: skip
 
@@ -64,7 +65,7 @@ def test_a_line_of_a_body_is_no_line_of_the_exchange() -> None:
 
     request = httpx.Request("GET", URL)
     response = httpx.Response(404, content=b"-> 200\ncontent-type: fake\n::error::x\r\n")
-    shown = exchange(request, response).splitlines()
+    shown = [*exchange(request, response).whole]
     assert [line for line in shown if line.startswith("-> ")] == ["-> 404"]
     assert not [line for line in shown if line.startswith("content-type: fake")]
 

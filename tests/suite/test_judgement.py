@@ -16,6 +16,7 @@ from tests.suite.test_reports import NASTY, STARTED, URL, result
 from x402sim.commands.conformance import judging
 from x402sim.report import conformance as report
 from x402sim.report.conformance import as_html as html, as_markdown as markdown
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours
@@ -85,6 +86,7 @@ def ends(outcome: str, **more: Any) -> CaseResult:
     return CaseResult(title="It bakes.", outcome=Outcome(outcome), **more)
 
 
+OVEN = report.About("oven", URL, STARTED, {})
 LOST = Loss(base=20_000, why="two breads for one")
 FAILS = Bread(id="kit/bread/soft", ends=ends("failed", expected="1", actual="2", loss=LOST))
 HOLDS = Bread(id="kit/bread/crust", ends=ends("passed"))
@@ -261,7 +263,7 @@ def test_a_control_fails_as_any_other_demand(tmp_path: Path) -> None:
 
 def kept(tmp_path: Path, *results: Result) -> Baseline:
     file = tmp_path / "before.json"
-    file.write_text(json.dumps(report.as_json(URL, STARTED, results, "oven")))
+    file.write_text(json.dumps(report.as_json(OVEN, results)))
     return load(file, "oven")
 
 
@@ -294,7 +296,7 @@ def in_dialects(**outcomes: str) -> Result:
                 dialect=dialect,
                 actual=f"{outcome} in {dialect}",
                 expected="1",
-                exchange=f"asked in {dialect}",
+                exchanges=(Exchange(f"asked in {dialect}"),),
                 loss=LOST if outcome == "failed" else None,
             ),
         )
@@ -312,14 +314,14 @@ def test_a_demand_is_one_id_whose_result_has_its_dialects(tmp_path: Path) -> Non
         "v2": "failed",
         "mcp": "passed",
     }
-    told = report.as_json(URL, STARTED, [failed], "oven", {"v3": "it offers none"})
+    about = replace(OVEN, unspoken={"v3": "it offers none"})
+    told = report.as_json(about, [failed])
     assert [each["dialect"] for each in told["results"][0]["cases"]] == ["v1", "v2", "mcp"]
     assert told["unspoken"] == {"v3": "it offers none"}
     text = report.explained(failed)
     assert "It bakes. [v1]" in text
     assert "failed in v2" in text
     assert ("asked in v1" in text, "asked in v2" in text) == (True, False)
-    about = report.About("oven", URL, STARTED, {}, {"v3": "it offers none"})
     for kind in ("html", "markdown"):
         assert "it offers none" in report.written(kind, about, [failed])
     observed = in_dialects(v1="observed", v2="observed")
@@ -340,10 +342,10 @@ def test_a_known_failure_is_told_and_green_in_every_report(tmp_path: Path) -> No
     code, told = judged(tmp_path, FAILS, HOLDS, baseline=before)
     assert (code, told["results"][0]["is_known"]) == (HELD, True)
     found = known([of_id([FAILS], {FAILS: FAILS.ends}, "")], before)
-    assert b"<failure" not in report.as_junit(URL, STARTED, found)
-    assert "in the baseline report, too" in report.as_junit(URL, STARTED, found).decode()
-    assert "known" in html(URL, STARTED, found, sections={})
-    assert "in the baseline report, too" in markdown("oven", URL, found)
+    assert b"<failure" not in report.as_junit(OVEN, found)
+    assert "in the baseline report, too" in report.as_junit(OVEN, found).decode()
+    assert "known" in html(OVEN, found)
+    assert "in the baseline report, too" in markdown(OVEN, found)
 
 
 def test_failures_of_a_published_version_are_named_and_can_be_accepted() -> None:
@@ -379,8 +381,8 @@ def test_a_report_counts_what_makes_the_verdict() -> None:
     found = [result("kit/1/a", "failed"), result("kit/1/b", "failed", level="SHOULD")]
     assert report.tally(found) == [(Outcome.FAILED, "2 failed (1 count)")]
     assert report.tally(found, strict=True) == [(Outcome.FAILED, "2 failed")]
-    assert "2 ids: 2 failed (1 count)" in markdown("oven", URL, found).replace("\\", "")
-    assert 'failures="1"' in report.as_junit(URL, STARTED, found).decode()
+    assert "2 ids: 2 failed (1 count)" in markdown(OVEN, found).replace("\\", "")
+    assert 'failures="1"' in report.as_junit(OVEN, found).decode()
 
 
 def test_a_file_that_is_no_baseline_is_one_line(tmp_path: Path) -> None:
@@ -402,21 +404,23 @@ def test_a_file_that_is_no_baseline_is_one_line(tmp_path: Path) -> None:
 def test_a_loss_is_in_every_report() -> None:
     results = [of_id([FAILS], {FAILS: FAILS.ends}, "run")]
     said = "0.02 tokens: two breads for one"
-    assert said in report.as_junit(URL, STARTED, results).decode()
-    assert said in json.dumps(report.as_sarif(URL, results))
-    assert said in html(URL, STARTED, results, sections={})
-    assert said in markdown("oven", URL, results)
+    assert said in report.as_junit(OVEN, results).decode()
+    assert said in json.dumps(report.as_sarif(OVEN, results))
+    assert said in html(OVEN, results)
+    assert said in markdown(OVEN, results)
     assert report.total_loss(results * 2) == ["0.04 tokens"]
 
 
 def test_markdown_is_what_it_should_be_whatever_was_answered() -> None:
     marks = "`` @all [x](http://evil) <b> ** </details> ```\n# title"
     case = CaseResult(title=marks, outcome=Outcome.FAILED, expected=marks, actual=NASTY + marks,
-                      exchange=f"POST /\n{marks}\n-> 200\n{NASTY}")  # fmt: skip
+                      exchanges=(Exchange(NASTY, Message("POST /", body=marks)),))  # fmt: skip
     failed = result("kit/1/a", "failed", title=marks, expected=marks, actual=marks, cases=(case,),
                     rerun=f"run {marks}")  # fmt: skip
     unclear = result("kit/1/b", "inconclusive", reason=marks)
-    text = markdown("service", f"{URL}/{marks}", [failed, unclear, result("kit/1/c", "passed")])
+    text = markdown(
+        replace(OVEN, target=f"{URL}/{marks}"), [failed, unclear, result("kit/1/c", "passed")]
+    )
     tokens = [
         each for token in MarkdownIt().parse(text) for each in (token, *(token.children or []))
     ]

@@ -13,7 +13,7 @@ from x402sim import TESTNET, World
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol.crypto import Address
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.expect import expect
@@ -76,7 +76,7 @@ def test_minutes_are_waited_for_only_on_demand() -> None:
 def test_only_one_check_acts_at_a_time() -> None:
     acting: list[str] = []
 
-    def waiter(clause: str) -> Check:
+    def waiter(clause: str) -> ServiceCase:
         async def waits(probe: Probe) -> None:
             for _ in range(3):
                 assert not acting
@@ -149,7 +149,7 @@ def test_something_is_waited_for_no_longer_than_it_takes() -> None:
 # --- the restart ---------------------------------------------------------------------
 
 
-def prepared(clause: str, log: list[str]) -> Check:
+def prepared(clause: str, log: list[str]) -> ServiceCase:
     async def prepares(probe: Probe) -> None:
         log.append("prepared")
         await probe.restart()
@@ -269,7 +269,7 @@ def test_an_id_says_how_many_of_its_cases_were_judged() -> None:
 IN_COMPANY = World(network=TESTNET, seed=1)
 
 
-def judged(*checks: Check, has_clock: bool = False) -> dict[str, Result]:
+def judged(*checks: ServiceCase, has_clock: bool = False) -> dict[str, Result]:
     results = judge(IN_COMPANY, checks=[*checks], has_clock=has_clock)
     return {each.id.removeprefix("spec/"): each for each in results}
 
@@ -280,7 +280,7 @@ def judged(*checks: Check, has_clock: bool = False) -> dict[str, Result]:
 def test_faults_that_strike_all_come_when_others_have_waited_and_restarts_come_last() -> None:
     written: list[str] = []
 
-    def acts(name: str, clause: str, **how: Any) -> Check:
+    def acts(name: str, clause: str, **how: Any) -> ServiceCase:
         async def run(probe: Probe) -> None:
             written.append(name)
             if how.get("waits"):
@@ -343,7 +343,7 @@ def test_a_case_that_disturbs_says_so() -> None:
 # --- what fails beside others -------------------------------------------------------------------
 
 
-def moody(clause: str, *answers: int, **how: Any) -> tuple[Check, list[int]]:
+def moody(clause: str, *answers: int, **how: Any) -> tuple[ServiceCase, list[int]]:
     """Return a case that sees these answers, one a run, where it wants 1; and those it has not seen."""
     left = [*answers]
 

@@ -19,7 +19,7 @@ from x402sim.spec.needs import Need
 from x402sim.story.stages import in_process
 from x402sim.suite.case import matching
 from x402sim.suite.options import flags_of
-from x402sim.suite.service.check import IDS_BEGIN, PATIENCE_S, Check
+from x402sim.suite.service.case import IDS_BEGIN, PATIENCE_S, ServiceCase
 from x402sim.suite.service.engine import all_checks, run, run_case
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.plan import WORK, Cost, Estimate, cost_base, costs, make_plan
@@ -91,7 +91,7 @@ PAYER = "0x" + "01" * 32
 
 
 def planned(
-    checks: list[Check],
+    checks: list[ServiceCase],
     *,
     measured: dict[str, Cost] | None = None,
     price_base: int = PRICE,

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from x402sim import World
 from x402sim.report import conformance as report
-from x402sim.report.conformance import as_html, as_markdown as markdown
+from x402sim.report.conformance import About, as_html, as_markdown as markdown
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import CaseResult, DemandKey, Evidence, Outcome, Result
-from x402sim.spec.ground import Ground, GroundType, sentence
+from x402sim.spec.ground import TITLES, Ground, GroundType, sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
 from x402sim.suite.redact import impersonal
@@ -32,6 +33,7 @@ HERE = Path(__file__).parent
 SCHEMA = files("x402sim.report").joinpath("conformance.schema.json")
 STARTED = "2026-01-02T03:04:05+00:00"
 URL = "http://service.example:4020"
+ABOUT = About("service", URL, STARTED, TITLES)
 NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
 
 
@@ -44,7 +46,7 @@ def result(check_id: str, outcome: str, level: str = "MUST", **more: Any) -> Res
 def of_each_kind() -> list[Result]:
     return [
         result("spec/2.2/body", "failed", title=f"title {NASTY}", expected=NASTY,
-               actual=f"not {NASTY}", rerun="again", exchange=f"POST /\n{NASTY}", seconds=0.5,
+               actual=f"not {NASTY}", rerun="again", exchanges=(Exchange(NASTY, Message("POST /")),), seconds=0.5,
                evidence=Evidence(DemandKey.FORM)),
         result("spec/2.2/payment-id", "failed", "SHOULD", expected="1", actual="2",
                evidence=Evidence(DemandKey.FORM)),
@@ -68,7 +70,7 @@ def results(request: pytest.FixtureRequest) -> list[Result]:
 def test_the_json_report_keeps_its_schema(results: list[Result]) -> None:
     import jsonschema  # takes two seconds, as it compiles grammars
 
-    told = json.loads(json.dumps(report.as_json(URL, STARTED, results)))
+    told = json.loads(json.dumps(report.as_json(ABOUT, results)))
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(told, schema, format_checker=jsonschema.FormatChecker())
     assert sum(told["summary"].values()) == len(told["results"]) == len(results)
@@ -77,7 +79,7 @@ def test_the_json_report_keeps_its_schema(results: list[Result]) -> None:
 def test_the_junit_report_keeps_its_schema(results: list[Result]) -> None:
     import xmlschema
 
-    document = report.as_junit(URL, STARTED, results)
+    document = report.as_junit(ABOUT, results)
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
     read = JUnitXml.fromstring(document)
     counts = report.summary([each for each in results if each.level == "MUST"])
@@ -91,7 +93,7 @@ def test_the_junit_report_keeps_its_schema(results: list[Result]) -> None:
 def test_the_sarif_report_keeps_its_schema(results: list[Result]) -> None:
     from sarif_pydantic import Sarif
 
-    told = report.as_sarif(URL, results)
+    told = report.as_sarif(ABOUT, results)
     log = Sarif.model_validate_json(json.dumps(told))
     (run,) = log.runs
     wrong = [r for r in results if r.outcome in ("failed", "inconclusive")]
@@ -103,7 +105,7 @@ def test_the_sarif_report_keeps_its_schema(results: list[Result]) -> None:
 
 
 def test_the_page_is_valid_html_and_escapes_its_input(results: list[Result]) -> None:
-    text = as_html(URL, STARTED, results)
+    text = as_html(ABOUT, results)
     clean = text.replace("\x00", "").replace("\x1b", "")
     parser = html5lib.HTMLParser(strict=False)
     parser.parse(clean)
@@ -117,14 +119,16 @@ def test_the_page_is_valid_html_and_escapes_its_input(results: list[Result]) -> 
 
 def test_failed_musts_come_first_and_json_is_indented() -> None:
     must, should, unclear, *_ = of_each_kind()
-    must = replace(must, exchange='POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho')
-    should = replace(should, exchange="[" * 5_000)
+    sent, answer = Message("POST /pay", body='{"a":{"b":1}}'), Message("200", body='{"cut":"sho')
+    must = replace(must, exchanges=(Exchange(request=sent, answer=answer),))
+    deep = Message("200", body="[" * 5_000)
+    should = replace(should, exchanges=(Exchange(request=sent, answer=deep),))
     unclear = replace(unclear, id="spec/9/a")  # no known defect keeps it from being judged
-    text = as_html(URL, STARTED, [unclear, should, must])
+    text = as_html(ABOUT, [unclear, should, must])
     urgent = text.split("What needs attention")[1].split("<h2>")[0]
     places = [urgent.index(each.id) for each in (must, should, unclear)]
     assert places == sorted(places)
-    unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-> 200\n{"cut":"sho</pre>'
+    unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-> 200\n  {"cut":"sho</pre>'
     assert unfolded in html.unescape(urgent)
 
 
@@ -133,8 +137,11 @@ def test_failed_musts_come_first_and_json_is_indented() -> None:
 
 def with_cases() -> list[Result]:
     """A failed id with two failing cases of four, and one that passed in part."""
-    failed, clear = Outcome.FAILED, {"expected": "1", "actual": NASTY, "exchange": "POST /clear"}
-    other = {"expected": "3", "actual": "4", "exchange": "POST /other"}
+    failed, clear = (
+        Outcome.FAILED,
+        {"expected": "1", "actual": NASTY, "exchanges": (Exchange("POST /clear"),)},
+    )
+    other = {"expected": "3", "actual": "4", "exchanges": (Exchange("POST /other"),)}
     failing = [
         CaseResult(title="the clear one", outcome=failed, **clear),
         CaseResult(title="the other one", outcome=failed, **other),
@@ -151,15 +158,15 @@ def with_cases() -> list[Result]:
 
 def texts_of_all_formats() -> dict[str, str]:
     results = with_cases()
-    sarif = report.as_sarif(URL, results)["runs"][0]["results"][0]["message"]["text"]
+    sarif = report.as_sarif(ABOUT, results)["runs"][0]["results"][0]["message"]["text"]
     with redirect_stdout(StringIO()) as terminal:
         show_results(SERVICE, results, strict=False)
     return {
         "terminal": terminal.getvalue(),
-        "JSON": json.dumps(report.as_json(URL, STARTED, results)),
-        "JUnit": report.as_junit(URL, STARTED, results).decode(),
+        "JSON": json.dumps(report.as_json(ABOUT, results)),
+        "JUnit": report.as_junit(ABOUT, results).decode(),
         "SARIF": sarif,
-        "HTML": html.unescape(as_html(URL, STARTED, results)),
+        "HTML": html.unescape(as_html(ABOUT, results)),
     }
 
 
@@ -210,13 +217,13 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     results = of_one_cause()
-    told = report.as_json(URL, STARTED, results)["results"]
+    told = report.as_json(ABOUT, results)["results"]
     assert {each["id"]: each["like"] for each in told} == {
         "kit/7/a": "spec/7/b", "spec/7/b": "", "spec/7/c": "", "spec/8/d": "", "spec/8/e": "spec/8/d",
         "spec/8/f": "spec/7/b",
     }  # fmt: skip
-    assert "like spec/7/b: expected" in report.as_junit(URL, STARTED, results, strict=True).decode()
-    shown = as_html(URL, STARTED, results)
+    assert "like spec/7/b: expected" in report.as_junit(ABOUT, results, strict=True).decode()
+    shown = as_html(ABOUT, results)
     assert "2 more, probably for the same cause: <code>kit/7/a</code>, <code>spec/8/f" in shown
     assert '<a href="#spec/7/b"><code>spec/7/b</code></a>' in shown
     assert '<summary id="kit/7/a">' in shown
@@ -244,34 +251,48 @@ def test_the_terminal_tells_the_causes_before_what_is_not_judged(
 def test_a_long_line_is_cut_in_the_terminal_which_says_where_all_of_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sent = f"POST /settle {json.dumps({'payer': ['0x' + 'ab' * 20] * 20})}: 200 it is paid"
-    case = CaseResult(title="it", outcome=Outcome.FAILED, expected="1", actual="2", exchange=sent)
-    long = result("spec/7/a", "failed", title="it", actual="2", exchange=sent, cases=(case,))
+    body = json.dumps({"payer": ["0x" + "ab" * 20] * 20})
+    asked = Exchange(request=Message("POST /settle", body=body), answer=Message("200 it is paid"))
+    it = {"title": "it", "actual": "2", "exchanges": (asked, asked)}
+    case = CaseResult(outcome=Outcome.FAILED, expected="1", **it)
+    long = result("spec/7/a", "failed", **it, cases=(case,))
     show_results(SERVICE, [long], strict=False, whole="report.html")
     shown = capsys.readouterr().out
-    assert shown.count("0xababab") < 8
+    assert shown.count("0xababab") < 16
     assert "[…]" in shown
     assert "POST /settle" in shown
     assert "200 it is paid" in " ".join(shown.split())
     assert "the whole: report.html" in shown
     assert max(map(len, shown.splitlines())) < 80
-    assert sent in as_html(URL, STARTED, [long]).replace("&#34;", '"')
+    assert body in report.as_junit(ABOUT, [long]).decode()
 
 
 def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = f"GET /a: 500\n{report.FULL}sent, X-PAYMENT: paid"
-    case = CaseResult(title="it", outcome=Outcome.FAILED, expected="1", actual="2", exchange=said)
-    short = result("spec/7/a", "failed", title="it", actual="2", exchange=said, cases=(case,))
+    asked = Exchange(request=Message("GET /a", ("X-PAYMENT: paid",)), answer=Message("500"))
+    it = {"title": "it", "actual": "2", "exchanges": (asked, asked)}
+    case = CaseResult(outcome=Outcome.FAILED, expected="1", **it)
+    short = result("spec/7/a", "failed", **it, cases=(case,))
     show_results(SERVICE, [short], strict=False, whole="report.html")
     shown = capsys.readouterr().out
-    assert report.FULL not in shown
+    assert "X-PAYMENT" not in shown
     assert "GET /a: 500" in shown
     assert "the whole: report.html" in shown
-    assert said in as_html(URL, STARTED, [short])
-    assert report.FULL not in markdown("service", URL, [short])
-    assert "GET /a: 500" in markdown("service", URL, [short])
+    assert "X-PAYMENT: paid" in as_html(ABOUT, [short])
+    assert "X-PAYMENT" not in markdown(ABOUT, [short])
+    assert "GET /a: 500" in markdown(ABOUT, [short])
+
+
+def test_the_terminal_shows_a_few_of_many_cases_in_full_and_names_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = {"outcome": Outcome.FAILED, "expected": "1", "actual": "2"}
+    cases = tuple(CaseResult(title=f"case {n}", **failed) for n in range(7))
+    show_results(SERVICE, [result("spec/7/a", "failed", cases=cases)], strict=False)
+    shown = capsys.readouterr().out
+    assert shown.count("  expected  1") == 4
+    assert "  as well   case 4; case 5; case 6\n" in shown
 
 
 # --- money first, and what to do ------------------------------------------------------
@@ -281,11 +302,14 @@ SENTENCE = sentence("5: X-Payment-Id")
 GROUND = Ground(kind=GroundType.EXPLICIT, sentences=(SENTENCE,))
 
 
+ASKED = Exchange(request=Message("POST /"), answer=Message("200"))
+
+
 def of_money() -> list[Result]:
     """In the order of the sections: of form, of form, of sales, of payers, of goods."""
     twice = [
         CaseResult(title=f"case {n}", outcome=Outcome.FAILED, expected="one receipt", actual="2",
-                   ground=GROUND, exchange=f"POST /\n{report.RAW}curl -i 'http://a/{n}'\n-> 200")
+                   ground=GROUND, exchanges=(replace(ASKED, again=f"curl -i 'http://a/{n}'"),))
         for n in (1, 2)
     ]  # fmt: skip
     return [
@@ -302,7 +326,7 @@ def of_money() -> list[Result]:
 
 
 def test_a_report_begins_with_a_must_and_the_greatest_loss_and_not_with_the_first_section() -> None:
-    told = report.as_json(URL, STARTED, of_money())["causes"]
+    told = report.as_json(ABOUT, of_money())["causes"]
     assert [(each["id"], each["loss"]) for each in told] == [
         ("spec/5/nonce-once", "goods"),
         ("spec/3/expiry-refund", "payers"),
@@ -318,12 +342,12 @@ def test_every_report_says_how_to_repair_and_to_send_again_and_quotes_once(
 ) -> None:
     results = of_money()
     show_results(SERVICE, results, strict=False)
-    urgent = as_html(URL, STARTED, results).partition("<h2>Every check</h2>")[0]
+    urgent = as_html(ABOUT, results).partition("<h2>Every check</h2>")[0]
     texts = {
         "terminal": capsys.readouterr().out,
         "html": html.unescape(urgent),
-        "junit": html.unescape(report.as_junit(URL, STARTED, results).decode()),
-        "sarif": report.as_sarif(URL, results)["runs"][0]["results"][4]["message"]["text"],
+        "junit": html.unescape(report.as_junit(ABOUT, results).decode()),
+        "sarif": report.as_sarif(ABOUT, results)["runs"][0]["results"][4]["message"]["text"],
     }
     assert "the service gives away what it sells" in texts["terminal"]
     for name, text in texts.items():
@@ -366,14 +390,14 @@ def of_shoulds() -> list[Result]:
 
 
 def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
-    document = report.as_junit(URL, STARTED, of_shoulds())
+    document = report.as_junit(ABOUT, of_shoulds())
     read = JUnitXml.fromstring(document)
     assert (read.tests, read.failures, read.errors, read.skipped) == (4, 0, 0, 3)
     text = document.decode()
     assert "failed SHOULD (does not count without --strict): expected 1, got 2" in text
     assert "inconclusive SHOULD (does not count without --strict): no answer" in text
     assert "run it again: again" in text
-    strict = JUnitXml.fromstring(report.as_junit(URL, STARTED, of_shoulds(), strict=True))
+    strict = JUnitXml.fromstring(report.as_junit(ABOUT, of_shoulds(), strict=True))
     assert (strict.failures, strict.errors, strict.skipped) == (1, 1, 1)
 
 
@@ -406,5 +430,5 @@ def test_the_verdict_and_the_exit_code(found: str, strict: bool, code: int, why:
     each = [told.split() for told in found.split(", ") if told]
     results = [result(f"spec/7/{n}", outcome, level) for n, (level, outcome) in enumerate(each)]
     assert report.verdict(results, strict)[1] == why
-    assert why in as_html(URL, STARTED, results, strict=strict)
+    assert why in as_html(ABOUT, results, strict=strict)
     assert conclude(results, strict) == code

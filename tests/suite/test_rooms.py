@@ -66,7 +66,7 @@ class Room(rooms.Room):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Play(rooms.Play[Any, Any]):
-    async def begin(self) -> "Play":
+    async def ready(self) -> "Play":
         return self
 
 

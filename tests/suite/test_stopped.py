@@ -20,7 +20,7 @@ from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.service import sending
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import run
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.sending import client
@@ -44,8 +44,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(
-    second: Check,
-    third: Check = asks_too,
+    second: ServiceCase,
+    third: ServiceCase = asks_too,
     *,
     stops_after: int = 0,
     kills: int = 0,
@@ -130,7 +130,7 @@ def test_a_request_that_ends_the_service_twice_has_failed_and_the_run_goes_on(
             culprit.actual
         )
         assert cause(culprit).startswith("a request ends the service")
-        assert culprit.exchange.startswith("GET ")
+        assert culprit.exchanges[0].head.startswith("GET ")
 
 
 @pytest.mark.usefixtures("soon")

@@ -28,7 +28,7 @@ from x402sim.rng import Rng
 from x402sim.service.state import Service
 from x402sim.serving.control.client import ControlClient
 from x402sim.suite.service.answers import TargetAnswer, find_session_id, read_402
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks, run_case
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.options import Options
@@ -196,10 +196,10 @@ def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
     defect: str, check_id: str
 ) -> None:
     verdict = judge_one(defect, [check for check in all_checks() if check.id == check_id])
-    exchange = verdict.results[check_id].exchange
-    assert "-> 200" in exchange
-    assert '"quote"' in exchange
-    assert "-> 402" not in exchange
+    (exchange,) = verdict.results[check_id].exchanges
+    assert exchange.answer
+    assert exchange.answer.line == "200"
+    assert '"quote"' in exchange.answer.body
 
 
 def test_the_command_that_repeats_a_run_names_the_variable_of_the_key() -> None:
@@ -356,7 +356,7 @@ UNPAID = [check for check in all_checks() if not check.needs and not check.contr
 
 @settings(max_examples=30)
 @given(answers, st.sampled_from(UNPAID))
-def test_a_check_of_any_answer_ends_in_a_verdict(answer: Any, check: Check) -> None:
+def test_a_check_of_any_answer_ends_in_a_verdict(answer: Any, check: ServiceCase) -> None:
     """A check may judge an answer wrongly, but a target cannot make it crash."""
     where = replace(setting(answer), options=Options())
     result = asyncio.run(run_case(where, check))

@@ -5,7 +5,7 @@ import pytest
 from tests.suite import by_hand
 from tests.suite.deployment import Deployment, conformance
 from x402sim.suite.case import select
-from x402sim.suite.service.check import IDS_BEGIN
+from x402sim.suite.service.case import IDS_BEGIN
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.options import REQUIRABLE
 

@@ -95,7 +95,7 @@ def transaction(name: str) -> str:
             room = await judge.room(PLAIN)
             play = await Play(
                 room=room, dialect=it.dialects[-1], name="a good payment", patience_s=30
-            ).begin()
+            ).ready()
             observed = await tried(play, await play.draft())
             assert observed.settled.transaction in {each.tx_hash for each in observed.money.moved}
             return observed.settled.transaction
@@ -107,7 +107,7 @@ def transaction(name: str) -> str:
 
 FILE = ROOT / "conformance" / "facilitators.md"
 ABOUT = words(__file__)
-CASES = {case.name: case for case in all_cases()}
+CASES = {f"{case.id} [{case.dialect}]": case for case in all_cases()}
 
 
 def _right(each: dict[str, Any]) -> str:

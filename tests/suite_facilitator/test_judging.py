@@ -25,10 +25,11 @@ from x402sim.rng import Rng
 from x402sim.suite.engine import skipped, unclear
 from x402sim.suite.facilitator.case import is_settled
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft, drafted
-from x402sim.suite.facilitator.room import Given, Money, Moved
+from x402sim.suite.facilitator.room import Given, Money
 from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays, rows
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.kept import filled
+from x402sim.suite.money import Transfer
 from x402sim.suite.started import FIRST_PORT, LAST_PORT, error_lines, free_port
 from x402sim.suite.verdict import Skipped
 
@@ -101,8 +102,9 @@ def test_a_control_that_breaks_something_has_failed_and_is_reported(
     if success == "True":
         control = found["facilitator/control/settles"]
         assert control["outcome"] == outcome
-        assert "POST /settle" in control["exchange"]
-        assert "on the chain: 0 transfers" in control["exchange"]
+        asked = [each["request"]["line"] for each in control["exchanges"] if "request" in each]
+        assert asked == ["POST /verify", "POST /settle"]
+        assert "on the chain: 0 transfers" in control["exchanges"][2]["about"]
 
 
 def test_a_command_that_ends_is_told_with_its_last_line(tmp_path: Path) -> None:
@@ -274,7 +276,7 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     ended = pytester.runpytest_inprocess(
         "-p", "no:randomly", "-p", "no:schemathesis", "-p", "no:xdist"
     )
-    ended.assert_outcomes(passed=3, failed=1)
+    ended.assert_outcomes(passed=4, failed=2)
     ended.stdout.fnmatch_lines(["facilitator/fields/payee (MUST)*", "to repair: *"])
 
 
@@ -330,15 +332,15 @@ def test_an_earlier_payment_that_is_mined_late_is_not_held_against_the_next() ->
             Dialect.V2, BASE_SEPOLIA, wallet, shop, (10_000, 10_000), bytes([payer]) * 32
         )
 
-    def moved(draft: Draft, tx_hash: str) -> Moved:
+    def moved(draft: Draft, tx_hash: str) -> Transfer:
         auth, token = draft.auth, draft.network.asset
-        return Moved(
+        return Transfer(
             sender=auth.from_, to=auth.to, amount_base=auth.value, token=token, tx_hash=tx_hash
         )
 
     pending, good = paid(2), paid(3)
     said = {"success": True, "transaction": "0x02"}
-    answer = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json=said)
+    answer = Answer(dialect=Dialect.V2, path="/settle", status=200, json=said)
     both = Money(moved=(moved(pending, "0x01"), moved(good, "0x02")), sent=())
     assert is_settled(both, good, answer) is None
     tip = replace(moved(good, "0x03"), amount_base=1)

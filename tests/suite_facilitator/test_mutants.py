@@ -214,7 +214,7 @@ def test_a_settlement_without_a_limit_of_gas_is_seen_on_anvil(
 
 def test_what_comes_in_turn_is_advised_no_lock() -> None:
     (case,) = cases("facilitator/many/after-refusals [v2]")
-    no = Answer(dialect=Dialect.V2, path="/settle", sent="", status=200, json={"success": False})
+    no = Answer(dialect=Dialect.V2, path="/settle", status=200, json={"success": False})
     wrong = case.test(None, Observed(pairs=((Any, no),), money=Money(moved=(), sent=())))
     (one,) = causes([of_id([case], {case: result(case, wrong)}, "")])
     assert one.cause == "it settles no payment any more after something was asked"

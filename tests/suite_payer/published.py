@@ -24,7 +24,7 @@ from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome, Result, by_dialect
 from x402sim.suite.payer.play import Task
-from x402sim.suite.payer.shop import PaymentFlow
+from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 from x402sim.version import VERSION
 
@@ -146,7 +146,7 @@ PAYERS: dict[str, Program | Own] = {
     "mppx": Program("npm mppx", "npm_mppx/pay.mjs", "mppx", "v2"),
     "x402-client": Program("PyPI x402-client", "pay.py", "x402-client", "v2"),
     "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
-    "PaymentAuth": Own("x402sim", by_auth, ",".join(PaymentFlow)),
+    "PaymentAuth": Own("x402sim", by_auth, ",".join(Dialect)),
     "x402sim pay": Own(
         "x402sim", f"{sys.executable} -m x402sim pay", "v1,v2,steps,mcp", "x402sim pay"
     ),
@@ -224,7 +224,7 @@ def published() -> list[str]:
 
 
 def page() -> str:
-    return markdown(ABOUT, SECTIONS, rows(), all_cases(), PaymentFlow, published())
+    return markdown(ABOUT, SECTIONS, rows(), all_cases(), Dialect, published())
 
 
 def main(names: list[str]) -> None:

@@ -23,7 +23,7 @@ from x402sim.suite.case import unfinished
 from x402sim.suite.payer import play
 from x402sim.suite.payer.case import Cause
 from x402sim.suite.payer.play import Function, Task
-from x402sim.suite.payer.shop import PaymentFlow
+from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, rows, seconds_of
 from x402sim.text.environment import passing
 
@@ -153,7 +153,7 @@ def test_a_payer_that_buys_nothing_is_invalid_and_its_report_says_what_it_did(
     told = json.loads(report.read_text())["results"]
     (control,) = (each for each in told if each["id"] == "payer/control/buys")
     assert "it requested nothing" in control["reason"]
-    assert "start 1: exit code 0" in control["exchange"]
+    assert {"about": "start 1: exit code 0"} in control["exchanges"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_control_that_pays_wrongly_is_a_failure(
     assert {each.level for each in found.results} == {"MUST"}
     failed = [each for it in found.results for each in it.cases if each.outcome is Outcome.FAILED]
     assert {each.dialect for each in failed} == {*(flows or "v1,v2,steps,session,mcp").split(",")}
-    assert all(actual in str(each.actual) and each.exchange for each in failed)
+    assert all(actual in str(each.actual) and each.exchanges for each in failed)
 
 
 def test_what_was_bought_and_not_shown_is_no_failure_of_money() -> None:
@@ -205,9 +205,10 @@ def test_a_subject_reaches_nothing_that_changes_its_world() -> None:
     (result,) = judged(tries, mine).values()
     assert result.outcome is Outcome.FAILED
     assert "0x3333333333333333333333333333333333333333 gets 0.03 USDC" in str(result.actual)
-    assert "it tried to change the judge's world, which the judge refused" in result.exchange
-    assert "evm_snapshot, anvil_setBalance, hardhat_reset, evm_revert" in result.exchange
-    assert "POST /_sim/reset" in result.exchange
+    (refused,) = [each.about for each in result.exchanges if "it tried to change" in each.about]
+    assert "the judge's world, which the judge refused" in refused
+    assert "evm_snapshot, anvil_setBalance, hardhat_reset, evm_revert" in refused
+    assert "POST /_sim/reset" in refused
 
 
 def test_a_command_that_is_not_there_is_told() -> None:
@@ -304,7 +305,7 @@ def test_a_door_is_judged_too() -> None:
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
     told = {case.played_as for case in all_cases()}
     for row in rows():
-        for flow in PaymentFlow:
+        for flow in Dialect:
             name = f"{row.section}/{row.slug}-{flow}"
             assert (name in told) != bool(row.absent.get(flow)), name
 

@@ -11,12 +11,13 @@ from tests.campaign import at_length
 from tests.suite.cases import with_ids
 from tests.suite_payer.payer import Payer
 from x402sim.report.causes import causes
+from x402sim.report.exchange import record
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play, of_id
 from x402sim.suite.engine import result
 from x402sim.suite.payer.case import Cause, PayerCase, Violation
 from x402sim.suite.payer.play import Function
-from x402sim.suite.payer.shop import PaymentFlow
+from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import PayerJudge, all_cases
 
 DEFECTS = {
@@ -149,7 +150,7 @@ def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> di
                 break
         for case, it in failed.items():
             wrong = replace(it, loss=None)
-            found[case.name] = result(case, wrong, played.report)
+            found[case.name] = result(case, wrong, record(played.exchanges))
 
     async def main() -> None:
         with ThreadPoolExecutor(32) as threads:
@@ -193,8 +194,8 @@ def test_every_demand_has_a_defect_that_it_catches() -> None:
     assert demanded - caught == set()
 
 
-@pytest.mark.parametrize("flow", [PaymentFlow.V2, PaymentFlow.STEPS])
-def test_an_honest_payer_passes_everything(flow: PaymentFlow) -> None:
+@pytest.mark.parametrize("flow", [Dialect.V2, Dialect.STEPS])
+def test_an_honest_payer_passes_everything(flow: Dialect) -> None:
     mine = [case for case in all_cases() if case.dialect is flow and not case.waits_s]
     found = judged(Payer(), mine)
     assert [name for name, result in found.items() if result.outcome is Outcome.FAILED] == []

@@ -17,8 +17,8 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.payer.play import Function, Purchase, Task, play
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
+    Dialect,
     Offer,
-    PaymentFlow,
     Settled,
     Shop,
     Signed,
@@ -37,7 +37,7 @@ def authorization(wallet: Wallet, value: int, to: bytes) -> Authorization:
     return Authorization(wallet.address_bytes, to, value, 0, 2**33, b"\x55" * 32)
 
 
-def shop(flow: PaymentFlow, story: Story) -> Shop:
+def shop(flow: Dialect, story: Story) -> Shop:
     """A shop whose facilitator settles nothing."""
 
     async def settle(_: Signed) -> Settled:
@@ -60,21 +60,21 @@ def asked(it: Shop, path: str, body: Any = None, *, pays: bool = False, **header
 
 def test_who_has_not_paid_gets_nothing_when_the_story_strikes() -> None:
     lost = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
-    in_steps = shop(PaymentFlow.STEPS, Story(strikes=(lost,)))
+    in_steps = shop(Dialect.STEPS, Story(strikes=(lost,)))
     assert asked(in_steps, "/api/pay", {"paymentId": "pay_1"}, pays=True).how is How.LOST
     assert asked(in_steps, "/report", **{PAYMENT_ID.replace("-", "_"): "pay_1"}).status == 402
     late = Strike(settles=True, reply=lambda _, right: right)
-    assert asked(shop(PaymentFlow.V2, Story(strikes=(late,))), "/report", pays=True).status == 402
+    assert asked(shop(Dialect.V2, Story(strikes=(late,))), "/report", pays=True).status == 402
 
 
 @pytest.mark.parametrize("deposit", ["inf", "1e400", "nan", "much"])
 def test_a_deposit_that_is_no_amount_is_refused(deposit: str) -> None:
-    it = shop(PaymentFlow.SESSION, Story())
+    it = shop(Dialect.SESSION, Story())
     assert asked(it, "/api/sessions/create", {"maxSpend": deposit}).status == 400
 
 
 def test_a_body_that_is_no_object_is_answered() -> None:
-    assert asked(shop(PaymentFlow.STEPS, Story()), "/api/pay", [1], pays=True).status == 402
+    assert asked(shop(Dialect.STEPS, Story()), "/api/pay", [1], pays=True).status == 402
 
 
 def signing(*signed: tuple[int, Any]) -> Purchase:
@@ -90,7 +90,7 @@ def signing(*signed: tuple[int, Any]) -> Purchase:
     story = Story(offers=lambda _, right: [right, replace(right, network="eip155:8453")])
     return asyncio.run(
         play(
-            Function(buy).start, PaymentFlow.V2, story, name="one nonce", network=BASE_SEPOLIA, seed=1,
+            Function(buy).start, Dialect.V2, story, name="one nonce", network=BASE_SEPOLIA, seed=1,
             patience_s=60, limit_starts=1,
         )
     )  # fmt: skip
@@ -108,7 +108,7 @@ def test_a_session_has_what_was_deposited_whatever_the_payer_asks_for_then() -> 
     async def settle(_: Signed) -> Settled:
         return Settled("0x" + "ab" * 32)
 
-    it = shop(PaymentFlow.SESSION, Story())
+    it = shop(Dialect.SESSION, Story())
     it.settle = settle
     pays = {"paymentId": "pay_1"}
     assert asked(it, "/api/pay", pays, pays=True).status == 200  # 10000 base units

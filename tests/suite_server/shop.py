@@ -295,7 +295,13 @@ class Shop:
             gone = [f"http://{self.host}/gone"] if self.has("lists what is gone") else []
             return Reply(200, {"version": 1, "resources": [f"http://{self.host}/weather", *gone]})
         if path in ("/free", "/health"):
-            return Reply(200, {"free": True})
+            free = {"free": True}
+            return Reply(
+                200,
+                self.content(Order("GET", "/weather", "", b""))
+                if self.has("has a free page like its goods")
+                else free,
+            )
         if method == "OPTIONS":
             if self.has("preflight is asked to pay") and guarded == "/weather":
                 return self.ask("/weather", "pay first")

@@ -23,7 +23,7 @@ from x402sim.cli import app
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import to_base64
-from x402sim.report.conformance import FULL
+from x402sim.report.exchange import written
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.server.payment import Dialect, message, proof
 from x402sim.suite.server.play import Item
@@ -104,7 +104,7 @@ def test_a_failure_is_played_again_and_says_what_it_costs() -> None:
     (found,) = judged("server/order/settled-lost [v2]", ["unknown is refused"]).values()
     assert found.outcome is Outcome.FAILED
     assert str(found.loss).startswith("0.01 USDC: charged and not served")
-    assert "GET /weather: 402" in found.exchange
+    assert any(str(each).startswith("GET /weather: 402") for each in found.exchanges)
 
 
 def test_a_server_that_serves_nobody_any_more_is_told_of_the_play_before() -> None:
@@ -133,13 +133,17 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
     assert failed["rerun"].endswith("--only server/order/settled-cut")
     assert "Plan: 1 id in 1 play of /weather" in done.output
-    assert FULL not in " ".join(done.output.split())
     assert f"{file}" in "".join(done.output.split()).partition("[…]")[2]
-    lines = failed["exchange"].split("\n")
-    paid = [each for each in lines if each.startswith(f"{FULL}sent, PAYMENT-SIGNATURE: {{")]
+    asked = [each for each in failed["exchanges"] if "request" in each]
+    sent = [line for each in asked for line in each["request"].get("headers", ())]
+    paid = [each for each in sent if each.startswith("PAYMENT-SIGNATURE: {")]
     assert paid
     assert all('"nonce": "0x' in each and "characters, hidden>" in each for each in paid)
-    assert failed["exchange"].count(f"{FULL}answered, payment-required: {{") == 1
+    got = [line for each in asked for line in each["answer"].get("headers", ())]
+    assert sum(each.startswith("payment-required: {") for each in got) == 1
+    assert sent[0] not in done.output
+    moved = [each for it in failed["exchanges"] for each in it.get("transfers", ())]
+    assert [each["base"] for each in moved] == [10000]
     again = next(each for each in failed["actual"].split("; ") if "again" in each)
     assert again == "the same payment again: 402"
     assert failed["actual"].endswith("; 1 transfer of 10000 base units; settle was requested once")
@@ -161,26 +165,29 @@ def test_an_answer_in_short_says_what_matters_and_the_rest_is_whole() -> None:
     short = 'success: "false", errorReason: "no funds", transaction: ""'
     assert answer.how == f'402; error: "settlement failed", 1 offer; payment-response: {short}'
     assert answer.showing("Vary", "Allow") == f"{answer.how}; Vary: Origin; Allow: none"
-    assert [*answer.whole(with_offer=False)] == [
-        f"payment-response: {json.dumps(done)}",
-        "vary: Origin",
-    ]
-    assert f"payment-required: {json.dumps(offer)}" in answer.whole(with_offer=True)
+    rest = (f"payment-response: {json.dumps(done)}", "vary: Origin")
+    assert answer.message(with_offer=False).headers == rest
+    offered = f"payment-required: {json.dumps(offer)}"
+    assert answer.message(with_offer=True).headers == (offered, *rest)
     page = Answer(sent="GET /a", status=500, body=b"x" * 130)
     assert page.how == f"500; {'x' * 120}…"
-    assert [*page.whole(with_offer=True)] == [f"its body: {'x' * 130}"]
+    assert page.message(with_offer=True).body == "x" * 130
     first = Answer(sent="GET /a", status=402, body=json.dumps({**offer, "accepts": []}).encode())
     assert first.how == '402; error: "settlement failed", 0 offers'
-    assert [*first.whole(with_offer=False)] == []
+    assert not first.message(with_offer=False).body
 
 
 def test_each_header_that_is_no_payment_is_named_where_it_is_sent_and_where_it_fails() -> None:
     (found,) = judged("server/header/malformed-answer [v2]", ["5xx for malformed"]).values()
     assert found.expected == "400 or 402 for what is no payment"
-    failed = [each for each in HEADERS if f"a header that {each}: GET" in found.exchange]
+    failed = [
+        each
+        for each in HEADERS
+        if any(str(it).startswith(f"a header that {each}: GET") for it in found.exchanges)
+    ]
     assert failed == [*HEADERS]
     named = [each for each in HEADERS if f"a header that {each}" in str(found.actual)]
-    sent = found.exchange.split("\n")
+    sent = [str(each) for each in found.exchanges]
     assert named == [
         each
         for each in HEADERS
@@ -196,8 +203,9 @@ def test_what_a_catalogue_lists_and_nobody_said_how_to_ask_for_is_left_alone() -
 def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> None:
     (cached,) = judged("kit/offer/cache-forbidden [v2]", ["says nothing of caches"]).values()
     assert str(cached.actual).startswith("through the cache, without a payment: 200")
-    assert "\nthrough the cache, GET /weather: 200" in cached.exchange
-    assert re.search(r"\non the chain, by 0x\w{10}…: 1 transfer of", cached.exchange)
+    lines = "\n".join(written(cached.exchanges, is_short=True))
+    assert "\nthrough the cache: GET /weather: 200" in lines
+    assert re.search(r"\non the chain, by 0x\w{10}…: 1 transfer of", lines)
     its = ["head is free", "sells the same each time"]
     (head,) = judged("server/path/head [v2]", its).values()
     assert "not counted" in str(head.actual)
@@ -353,7 +361,7 @@ def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
     assert done.exit_code == 1, done.output
     control, *others = json.loads(report.read_text())["results"]
     assert (control["id"], control["outcome"]) == ("server/control/sells", "failed")
-    assert "GET /weather" in control["exchange"]
+    assert control["exchanges"][0]["request"]["line"] == "GET /weather"
     assert {each["outcome"] for each in others} == {"inconclusive"}
 
 

@@ -149,6 +149,7 @@ HONEST = {
     "refuses what was served": "server/many kit/many server/gone kit/gone server/restart "
     "server/replicas kit/restart kit/replicas",
     "decodes before the wall": "server/path",
+    "has a free page like its goods": "server/path",
     "never verifies": "server/order/invalid",
     "charges failures and says so, says that it is paid upfront": "server/order/handler "
     "server/handler kit/handler",

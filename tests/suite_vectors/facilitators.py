@@ -88,7 +88,9 @@ class RecordingPlay(Play):
         """Repeat the verdict of verify; nothing moves, and the time stands still."""
         last = self.recorded[-1].answer if self.recorded else None
         said = {"success": bool(last and last.is_valid), "transaction": "0x" + "00" * 32}
-        return self.heard(Answer(dialect=self.dialect, path="/settle", sent="", status=200, json=said))  # fmt: skip
+        answer = Answer(dialect=self.dialect, path="/settle", status=200, json=said)
+        self.answers.append(answer)
+        return answer
 
 
 async def state_of(room: FacilitatorRoom, draft: Draft) -> dict[str, Any]:
@@ -164,8 +166,8 @@ def demand(row: Any) -> tuple[Ground, bool] | None:
 
 async def recorded(row: Any, dialect: Any) -> list[tuple[str, Recorded]]:
     """Play a row, and return each verification with its name."""
-    async with room_of(f"{row.section}/{row.slug}-{dialect}") as room:
-        play = await RecordingPlay(room=room, dialect=dialect, name=room.name, patience_s=5).begin()
+    async with room_of(f"{row.section}/{row.name}-{dialect}") as room:
+        play = await RecordingPlay(room=room, dialect=dialect, name=room.name, patience_s=5).ready()
         try:
             observed = await row.play(play)
         except (Inconclusive, ChainError):
@@ -182,7 +184,7 @@ def facilitator() -> Maker:
         kind = row.kind or PLAIN
         if row.section not in SECTIONS or kind.chain != "ledger" or kind.ahead_s:
             continue
-        if row.slug.endswith(BETWEEN):
+        if row.name.endswith(BETWEEN):
             continue
         for dialect in STANDARD:
             if dialect not in row.absent and not (
@@ -196,7 +198,7 @@ def facilitator() -> Maker:
 def _add(made: Maker, row: Any, dialect: Any, about: str, it: Recorded) -> None:
     if it.answer.status != 200 or len(it.draft.signature) > MOST_SIGNATURE or len(it.draft.content) > 8 * MOST_SIGNATURE:  # fmt: skip
         return None
-    slug = "-".join(filter(None, (row.section, row.slug, slug_of(about), dialect)))
+    slug = "-".join(filter(None, (row.section, row.name, slug_of(about), dialect)))
     if slug in made.slugs:  # verified once more, after the payment
         return None
     body = it.draft.body

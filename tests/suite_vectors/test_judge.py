@@ -154,7 +154,7 @@ def test_the_reports_and_the_exit_code_are_those_of_every_judge(tmp_path: Path) 
     report = json.loads((tmp_path / "r.json").read_text("utf-8"))
     (found,) = report["results"]
     assert (report["subject"], found["id"], found["outcome"]) == ("vectors", ONE, "failed")
-    assert '"text":"0x2710"' in found["exchange"]
+    assert '"text":"0x2710"' in found["exchanges"][0]["request"]["line"]
     assert "--only" in found["rerun"]
     assert all((tmp_path / each).stat().st_size for each in ("r.xml", "r.html"))
     before = run("conformance", "vectors", "--only", ONE, "--strict", "--baseline", tmp_path / "r.json", "--", *words)  # fmt: skip

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -231,3 +233,82 @@ def test_a_world_that_cannot_be_stopped_is_an_error() -> None:
 
     with pytest.raises(TimeStandsStill, match="stubborn"):
         World(seed=1).play(story)
+
+
+# --- a deadline -----------------------------------------------------------------------------
+
+
+async def _answers() -> str:
+    await asyncio.sleep(1)
+    return "answered"
+
+
+async def _at_once() -> str:
+    return "answered"
+
+
+async def _fails() -> str:
+    await asyncio.sleep(1)
+    raise ValueError
+
+
+async def _too_long() -> str:
+    await asyncio.sleep(1)
+    await asyncio.sleep(5)
+    return "late"
+
+
+async def _ignores_the_end() -> str:
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(5)
+    await asyncio.sleep(1)
+    return "late"
+
+
+async def _fails_at_the_end() -> str:
+    try:
+        await asyncio.sleep(5)
+    except asyncio.CancelledError:
+        raise ValueError from None
+    return "late"
+
+
+async def _has_a_deadline() -> str:
+    return await within(2, _too_long())
+
+
+async def _by_timeout(seconds: float, work: Awaitable[str]) -> str:
+    async with asyncio.timeout(seconds):
+        return await work
+
+
+@pytest.mark.parametrize("cancelled_s", [None, 0.5, 2, 2.5])
+@pytest.mark.parametrize(
+    "work",
+    [
+        *(_answers, _at_once, _fails, _too_long, _ignores_the_end, _fails_at_the_end),
+        _has_a_deadline,
+    ],
+)
+def test_work_with_a_deadline_ends_as_in_asyncio_timeout(
+    work: Callable[[], Awaitable[str]], cancelled_s: float | None
+) -> None:
+    async def outcome(limit: Callable[[float, Awaitable[str]], Awaitable[str]]) -> Any:
+        loop, seen = asyncio.get_running_loop(), list[Any]()
+
+        async def limited() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            try:
+                seen.append(await limit(2, work()))
+            except BaseException as raised:  # noqa: BLE001 - compared
+                seen.append(type(raised))
+            seen.extend((loop.time(), task.cancelling()))
+
+        task = asyncio.create_task(limited())
+        if cancelled_s is not None:
+            loop.call_later(cancelled_s, task.cancel)
+        await asyncio.wait([task])
+        return seen
+
+    assert run_virtual(lambda: outcome(within)) == run_virtual(lambda: outcome(_by_timeout))

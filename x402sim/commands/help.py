@@ -23,8 +23,8 @@ Example: x402sim advance 1h
     "mine": "Mine blocks on the chain of a running `serve`.",
     "accounts": """List the accounts of a running `serve`, with their private keys.
 
-`--failing` makes accounts that fail in fixed ways: one has no balance, one is blacklisted, and
-one has a used nonce.
+`--failing` makes accounts that fail in fixed ways: one has no balance, one is blacklisted, one
+is a contract wallet, and one has a used nonce.
 """,
     "payments": """List the settled payments of a running `serve`, and demand a number of them.
 
@@ -211,12 +211,11 @@ or other messages needs a target file, which `x402sim target init URL` writes.
 """,
     "service": """Start the service only, against an external world.
 
-The world is a facilitator, an explorer and a node. Environment variables configure the service.
-Required: PRIVATE_KEY (the server wallet, which receives deposits and pays refunds),
-FACILITATOR_URL, EXPLORER_URL and RPC_URL. With defaults: NETWORK (--network replaces it),
-MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (a payment is final under so many blocks: 12).
-`serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service. The log
-goes to stderr.
+Required in the environment: PRIVATE_KEY (the server wallet, which receives deposits and pays
+refunds), RPC_URL and, without --facilitator, FACILITATOR_URL and EXPLORER_URL. With defaults:
+NETWORK, MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (a payment is final under so many blocks:
+12). `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service. The
+log goes to stderr.
 """,
     "facilitator": """Start the facilitator only, on your node.
 

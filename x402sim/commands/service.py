@@ -10,9 +10,17 @@ import typer
 from x402sim.commands import common, selling
 from x402sim.journal import Journal
 from x402sim.protocol.networks import choose_network
-from x402sim.service.environment import read_environment
+from x402sim.service.environment import read_environment, url_of
 from x402sim.serving.listen import Listen, base_url, listening_socket
 from x402sim.serving.serve import open_service, run, serve_alone
+
+
+def _url(text: str) -> str:
+    """Read a URL; raises `BadParameter`."""
+    try:
+        return url_of(text)
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong)) from None
 
 
 def service(
@@ -31,6 +39,15 @@ def service(
     openapi: selling.OpenApi = None,
     upstream: selling.UpstreamUrl = None,
     price: selling.Price = None,
+    facilitator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            parser=_url,
+            help="Settle at this facilitator of the x402 standard; without it, at "
+            "FACILITATOR_URL in Cronos' dialect.",
+        ),
+    ] = None,
     network: common.NetworkName = None,
     network_file: common.NetworkFile = None,
     log: common.LogForm = "text",
@@ -42,7 +59,7 @@ def service(
         chosen = None  # NETWORK decides
         if network is not None or network_file is not None:
             chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
-        setup = read_environment(os.environ, chosen)
+        setup = read_environment(os.environ, chosen, facilitator)
         if goods := selling.goods(sell, body, openapi, upstream, price):
             setup = replace(setup, settings=selling.selling(setup.settings, goods))
         listen = Listen(host=host, port=port)

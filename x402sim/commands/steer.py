@@ -16,6 +16,7 @@ from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, within
 from x402sim.commands.serve import TOKEN_VARIABLE
 from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.text.words import as_given, printable
+from x402sim.world.faults import DOES
 
 World = Annotated[str, typer.Option("--world", help="URL of the running `serve`.", metavar="URL")]
 ControlToken = Annotated[
@@ -24,6 +25,9 @@ ControlToken = Annotated[
 ]
 SERVE = "http://127.0.0.1:4020"
 TIMEOUT_S = 30.0
+_VICTIM = "Who gets the requests: service, facilitator, explorer, rpc."
+_DOES = f"The effect: {', '.join(DOES)}."
+_FIELD = "Which requests: path=/settle, times=2, probability=0.1; seconds=3 of a delay."
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(s|min|m|h|d)?")
 
@@ -64,10 +68,13 @@ def _field(text: str) -> tuple[str, Any]:
 
 
 def fault(
-    action: Annotated[Literal["add", "list", "clear"], typer.Argument(metavar="add|list|clear")],
-    victim: Annotated[str | None, typer.Argument(metavar="VICTIM")] = None,
-    does: Annotated[str | None, typer.Argument(metavar="DOES")] = None,
-    given: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE")] = None,
+    action: Annotated[
+        Literal["add", "list", "clear"],
+        typer.Argument(metavar="add|list|clear", help="What to do with the faults."),
+    ],
+    victim: Annotated[str | None, typer.Argument(metavar="VICTIM", help=_VICTIM)] = None,
+    does: Annotated[str | None, typer.Argument(metavar="DOES", help=_DOES)] = None,
+    given: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE", help=_FIELD)] = None,
     world: World = SERVE,
     control_token: ControlToken = None,
 ) -> None:
@@ -98,7 +105,9 @@ def advance(
 
 
 def mine(
-    blocks: Annotated[int, typer.Argument(metavar="N", parser=within(1, 1000))] = 1,
+    blocks: Annotated[
+        int, typer.Argument(metavar="N", parser=within(1, 1000), help="How many blocks.")
+    ] = 1,
     world: World = SERVE,
     control_token: ControlToken = None,
 ) -> None:

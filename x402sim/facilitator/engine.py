@@ -8,7 +8,7 @@ Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -270,7 +270,7 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
     if rejected is not None:
         return rejected
     key = payment.authorization.from_, payment.authorization.nonce
-    async with one_at_a_time(facilitator, None if requested.terms is None else key):
+    async with nullcontext() if requested.terms is None else one_at_a_time(facilitator, key):
         if requested.terms is not None and tx_hash is None:
             tx_hash = facilitator.pending.get(payment.authorization)
         if tx_hash is None:
@@ -290,18 +290,15 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
 
 @asynccontextmanager
 async def one_at_a_time(
-    facilitator: Facilitator, key: tuple[Address, bytes] | None
+    facilitator: Facilitator, key: tuple[Address, bytes]
 ) -> AsyncIterator[None]:
-    """Settle payments with the same payer and nonce one after the other, in the dialects of the
-    standard; `key` is None in others.
+    """Settle payments with the same payer and nonce one after the other.
 
     The token accepts one payment only: the transaction of a second would revert, and cost gas. A
-    later payment finds the nonce used, or waits for the pending transaction. Cronos's dialect has
-    no pending outcome: there, a second request sends a dropped transaction again.
+    later payment finds the nonce used, or waits for the pending transaction. This is for the
+    dialects of the standard: Cronos's has no pending outcome, and a second request sends a dropped
+    transaction again.
     """
-    if key is None:
-        yield
-        return
     while (other := facilitator.under_way.get(key)) is not None:
         await other.wait()
     facilitator.under_way[key] = done = asyncio.Event()
@@ -363,7 +360,7 @@ async def mined(
         return receipt
     transfer = abi.TRANSFER_EVENT, abi.word(from_), abi.word(to)
     asset, amount = facilitator.network.asset, abi.word(amount_base)
-    if not any((e.address, e.topics, e.data) == (asset, transfer, amount) for e in receipt.logs):
+    if (asset, transfer, amount) not in [(e.address, e.topics, e.data) for e in receipt.logs]:
         # only the token's event proves this payment, no status does
         return PendingTransfer(tx_hash, "the node's receipt does not show the transfer")
     return receipt

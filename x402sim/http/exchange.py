@@ -183,7 +183,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     """Return the result of some work; raises `TimeoutError` after so many seconds.
 
     A timer costs as much as a small answer. So the work first runs until it waits, and work that
-    never waits sets no timer.
+    never waits sets no timer. Otherwise the same as `asyncio.timeout`, in a third of the calls.
     """
     steps = work.__await__()
     try:
@@ -191,21 +191,38 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
-    async with asyncio.timeout(seconds):
+    task, is_over = asyncio.current_task(), False
+    assert task is not None
+    cancellations = task.cancelling()
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        task.cancel()
+
+    timer = task.get_loop().call_later(seconds, end)
+    try:
         return await _rest(steps, waits_for)
+    except asyncio.CancelledError as cancelled:
+        if is_over and task.cancelling() <= cancellations + 1:  # nobody else has cancelled it
+            raise TimeoutError from cancelled
+        raise
+    finally:
+        timer.cancel()
+        if is_over:
+            task.uncancel()
 
 
 @coroutine
 def _rest(steps: Generator[Any, None, T], waits_for: Any) -> Generator[Any, None, T]:
     """Do the rest of some work, which already waits for `waits_for`."""
     try:
-        while True:
-            try:
-                yield waits_for
-            except BaseException as raised:  # noqa: BLE001 - thrown into the work
-                waits_for = steps.throw(raised)
-            else:
-                waits_for = next(steps)
-    except StopIteration as done:
-        result: T = done.value
-        return result
+        yield waits_for
+    except BaseException as raised:  # noqa: BLE001 - thrown into the work
+        try:
+            waits_for = steps.throw(raised)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        return (yield from _rest(steps, waits_for))
+    return (yield from steps)

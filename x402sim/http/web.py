@@ -161,14 +161,14 @@ def url_of(request: Request) -> str:
     """Return the URL of a request to a route without parameters; the query is left out."""
     scope = request.scope
     host, server = header(request, b"host"), scope.get("server")
-    path = quote(scope["path"], safe="/:@!$&'()*+,;=~")
-    return _origin(scope["scheme"], server and tuple(server), host) + path
+    return _url(scope["scheme"], server and tuple(server), host, scope["path"])
 
 
-@lru_cache(maxsize=8)  # a host may be long, and there are few
-def _origin(scheme: str, server: tuple[str, int] | None, host: str | None) -> str:
+@lru_cache(maxsize=8)  # a host or a path may be long, and there are few
+def _url(scheme: str, server: tuple[str, int] | None, host: str | None, path: str) -> str:
     headers = [] if host is None else [(b"host", host.encode("latin-1"))]
-    return str(URL(scope={"scheme": scheme, "server": server, "headers": headers, "path": ""}))
+    origin = URL(scope={"scheme": scheme, "server": server, "headers": headers, "path": ""})
+    return str(origin) + quote(path, safe="/:@!$&'()*+,;=~")
 
 
 async def read_body(request: Request) -> bytes:

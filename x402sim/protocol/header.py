@@ -8,7 +8,6 @@ Clauses: 2.3/hex-header, 2.3/contents.
 
 import base64
 import binascii
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, assert_never
 
@@ -134,9 +133,10 @@ def _signature(text: str) -> bytes:
     """Return a signature of any size, as from contract wallets; raises `ValueError` naming the size
     of an account's signature.
     """
-    with suppress(ValueError):
+    try:
         return from_hex(text, max(0, len(text) - 2) // 2)
-    return from_hex(text, 65)
+    except ValueError:
+        return from_hex(text, 65)
 
 
 def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:

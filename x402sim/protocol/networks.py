@@ -11,11 +11,9 @@ called wrong.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,7 +97,7 @@ def _network(row: _Row) -> Network:
     return Network(**{**msgspec.structs.asdict(row), "asset": asset})
 
 
-_BUILT_IN = tomllib.loads((files(__package__) / "networks.toml").read_text("utf-8"))
+_BUILT_IN = read_toml(Path(__file__).with_name("networks.toml"))
 _ROWS = msgspec.convert(_BUILT_IN["network"], list[_Row])
 NETWORKS: Mapping[str, Network] = {row.name: _network(row) for row in _ROWS}
 TESTNET = NETWORKS["cronos-testnet"]

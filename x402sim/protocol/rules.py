@@ -250,6 +250,8 @@ VERIFICATION: Rules[Verification, InvalidReason] = (
     Rule("5/signature-proves", lambda case: case.is_signed_by_payer(), InvalidReason.SIGNATURE),
 )
 """In the order of the reasons in the Cronos facilitator's documentation."""
+MATCH = without(VERIFICATION, "5/signature-proves")
+"""What a payment must match; a facilitator or the chain verifies the signature."""
 
 
 def _demand(

@@ -21,6 +21,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from x402sim.protocol.money import to_decimal
+from x402sim.report import exchange
 from x402sim.report.causes import LOSSES, by_cause, cause, causes, loss, repair
 from x402sim.report.results import (
     INTERRUPTED,
@@ -35,19 +36,27 @@ from x402sim.report.results import (
     failures,
 )
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import TITLES, Ground, folder
+from x402sim.spec.ground import Ground, folder
 from x402sim.text.templates import render
 from x402sim.text.words import counted, printable, printable_lines
 from x402sim.version import VERSION
 
-RAW = "send it again: "
-"""Begins a line of an exchange with a command that sends the same request again."""
-FULL = "in full: "
-"""Begins a line of an exchange that terminals and comments leave out: the line before is its short
-form."""
 SERVICE = "service"
 """The subject of a report without a subject's name."""
 AnyResult = TypeVar("AnyResult", Result, CaseResult)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The subject of a report: its kind, the target's name, and the begin of the run."""
+
+    subject: str
+    target: str
+    started: str
+    sections: Mapping[str, str]
+    """The title of each section."""
+    unspoken: Mapping[str, str] = field(default_factory=dict)
+    """The dialects that the target does not speak, with the reasons."""
 
 
 def summary(results: Results) -> dict[Outcome, int]:
@@ -76,7 +85,7 @@ def _of(counting: int, every: int, outcome: Outcome) -> str:
 
 
 def readable(results: Results) -> list[Result]:
-    """Return the results as reports show them: every text escaped (an exchange keeps its newlines),
+    """Return the results as reports show them: every text escaped (a body keeps its newlines),
     and `like` set to the id of the probable cause."""
     escaped = [
         msgspec.structs.replace(_escaped(result), cases=tuple(map(_escaped, result.cases)))
@@ -89,7 +98,8 @@ def readable(results: Results) -> list[Result]:
 def _escaped(result: AnyResult) -> AnyResult:
     fields = msgspec.structs.asdict(result).items()
     texts = {name: printable(value) for name, value in fields if type(value) is str}
-    return msgspec.structs.replace(result, **texts | {"exchange": printable_lines(result.exchange)})
+    exchanges = tuple(each.changed(printable, printable_lines) for each in result.exchanges)
+    return msgspec.structs.replace(result, **texts, exchanges=exchanges)
 
 
 def counts_for_exit(result: Result, strict: bool) -> bool:
@@ -212,7 +222,7 @@ def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
         before = cases[:place]
         lines = ground_lines(case, (each.ground for each in before))
         if any((each.title, each.expected) == (case.title, case.expected) for each in before):
-            case = msgspec.structs.replace(case, exchange="")
+            case = msgspec.structs.replace(case, exchanges=())
         found.append((case, lines))
     return found
 
@@ -238,17 +248,10 @@ def total_loss(results: Results) -> list[str]:
     return [f"{to_decimal(base, places)} {symbol}" for (symbol, places), base in sums.items()]
 
 
-def as_json(
-    target: str,
-    started: str,
-    results: Results,
-    subject: str = SERVICE,
-    unspoken: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+def as_json(about: About, results: Results) -> dict[str, Any]:
     """Return the report as one JSON object: target, started (ISO 8601), summary, results.
 
-    A `subject` other than a service is named first. `unspoken` has the dialects that the subject
-    does not speak, with the reasons.
+    A subject other than a service is named first.
     """
     results = readable(results)
     plain = msgspec.to_builtins(results)
@@ -262,17 +265,17 @@ def as_json(
             for name in OF_CASES:
                 del case[name]
     return {
-        **({} if subject == SERVICE else {"subject": subject}),
-        "target": target,
-        "started": started,
-        **({"unspoken": dict(unspoken)} if unspoken else {}),
+        **({} if about.subject == SERVICE else {"subject": about.subject}),
+        "target": about.target,
+        "started": about.started,
+        **({"unspoken": dict(about.unspoken)} if about.unspoken else {}),
         "summary": summary(results),
         "causes": msgspec.to_builtins(causes(results)),
         "results": plain,
     }
 
 
-def as_junit(target: str, started: str, results: Results, *, strict: bool = False) -> bytes:
+def as_junit(about: About, results: Results, *, strict: bool = False) -> bytes:
     """Return the report as JUnit XML: a suite for each section, a case for each id.
 
     A failed id becomes a failure, an inconclusive id an error; skipped and observed ids become
@@ -283,13 +286,13 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})
     for section in sorted({result.section for result in results}):
         mine = [result for result in results if result.section == section]
-        about = {
+        fields = {
             "name": f"section {section}",
-            "hostname": printable(target),
-            "timestamp": started[:19],
+            "hostname": printable(about.target),
+            "timestamp": about.started[:19],
             "skipped": str(sum(_junit_kind(r, strict) == "skipped" for r in mine)),
         }
-        suite = ET.SubElement(root, "testsuite", {**about, **_numbers(mine, strict)})
+        suite = ET.SubElement(root, "testsuite", {**fields, **_numbers(mine, strict)})
         for result in mine:
             _case(suite, result, strict)
     ET.indent(root)
@@ -353,7 +356,7 @@ def left_out(cases: list[CaseResult]) -> list[str]:
     return [f"not judged: {named(case).rstrip('.')}: {case.reason}" for case in cases]
 
 
-def explained(result: Result) -> str:
+def explained(result: Result, *, is_short: bool = False) -> str:
     """Return a whole failure as text: its cases, their exchanges, the command to repeat them."""
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
     parts += [f"to repair: {repair(result)}"] if repair(result) else []
@@ -362,8 +365,8 @@ def explained(result: Result) -> str:
         parts += ["", named(case), *ground]
         parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
         parts += [f"loss:     {case.loss}"] if case.loss else []
-        if case.exchange:
-            parts += ["", case.exchange]
+        if case.exchanges:
+            parts += ["", *exchange.written(case.exchanges, is_short=is_short)]
     if left := not_judged(result):
         parts += ["", *left_out(left)]
     return "\n".join([*parts, "", f"run it again: {result.rerun}"])
@@ -394,18 +397,16 @@ def place(heads: Mapping[str, int], result: Result) -> int:
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
-def as_sarif(
-    target: str, results: Results, demands: str = "", subject: str = SERVICE
-) -> dict[str, Any]:
+def as_sarif(about: About, results: Results, demands: str = "") -> dict[str, Any]:
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
 
     A result is shown at its `place` in `demands`, the text of the page of the subject's demands:
     GitHub shows only results with a place in a file.
     """
     results = readable(results)
-    page, heads = demands_page(subject), headings(demands)
+    page, heads = demands_page(about.subject), headings(demands)
     found = [
-        _sarif_result(number, target, result, page, place(heads, result))
+        _sarif_result(number, about.target, result, page, place(heads, result))
         for number, result in enumerate(results)
         if result.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
     ]
@@ -462,46 +463,22 @@ def _sarif_result(number: int, target: str, result: Result, page: str, line: int
 # --- as texts ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class About:
-    """The subject of a report: its kind, the target's name, and the begin of the run."""
-
-    subject: str
-    target: str
-    started: str
-    sections: Mapping[str, str]
-    """The title of each section."""
-    unspoken: Mapping[str, str] = field(default_factory=dict)
-    """The dialects that the target does not speak, with the reasons."""
-
-
 def written(kind: str, about: About, results: Results, *, strict: bool = False) -> str:
     """Return a report of one kind as text; with `strict`, SHOULD counts for the verdict."""
-    target, started = about.target, about.started
     match kind:
         case "json":
-            told = as_json(target, started, results, about.subject, about.unspoken)
-            return json.dumps(told, indent=2) + "\n"
+            return json.dumps(as_json(about, results), indent=2) + "\n"
         case "junit":
-            return as_junit(target, started, results, strict=strict).decode()
+            return as_junit(about, results, strict=strict).decode()
         case "sarif":
-            found = as_sarif(target, results, _demands(about.subject), about.subject)
+            found = as_sarif(about, results, _demands(about.subject))
             return json.dumps(found, indent=2) + "\n"
         case "markdown":
-            return as_markdown(
-                about.subject, target, results, strict=strict, unspoken=about.unspoken
-            )
+            return as_markdown(about, results, strict=strict)
         case "annotations":
             return as_annotations(results, about.subject, strict=strict)
         case _:
-            return as_html(
-                target,
-                started,
-                results,
-                strict=strict,
-                sections=about.sections,
-                unspoken=about.unspoken,
-            )
+            return as_html(about, results, strict=strict)
 
 
 def _demands(subject: str) -> str:
@@ -570,26 +547,19 @@ MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "�
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~@-])")
 
 
-def as_markdown(
-    subject: str,
-    target: str,
-    results: Results,
-    *,
-    strict: bool = False,
-    unspoken: Mapping[str, str] | None = None,
-) -> str:
+def as_markdown(about: About, results: Results, *, strict: bool = False) -> str:
     """Return the report as Markdown; with `strict`, SHOULD counts for the verdict."""
     results = readable(results)
     outcome, why = verdict(results, strict)
     lines = [
-        f"## {MARKS[outcome]} x402sim conformance: {subject} {_code(target)}",
+        f"## {MARKS[outcome]} x402sim conformance: {about.subject} {_code(about.target)}",
         "",
         _plain(why),
         "",
     ]
     told = ", ".join(text for _, text in tally(results, strict))
     lines += [f"{counted(len(results), 'id')}: {told}", ""]
-    for dialect, reason in (unspoken or {}).items():
+    for dialect, reason in about.unspoken.items():
         lines += [f"Not judged: {_plain(dialect)}: {_plain(printable(reason))}", ""]
     if losses := total_loss(results):
         lines += [f"**Lost, as counted on the ledger: {_plain(', '.join(losses))}**", ""]
@@ -628,10 +598,8 @@ def _folded(first: Result, rest: Results, strict: bool) -> Iterator[str]:
             if case.loss is not None:
                 yield f"  - loss {_plain(str(case.loss))}"
             yield ""
-            if case.exchange:
-                lines = case.exchange.split("\n")
-                short = [each for each in lines if not each.startswith(FULL)]
-                yield from _block("\n".join(short))
+            if case.exchanges:
+                yield from _block("\n".join(exchange.written(case.exchanges, is_short=True)))
     else:
         yield f"  {_code(first.reason)}"
         yield ""
@@ -681,18 +649,9 @@ _MEANINGS = {
 }
 
 
-def as_html(
-    target: str,
-    started: str,
-    results: Results,
-    *,
-    strict: bool = False,
-    sections: Mapping[str, str] = TITLES,
-    unspoken: Mapping[str, str] | None = None,
-) -> str:
+def as_html(about: About, results: Results, *, strict: bool = False) -> str:
     """Return the HTML page: first the failed and inconclusive ids, then every section.
 
-    `target` is the judged target, `started` an ISO 8601 time, `sections` the title of each section.
     With `strict`, SHOULD counts for the verdict.
     """
     results = readable(results)
@@ -700,17 +659,19 @@ def as_html(
     return render(
         __package__,
         "conformance.html.j2",
-        target=target,
-        started=started,
+        target=about.target,
+        started=about.started,
         total=len(results),
         verdict=verdict(results, strict),
         losses=total_loss(results),
-        unspoken={dialect: printable(why) for dialect, why in (unspoken or {}).items()},
+        unspoken={dialect: printable(why) for dialect, why in about.unspoken.items()},
         counts=tally(results, strict),
         urgent=[
             (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)
         ],
-        sections=[_section(name, sections.get(name, ""), list(found)) for name, found in groups],
+        sections=[
+            _section(name, about.sections.get(name, ""), list(found)) for name, found in groups
+        ],
         marks=HTML_MARKS,
         meanings=_MEANINGS,
         clauses={f"spec/{clause.id}": clause.text for clause in CLAUSES},
@@ -733,8 +694,7 @@ def _section(
 
 
 def _html_case(case: CaseResult | Result, ground: list[str]) -> dict[str, object]:
-    every = case.exchange.splitlines()
-    lines = [line for line in every if not line.startswith(RAW)]
+    lines = [line for each in case.exchanges for line in each.whole]
     facts = {
         "check": named(case),
         "ground": "\n".join(ground),
@@ -746,14 +706,14 @@ def _html_case(case: CaseResult | Result, ground: list[str]) -> dict[str, object
     return {
         "facts": {name: value for name, value in facts.items() if value},
         "exchange": "\n".join(map(_indented, lines)),
-        "raw": "\n".join(line.removeprefix(RAW) for line in every if line.startswith(RAW)),
-        "began": " ".join([*lines[:1], *(line for line in lines if line.startswith("-> "))]),
+        "raw": "\n".join(exchange.commands(case.exchanges)),
+        "began": case.exchanges[0].head if case.exchanges else "",
     }
 
 
 def _indented(line: str) -> str:
-    """Return a line of an exchange, indented if it is JSON."""
-    if not line.startswith(("{", "[")):
+    """Return a line of an exchange; JSON in several lines."""
+    if not line.startswith(("  {", "  [")):
         return line
     try:
         return json.dumps(json.loads(line), indent=2, ensure_ascii=False)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from x402sim.protocol.money import to_decimal
+from x402sim.report.exchange import Exchanges
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
 
@@ -86,10 +87,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one case. `exchange` is the exchange behind a failure, without secrets.
-
-    `ground` is the source of the demand.
-    """
+    """The result of one case: `exchanges` are the evidence, `ground` the source of the demand."""
 
     title: str
     dialect: str = ""
@@ -99,7 +97,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     expected: str | None = None
     actual: str | None = None
     reason: str = ""
-    exchange: str = ""
+    exchanges: Exchanges = ()
     seconds: float = 0.0
     has_begun: bool = False
     """Whether the case started: its needs were met."""
@@ -136,7 +134,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     expected: str | None = None
     actual: str | None = None
     reason: str = ""
-    exchange: str = ""
+    exchanges: Exchanges = ()
     seconds: float = 0.0
     like: str = ""
     """The id of the probable cause of this failure; only reports set it."""

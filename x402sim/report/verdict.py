@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report import conformance as report, need_extra
+from x402sim.report import conformance as report, exchange, need_extra
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.conformance import About, written
 from x402sim.report.results import Outcome, Result, by_dialect
@@ -159,6 +159,7 @@ class Verdict:
             counts=[(count, name) for name, count in self.counts.items() if count],
             losses=self.losses,
             done=f"{self.done}, {self.seconds:.0f} s" if self.done else "",
+            written=exchange.written,
             causes=[
                 {
                     "first": first,

@@ -122,7 +122,7 @@ async def sell(
     """
     settings = service.env.settings
     price = (own and own.price_base) or service.env.quote_price_base
-    if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
+    if request.scope["method"] == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)
     # If decision 4.2/gate-before-body is switched, a bad body is refused before its payment
     # is read. A payment flow excludes that: there the endpoint works after its first step.

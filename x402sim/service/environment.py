@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 from x402sim.http.bounded import Limits
@@ -22,6 +22,8 @@ from x402sim.service.goods import Shop
 from x402sim.service.settings import Settings
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.standard import StandardFacilitator
+from x402sim.service.upstream.upto import UptoFacilitator
 from x402sim.text.words import as_given
 
 Read = TypeVar("Read")
@@ -40,7 +42,10 @@ class Environment:
     """The server wallet's key: it receives payments and pays refunds."""
     facilitator_url: str
     explorer_url: str
+    """Empty without an explorer; then the node is asked for transactions."""
     rpc_url: str
+    dialect: Literal["cronos", "standard"] = "cronos"
+    """What the facilitator speaks: Cronos' dialect, or version 2 of the x402 standard."""
     network: Network = TESTNET
     recipient: Address | None = None
     """The payee, by default the server wallet, which always receives deposits."""
@@ -82,14 +87,25 @@ class Environment:
         """The 32 bytes that seal payment ids and session ids."""
         return hashlib.sha256(b"x402sim ids" + self.secret).digest()
 
-    def facilitator(self, to: Transport) -> FacilitatorClient:
+    def facilitator(self, to: Transport) -> FacilitatorClient | StandardFacilitator:
         """Return the client of the facilitator."""
         verify = Limits(deadline_s=self.settings.verify_timeout_s)
         settle = Limits(deadline_s=self.settings.settle_timeout_s)
-        return FacilitatorClient(to, self.facilitator_url, verify=verify, settle=settle)
+        url = self.facilitator_url
+        if self.dialect == "standard":
+            return StandardFacilitator(to, url, self.network, verify=verify, settle=settle)
+        return FacilitatorClient(to, url, verify=verify, settle=settle)
 
-    def explorer(self, to: Transport) -> ExplorerClient:
-        """Return the client of the chain explorer."""
+    def upto(self, to: Transport) -> UptoFacilitator:
+        """Return the client of the facilitator for payments in `upto`."""
+        verify = Limits(deadline_s=self.settings.verify_timeout_s)
+        settle = Limits(deadline_s=self.settings.settle_timeout_s)
+        return UptoFacilitator(to, self.facilitator_url, verify=verify, settle=settle)
+
+    def explorer(self, to: Transport) -> ExplorerClient | RpcClient:
+        """Return the client of the chain explorer, or of the node if there is no explorer."""
+        if not self.explorer_url:
+            return self.rpc(to)
         limits = Limits(deadline_s=self.settings.explorer_timeout_s)
         return ExplorerClient(to, self.explorer_url, self.network.asset, limits)
 
@@ -107,15 +123,20 @@ class Environment:
 NEEDED = ("PRIVATE_KEY", "FACILITATOR_URL", "EXPLORER_URL", "RPC_URL")
 
 
-def read_environment(env: Mapping[str, str], network: Network | None = None) -> Environment:
+def read_environment(
+    env: Mapping[str, str], network: Network | None = None, facilitator: str | None = None
+) -> Environment:
     """Return the environment named in section 2.8 from environment variables (2.8/settings).
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
     MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. A
-    `network` given here replaces NETWORK. Raises `ValueError` naming the variable that is
-    missing, empty or wrong.
+    `network` given here replaces NETWORK, and a `facilitator` of the x402 standard replaces
+    FACILITATOR_URL; then EXPLORER_URL is not needed. Raises `ValueError` naming the variable that
+    is missing, empty or wrong.
     """
-    if missing := [name for name in NEEDED if not env.get(name)]:
+    is_standard = facilitator is not None
+    optional = {"FACILITATOR_URL", "EXPLORER_URL"} if is_standard else set()
+    if missing := [name for name in NEEDED if not env.get(name) and name not in optional]:
         raise ValueError(
             f"the environment variable{'s' * (len(missing) > 1)} {', '.join(missing)} "
             f"{'are' if len(missing) > 1 else 'is'} not set; `x402sim serve --no-service` prints "
@@ -132,9 +153,10 @@ def read_environment(env: Mapping[str, str], network: Network | None = None) -> 
         )
     return Environment(
         private_key=_read(env, "PRIVATE_KEY", parse_key),
-        facilitator_url=_read(env, "FACILITATOR_URL", _url),
-        explorer_url=_read(env, "EXPLORER_URL", _url),
-        rpc_url=_read(env, "RPC_URL", _url),
+        facilitator_url=facilitator or _read(env, "FACILITATOR_URL", url_of),
+        dialect="standard" if is_standard else "cronos",
+        explorer_url=_read(env, "EXPLORER_URL", url_of) if env.get("EXPLORER_URL") else "",
+        rpc_url=_read(env, "RPC_URL", url_of),
         network=network,
         recipient=_read(env, "MERCHANT_ADDRESS", parse_address)
         if env.get("MERCHANT_ADDRESS")
@@ -151,7 +173,7 @@ def _read(env: Mapping[str, str], name: str, parse: Callable[[str], Read]) -> Re
         raise ValueError(f"the environment variable {name}: {wrong}") from None
 
 
-def _url(text: str) -> str:
+def url_of(text: str) -> str:
     """Return the URL of a service; raises `ValueError` that shows no path and no password."""
     with suppress(ValueError):
         parts = urlsplit(text)

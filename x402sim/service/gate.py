@@ -9,7 +9,7 @@ Clauses: 1/unpaid-402, 5/session-debit, 7/payment-required.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -99,7 +99,8 @@ async def spend(
         session_id=session_id, amount_base=amount_base, released_base=released
     )
     service.record(debited)
-    content.background = cast(Any, partial(_undo_unless_answered, service, session, connection))
+    undo: Any = partial(_undo_unless_answered, service, session, connection)
+    content.background = undo
 
 
 async def _undo_unless_answered(

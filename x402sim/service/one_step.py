@@ -34,11 +34,10 @@ from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.rules import (
     GRACE_S,
-    VERIFICATION,
+    MATCH,
     InvalidReason,
     Verification,
     first_broken,
-    without,
 )
 from x402sim.protocol.x402 import (
     DECIMALS,
@@ -62,8 +61,6 @@ from x402sim.service.state import Service
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.unsettled import record_refusal
 
-MATCH = without(VERIFICATION, "5/signature-proves")
-"""What a payment must match. Its signature is verified by the facilitator."""
 HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
 
 

@@ -165,9 +165,9 @@ async def validate(
         raise SettlementRefused(Refusal.MISMATCH, NOT_ISSUED)
     payment, now_s = present(sent.payment_header), service.clock.now_s()
     issued = service.issuer.requirements(terms.resource, terms.amount_base)
-    if requirements != issued:  # equal ones break no rule
+    if replace(requirements, description=requirements.description or issued.description) != issued:
         case = Presented(requirements, issued, expires_s=terms.expires_s, now_s=now_s)
-        require(service.settlement_rules, case)
+        require(service.settlement_rules, case)  # equal ones break none
     signed, is_authorized = payment.signed, False
     if signed is not None:
         broken = first_broken(AUTHORIZES, Verification(signed, issued, service.env.network))
@@ -410,12 +410,15 @@ def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
 async def verify(service: Service, request: ValidRequest) -> None:
     """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
 
-    Raises `NotSettled` "Invalid signature" otherwise (7/invalid-signature).
+    Raises `NotSettled` otherwise, by default "Invalid signature" (7/invalid-signature).
     """
     try:
         verdict = await service.facilitator.verify(request.payment, request.requirements)
     except Unavailable as error:
         raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
+    if verdict.refused is not None:
+        refused = not_moved(service, request, verdict.refused)
+        raise NotSettled(refused.refusal, refused.reason)  # nothing was sent
     if not verdict.is_valid:
         reasons = filter(None, (verdict.reason, where_it_differs(service, request)))
         raise NotSettled(Refusal.INVALID_SIGNATURE, "; ".join(reasons))

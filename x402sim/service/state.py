@@ -23,6 +23,8 @@ from x402sim.service.issue import Issuer
 from x402sim.service.store import Store
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.standard import StandardFacilitator
+from x402sim.service.upstream.upto import UptoFacilitator
 
 
 class Entitlement(msgspec.Struct, frozen=True, gc=False):
@@ -129,8 +131,9 @@ class Service:
     store: Store
     issuer: Issuer
     entitlements: Entitlements
-    facilitator: FacilitatorClient
-    explorer: ExplorerClient
+    facilitator: FacilitatorClient | StandardFacilitator
+    upto: UptoFacilitator
+    explorer: ExplorerClient | RpcClient
     rpc: RpcClient
     record: Callable[[ServiceEvent], None] = lambda event: None
     on_bug: Callable[[Exception], None] = lambda bug: None
@@ -173,6 +176,7 @@ def connected(
         issuer=Issuer(env, salts),
         entitlements=Entitlements(env.settings.entitlement_lifetime_s, store),
         facilitator=env.facilitator(to),
+        upto=env.upto(to),
         explorer=env.explorer(to),
         rpc=env.rpc(to),
     )

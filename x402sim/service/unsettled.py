@@ -16,7 +16,7 @@ from x402sim.protocol.differences import difference, times
 from x402sim.protocol.header import PresentedPayment, SignedPayment
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import ChainFinding, Finality, Refusal, SettlementRefused, is_final
-from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
+from x402sim.protocol.rules import MATCH, VERIFICATION, Verification, first_broken
 from x402sim.protocol.states import PaymentState
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import PendingPaymentHandle
@@ -237,9 +237,7 @@ def where_it_differs(service: Service, request: ValidRequest) -> str:
     """
     if request.payment.signed is None:
         return ""
-    rules = (
-        VERIFICATION if not request.is_authorized else without(VERIFICATION, "5/signature-proves")
-    )
+    rules = MATCH if request.is_authorized else VERIFICATION
     case = Verification(request.payment.signed, request.issued, service.env.network)
     broken = first_broken(rules, case)
     return difference(broken.refusal, case) if broken else ""

@@ -17,7 +17,7 @@ import select
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, NoReturn, cast
@@ -169,7 +169,7 @@ def _eof_poll(number: int) -> Any:
     if hasattr(select, "POLLRDHUP"):
         stream = select.poll()
         stream.register(number, select.POLLRDHUP)  # poll reports errors and resets always
-        return lambda: stream.poll(0)
+        return partial(stream.poll, 0)
     return lambda: _peek_is_eof(number)
 
 
@@ -828,8 +828,10 @@ class HttpConnection(asyncio.Protocol):
 
     def _websocket(self, scope: dict[str, Any]) -> Callable[[bytes], Any] | None:
         """Return the maker of a WebSocket, if the request validly upgrades the connection."""
-        names = [value.lower() for name, value in self._headers if name.lower() == b"upgrade"]
-        if names != [b"websocket"] or not self._parser.should_upgrade():
+        if not self._parser.should_upgrade():
+            return None
+        names = [value.lower() for name, value in self._headers if name == b"upgrade"]
+        if names != [b"websocket"]:
             return None
         made = self._shared.websocket_at(scope["path"])
         if made is None or scope["method"] != "GET" or self._body_left != 0:

@@ -7,6 +7,7 @@ of the journal is added to the record of the request that caused the entry.
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -66,7 +67,7 @@ class LoggedRequest(msgspec.Struct, gc=False):
         """The bytes of the request and of the answer."""
         headers = (*self.headers, *self.answer_headers)
         texts = len(self.path) + len(self.query) + len(self.sent) + len(self.answered)
-        return texts + sum(len(name) + len(value) for name, value in headers)
+        return texts + sum(map(len, chain.from_iterable(headers)))
 
 
 class Requests:

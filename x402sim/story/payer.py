@@ -580,8 +580,9 @@ class Order:
     async def sign_again(self) -> None:
         """Sign another authorization for the same 402, or the first one."""
         payer, network = self._payer, self._payer.network
-        price = _tokens(self.required.price_base, network.decimals)
-        allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
+        wanted = self.required.requirements
+        price = _tokens(int(wanted["maxAmountRequired"]), network.decimals)
+        allowed_s = wanted.get("maxTimeoutSeconds", AFTER_SIGNING_S)
         expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
         self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)
         self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)

@@ -399,7 +399,8 @@ class IdleTimeout:
         self._clock, self._parts = clock, parts
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
-        self._until = self._loop.time() + IDLE_TIMEOUT_S
+        self._until = 0.0
+        """The end of the month after the time that the scenario has advanced."""
         first_s, unawaited = self._loop.time() + CHECK_S, periodic_context()
         self._timer = self._loop.call_at(first_s, self._check, context=unawaited)
         self._in_flight: set[int] = set()
@@ -413,28 +414,28 @@ class IdleTimeout:
         event = entry.event
         if event.actor in self._parts:
             return
-        advanced_s = event.seconds if isinstance(event, TimeAdvanced) else 0
         self._newest_s = self._loop.time()
-        self._until = max(self._until, self._newest_s + advanced_s + IDLE_TIMEOUT_S)
         if isinstance(event, RequestSent):
             self._in_flight.add(event.exchange)
         elif isinstance(event, AnswerReceived | NoAnswer):
             self._in_flight.discard(event.exchange)
+        elif isinstance(event, TimeAdvanced):
+            self._until = max(self._until, self._newest_s + event.seconds + IDLE_TIMEOUT_S)
 
     def _check(self) -> None:
         """Stop the scenario if two checks find it stuck; all that was ready runs in between."""
-        now_s = self._loop.time()
+        now_s, until_s = self._loop.time(), max(self._until, self._newest_s + IDLE_TIMEOUT_S)
         is_stuck = self._is_stuck()
         if is_stuck and self._is_suspect:
             self.stop(Deadlock(
                 f"nothing can wake the story, which did nothing since {self._newest_s:.3f} s: only "
                 "blocks, sweeps and the indexer are left"
             ))  # fmt: skip
-        elif now_s >= self._until:
+        elif now_s >= until_s:
             self._limit.reschedule(now_s)
         else:
             self._is_suspect = is_stuck
-            next_s = min(self._until, now_s + (RECHECK_S if is_stuck else CHECK_S))
+            next_s = min(until_s, now_s + (RECHECK_S if is_stuck else CHECK_S))
             # in this periodic context: `_is_stuck` must not count the timer
             self._timer = self._loop.call_at(next_s, self._check)
 

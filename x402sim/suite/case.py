@@ -46,11 +46,14 @@ class Case:
     decides: tuple[str, ...] = ()
     dialect: str = ""
     """The dialect of the play; empty for a subject with only one dialect."""
+    variant: str = ""
+    """The input of the play, where several plays make one demand, each with another input."""
 
     @property
     def name(self) -> str:
-        """The id and the dialect, a unique name: "server/many/again [v2]"."""
-        return f"{self.id} [{self.dialect}]" if self.dialect else self.id
+        """A unique name: id, variant and dialect: "facilitator/fields/lacks (from) [v2]"."""
+        variant = f" ({self.variant})" if self.variant else ""
+        return f"{self.id}{variant} [{self.dialect}]" if self.dialect else self.id
 
     @property
     def section(self) -> str:

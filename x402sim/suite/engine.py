@@ -33,6 +33,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.report import causes
+from x402sim.report.exchange import Exchange, Exchanges, record
 from x402sim.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.suite.case import HOLDS, AnyCase, Case, by_id, of_id
 from x402sim.suite.redact import impersonal
@@ -42,6 +43,7 @@ from x402sim.suite.verdict import (
     Inconclusive,
     Lacking,
     NotApplicable,
+    Show,
     Skipped,
     Untold,
     Violation,
@@ -50,12 +52,8 @@ from x402sim.suite.verdict import (
 # --- the result of a case ---------------------------------------------------------------------
 
 
-def result(case: Case, found: Found, exchange: str = "", log: str = "") -> CaseResult:
-    """Return the result of a judged case.
-
-    `exchange` is the record of requests and answers, `log` the subject's last line of output, empty
-    without output.
-    """
+def result(case: Case, found: Found, exchanges: Exchanges = (), log: str = "") -> CaseResult:
+    """Return the result of a judged case; `log` is the subject's last line of output."""
     if not isinstance(found, Violation):
         outcome = Outcome.PASSED if found is None else Outcome.OBSERVED
         return _result(case, outcome, actual=found, has_begun=True)
@@ -71,12 +69,12 @@ def result(case: Case, found: Found, exchange: str = "", log: str = "") -> CaseR
         reason="" if found.loss else found.why,
         loss=found.loss,
         evidence=Evidence(found.demand, found.about or expected, answer, case.id),
-        exchange=exchange + (f"\nits last line: {log}" if log else ""),
+        exchanges=(*exchanges, Exchange(f"its last line: {log}")) if log else exchanges,
         has_begun=True,
     )
 
 
-def unclear(case: Case, why: str | Inconclusive, exchange: str = "") -> CaseResult:
+def unclear(case: Case, why: str | Inconclusive, exchanges: Exchanges = ()) -> CaseResult:
     """Return the inconclusive result of a case, with the reason."""
     bare = why.why if isinstance(why, Inconclusive) else why
     return _result(
@@ -84,7 +82,7 @@ def unclear(case: Case, why: str | Inconclusive, exchange: str = "") -> CaseResu
         Outcome.INCONCLUSIVE,
         reason=str(why),
         evidence=Evidence(answer=impersonal(bare)),
-        exchange=exchange,
+        exchanges=exchanges,
         has_begun=True,
     )
 
@@ -121,8 +119,8 @@ class Played(Generic[AnyCase]):
     found: Mapping[AnyCase, Found]
     left: Inconclusive | Skipped | None = None
     """Why the play cannot be judged, or was not played."""
-    show: Callable[[], str] | None = None
-    """Renders the exchange behind a failure; None for the record of the whole play."""
+    show: Show | None = None
+    """Makes the exchange behind a failure; None for the record of the whole play."""
     seconds: float = 0
     log: str = ""
     jams: bool = False
@@ -143,9 +141,10 @@ class Played(Generic[AnyCase]):
     def of(self, case: AnyCase) -> CaseResult:
         """Return the result of a case of the play."""
         if case in self.found:
-            show = self.show or (lambda: str(self.play.report))
-            exchange = show() if isinstance(self.found[case], Violation) else ""
-            found = result(case, self.found[case], exchange, self.log)
+            evidence: Exchanges = ()
+            if isinstance(self.found[case], Violation):
+                evidence = (self.show(),) if self.show else record(self.play.exchanges)
+            found = result(case, self.found[case], evidence, self.log)
         elif isinstance(self.left, Skipped):
             found = skipped(case, self.left)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.report.conformance import FULL, counts_for_exit, explained, readable
+from x402sim.report.conformance import counts_for_exit, explained, readable
 from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome
 from x402sim.suite.case import AnyCase, by_play, of_id, select
 from x402sim.suite.verdict import NotReady, Skipped
@@ -49,8 +49,8 @@ class CaseOfTest:
             if not counts_for_exit(result, self.strict):
                 continue
             if result.outcome is Outcome.FAILED:
-                lines = explained(msgspec.structs.replace(result, rerun=again)).splitlines()
-                texts.append("\n".join(each for each in lines if not each.startswith(FULL)))
+                shown = msgspec.structs.replace(result, rerun=again)
+                texts.append(explained(shown, is_short=True))
             elif result.outcome is Outcome.INCONCLUSIVE:
                 texts.append(f"{result.id} ({result.level}): inconclusive: {result.reason}")
         if not texts and all(result.outcome in NOT_JUDGED for result in results):

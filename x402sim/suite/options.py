@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.protocol.networks import BASE_SEPOLIA, Network, network_named
 from x402sim.suite.case import ONLY
+from x402sim.suite.started import START_S, WAIT_S
 from x402sim.text.keys import keyless
 from x402sim.text.program import program
 
@@ -74,14 +75,103 @@ def flag(
     return field(default=unset, metadata=metadata)
 
 
+def above_zero(what: str, option: str) -> Callable[[float], float]:
+    """Return a reader of finite numbers above 0; `what` is the unit in its `ValueError`."""
+
+    def read(value: float) -> float:
+        if not 0 < value < math.inf:
+            raise ValueError(f"{option} is a number of {what} above 0, not {value}")
+        return value
+
+    return read
+
+
+def patience_flag(what: str, usual_s: float) -> Any:
+    """Declare the limit in seconds for one `what`."""
+    return flag(
+        f"Seconds that one {what} may take.",
+        kind=float,
+        unset=usual_s,
+        default=usual_s,
+        metavar="SECONDS",
+        read=above_zero("seconds", "--patience"),
+    )
+
+
+def wait_flag(meaning: str) -> Any:
+    """Declare how many seconds a subject may take to its first answer."""
+    return flag(meaning, kind=float, metavar="SECONDS", read=above_zero("seconds", "--wait"))
+
+
+def env_flag() -> Any:
+    """Declare the option for further variables that a command inherits."""
+    return flag(
+        "Variable of the environment that the command inherits, too, repeatable; by default what "
+        "programs need, such as PATH, and keys of language models.",
+        metavar="NAME",
+        is_repeatable=True,
+        default=(),
+        read=_set,
+        unset=(),
+    )
+
+
+def _set(names: Sequence[str]) -> tuple[str, ...]:
+    """Read names of variables; raises `ValueError` for a variable that is not set."""
+    if missing := [name for name in names if name not in os.environ]:
+        raise ValueError(f"{', '.join(missing)} is not set")
+    return tuple(names)
+
+
+PATIENCE_S = 15.0
+"""The usual seconds of an answer, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfJudge:
+    """The options that the judges of payers, facilitators and servers have in common."""
+
+    subject: Any
+    """The subject, which has a name for reports, `shown`."""
+    rerun: str = ""
+    """The command to repeat the run, without --only."""
+    network: Network = flag(  # noqa: RUF009 - it declares a field
+        "Network of the payments.",
+        metavar="NAME",
+        default=BASE_SEPOLIA.name,
+        read=network_named,
+        unset=BASE_SEPOLIA,
+    )
+    seed: int = flag(
+        "Random seed of keys, nonces and goods.", kind=int, metavar="N", default=0, unset=0
+    )
+    patience: float = patience_flag("answer", PATIENCE_S)
+    wait: float | None = wait_flag(
+        f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
+    )
+    env: tuple[str, ...] = env_flag()
+    jobs: int | None = flag(
+        "Plays side by side, at most; by default as many as the cores allow.",
+        kind=int,
+        metavar="N",
+    )
+
+    @property
+    def shown(self) -> str:
+        """The subject's name in reports."""
+        return str(self.subject.shown)
+
+
 def flags_of(options: type[Any]) -> tuple[Flag, ...]:
     """Return the flags of a dataclass of options, in order."""
     return tuple(_flags(options).values())
 
 
 def _flags(options: type[Any]) -> dict[str, Flag]:
-    """Return the flags by the names of their fields."""
-    declared = {each.name: each.metadata[_FLAG] for each in fields(options) if each.metadata}
+    """Return the flags by the names of their fields; the subject's own flags come first."""
+    common = [each.name for each in fields(OfJudge)] if issubclass(options, OfJudge) else ()
+    ordered = sorted(fields(options), key=lambda each: each.name in common)
+    declared = {each.name: each.metadata[_FLAG] for each in ordered if each.metadata}
     return {name: replace(each, name=each.name or name) for name, each in declared.items()}
 
 
@@ -107,17 +197,6 @@ def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
             text = str(wrong)
             raise ValueError(text if text.startswith(named) else f"{named}: {text}") from None
     return found
-
-
-def above_zero(what: str, option: str) -> Callable[[float], float]:
-    """Return a reader of finite numbers above 0; `what` is the unit in its `ValueError`."""
-
-    def read(value: float) -> float:
-        if not 0 < value < math.inf:
-            raise ValueError(f"{option} is a number of {what} above 0, not {value}")
-        return value
-
-    return read
 
 
 def one_of(kind: type[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, ...]]:
@@ -160,59 +239,6 @@ def port_for(what: str, so: str) -> Callable[[str], int]:
         return url.port
 
     return read
-
-
-def network_flag(meaning: str) -> Any:
-    """Declare the network of a judgement."""
-    usual = BASE_SEPOLIA.name
-    return flag(meaning, unset=usual, default=usual, metavar="NAME")
-
-
-def seed_flag(what: str) -> Any:
-    """Declare the seed; `what` completes "Random seed of"."""
-    return flag(f"Random seed of {what}.", kind=int, unset=0, default=0, metavar="N")
-
-
-def patience_flag(what: str, usual_s: float) -> Any:
-    """Declare the limit in seconds for one `what`."""
-    return flag(
-        f"Seconds that one {what} may take.",
-        kind=float,
-        unset=usual_s,
-        default=usual_s,
-        metavar="SECONDS",
-        read=above_zero("seconds", "--patience"),
-    )
-
-
-def wait_flag(meaning: str) -> Any:
-    """Declare how many seconds a subject may take to its first answer."""
-    return flag(meaning, kind=float, metavar="SECONDS", read=above_zero("seconds", "--wait"))
-
-
-def env_flag() -> Any:
-    """Declare the option for further variables that a command inherits."""
-    return flag(
-        "Variable of the environment that the command inherits, too, repeatable; by default what "
-        "programs need, such as PATH, and keys of language models.",
-        unset=(),
-        metavar="NAME",
-        is_repeatable=True,
-        default=(),
-        read=_set,
-    )
-
-
-def _set(names: Sequence[str]) -> tuple[str, ...]:
-    """Read names of variables; raises `ValueError` for a variable that is not set."""
-    if missing := [name for name in names if name not in os.environ]:
-        raise ValueError(f"{', '.join(missing)} is not set")
-    return tuple(names)
-
-
-def jobs_flag(meaning: str) -> Any:
-    """Declare the number of plays at once."""
-    return flag(meaning, kind=int, metavar="N")
 
 
 def again(

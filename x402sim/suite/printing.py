@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from x402sim.report import conformance as report
+from x402sim.report import conformance as report, exchange
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.results import NOT_JUDGED, Outcome, Result
 from x402sim.spec.ground import Ground, GroundType
@@ -26,7 +26,7 @@ from x402sim.text.words import counted, printable
 
 COLUMNS = 79
 MANY = 4
-"""The most ids named beside a cause."""
+"""The most ids named beside a cause, and the most cases of an id shown in full."""
 MOST_LISTED, MOST_NAMED = 40, 80
 """The most ids listed a line each (observed, of one cause), and named in a list (not judged)."""
 WIDTH = 66
@@ -179,7 +179,8 @@ def _show_failure(
         _show(console, "  to repair ", todo)
     if text := subject.texts(result.id):
         _show(console, "  clause    ", text)
-    for case, ground in report.shown(result):
+    cases = report.shown(result)
+    for case, ground in cases[:MANY]:
         _show(console, "  check     ", report.named(case))
         label = ground[0].removesuffix(":") if ground else ""
         for sentence in ground[1:]:
@@ -188,22 +189,19 @@ def _show_failure(
                 label = ""
         _show(console, "  expected  ", str(case.expected))
         _show(console, "  actual    ", _cut(str(case.actual), MOST_ACTUAL))
-        lines = case.exchange.split("\n") if case.exchange else []
         if case.loss is not None:
             _show(console, "  loss      ", str(case.loss))
+        lines, is_cut = exchange.lines(case.exchanges, is_short=True)
         for line in lines:
-            if not line.startswith((report.RAW, report.FULL)):
-                _show(console, "  [dim]|[/] ", _cut_line(line), "  [dim]|[/]   ")
-        for line in lines:
-            if line.startswith(report.RAW):  # one line to copy; the reports have a long one
-                again = line if len(line) <= MOST_AGAIN else f"{report.RAW}the command: {whole}"
-                console.print(f"  {_shown(again)}")
-        if len(str(case.actual)) > MOST_ACTUAL or any(
-            line.startswith(report.FULL) or len(line) > MOST_LINE
-            for line in lines
-            if not line.startswith(report.RAW)
-        ):
+            _show(console, "  [dim]|[/] ", _cut_line(line), "  [dim]|[/]   ")
+        for command in exchange.commands(case.exchanges):  # one line to copy
+            again = command if len(command) <= MOST_AGAIN else f"the command: {whole}"
+            console.print(f"  {exchange.AGAIN}{_shown(again)}")
+        is_long = max(map(len, lines), default=0) > MOST_LINE
+        if is_cut or is_long or len(str(case.actual)) > MOST_ACTUAL:
             _show(console, "  […]       ", f"shortened here; the whole: {whole}")
+    if more := "; ".join(report.named(case) for case, _ in cases[MANY:]):
+        _show(console, "  as well   ", more)
     _show_not_judged(console, result)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
@@ -260,7 +258,7 @@ def _show_not_judged(console: Console, result: Result) -> None:
 
 def _cut_line(text: str) -> str:
     """Return a line without its middle: of a request, mostly the end, which has the outcome."""
-    return _cut(text, MOST_LINE, 0.75 if text.startswith(("{", "[")) else 0.2)
+    return _cut(text, MOST_LINE, 0.75 if text.startswith(("  {", "  [")) else 0.2)
 
 
 def _cut(text: str, most: int, head: float = 0.5) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, json_in
-from x402sim.report.conformance import RAW
+from x402sim.report.exchange import Exchange, Message
 from x402sim.text.words import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
@@ -49,23 +49,21 @@ def exchange(
     broken: str = "",
     *,
     is_play: bool = False,
-) -> str:
-    """Return a request and its answer as text, without signatures and proofs of payment.
+) -> Exchange:
+    """Return a request and its answer without signatures and proofs of payment.
 
-    With `is_play`, or for a request without secrets, the text includes a command that sends the
-    request again. The lines of a body that is not JSON are indented, so that none looks like a
-    status or a header.
+    With `is_play`, or for a request without secrets, a command sends the request again.
     """
-    again = as_curl(request) if is_play or not _has_secret(request) else ""
-    lines = [f"{request.method} {proofless(str(request.url))}"]
-    lines += [*_headers(request.headers), *_body(request.content)]
-    lines += [f"{RAW}{again}"] if again else []
-    if response is None:
-        lines.append(f"<no answer: {broken}>")
-    else:
-        lines += [f"-> {response.status_code}", *_headers(response.headers)]
-        lines += _body(response.content)
-    return "\n".join(lines)
+    line = f"{request.method} {proofless(str(request.url))}"
+    answer = Message(f"<no answer: {broken}>")
+    if response is not None:
+        status, headers = str(response.status_code), _headers(response.headers)
+        answer = Message(status, headers, _body(response.content))
+    return Exchange(
+        request=Message(line, _headers(request.headers), _body(request.content)),
+        answer=answer,
+        again=as_curl(request) if is_play or not _has_secret(request) else "",
+    )
 
 
 def _has_secret(request: httpx.Request) -> bool:
@@ -138,7 +136,7 @@ def impersonal(text: str) -> str:
     return _OWN.sub("_", text)
 
 
-def _headers(headers: httpx.Headers) -> list[str]:
+def _headers(headers: httpx.Headers) -> tuple[str, ...]:
     shown = []
     for name, value in headers.items():
         if name in _HEADERS:
@@ -147,7 +145,7 @@ def _headers(headers: httpx.Headers) -> list[str]:
                 short = f"{value[:4]}…"
             shown.append(f"{name}: {printable(short)}")
     shown += [f"{name}: {_standard_header(headers[name])}" for name in headers if name in _STANDARD]
-    return shown + [f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS]
+    return (*shown, *(f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS))
 
 
 def _standard_header(value: str) -> str:
@@ -163,16 +161,13 @@ def _standard_header(value: str) -> str:
     return printable(cut(redacted(json.dumps(fields, ensure_ascii=False)), _LIMIT))
 
 
-def _body(content: bytes) -> list[str]:
-    if not content:
-        return []
+def _body(content: bytes) -> str:
     body = decoded(content)
     if body is None:
-        text = printable_lines(cut(redacted(content.decode("utf-8", "replace")), _LIMIT))
-        return [f"  {line}" for line in text.split("\n")]
+        return printable_lines(cut(redacted(content.decode("utf-8", "replace")), _LIMIT))
     if isinstance(body, dict) and isinstance(body.get("paymentHeader"), str):
         body = {**body, "paymentHeader": _header(body["paymentHeader"])}
-    return [printable(cut(redacted(msgspec.json.encode(body).decode()), _LIMIT))]
+    return printable(cut(redacted(msgspec.json.encode(body).decode()), _LIMIT))
 
 
 def _header(header: str) -> Any:

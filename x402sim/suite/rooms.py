@@ -22,7 +22,7 @@ Each subject has subclasses: of `Room` with its world, of `Play` with its reques
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -33,7 +33,7 @@ import msgspec
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.conformance import FULL
+from x402sim.report.exchange import Exchange, record
 from x402sim.report.results import CaseResult, DemandKey, Outcome
 from x402sim.rng import Rng
 from x402sim.suite.case import by_play
@@ -49,13 +49,13 @@ from x402sim.suite.engine import (
     skipped,
     unclear,
 )
+from x402sim.suite.money import Transfer
+from x402sim.suite.options import PATIENCE_S
 from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
 from x402sim.suite.subject import Chosen, Tell, patiently
 from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Violation
 from x402sim.text.words import counted
-
-MOST_LINES = 60
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -136,10 +136,6 @@ class Answered(Protocol):
     def status(self) -> int:
         """The status; 0 if no answer came."""
 
-    @property
-    def summary(self) -> str:
-        """The request and its answer, as text for a report."""
-
 
 AnyRoom = TypeVar("AnyRoom", bound=Room)
 AnyAnswer = TypeVar("AnyAnswer", bound=Answered)
@@ -153,15 +149,15 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
     name: str
     patience_s: float
     """The most seconds of an answer."""
-    lines: list[str] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+    """What happened, for the report."""
     answers: list[AnyAnswer] = field(default_factory=list)
     since: int = 0
     """The height of the chain at the beginning of the play."""
     _drawn: int = 0
-    _said: int = 0
 
     @abstractmethod
-    async def begin(self) -> Self:
+    async def ready(self) -> Self:
         """Note the height of the chain."""
 
     def draw(self) -> bytes:
@@ -173,33 +169,11 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
         """Wait in real time."""
         await CLOCK.sleep(seconds)
 
-    def heard(self, answer: AnyAnswer) -> AnyAnswer:
-        """Keep an answer, and write it for the report."""
-        self.answers.append(answer)
-        self.say(answer.summary)
-        return answer
-
-    def say(self, line: str) -> None:
-        """Write a line for the report."""
-        self._said += 1
-        if self._said <= MOST_LINES:
-            self.lines.append(line)
-
-    def detail(self, line: str) -> None:
-        """Write the last line in full; reports show this text, and a terminal does not."""
-        if self._said <= MOST_LINES:
-            self.lines.append(f"{FULL}{line}")
-
-    @property
-    def report(self) -> str:
-        """The record of the play, in lines."""
-        left = self._said - MOST_LINES
-        more = [f"and {counted(left, 'more line')}"] if left > 0 else []
-        return "\n".join([*self.lines, *more])
+    def say(self, about: str, moved: Iterable[Transfer] = ()) -> None:
+        """Write a sentence for the report, with transfers."""
+        self.exchanges.append(Exchange(about, transfers=tuple(each.movement for each in moved)))
 
 
-PATIENCE_S = 15.0
-"""The usual seconds of an answer, at most."""
 BATCH = 10
 """The plays in a shared room between two good payments."""
 START = "the judge must start it: --start COMMAND"
@@ -345,7 +319,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         """Begin a play in a room, and return the play."""
         self.plays += 1
         named = f"{name} {self.plays} in {room.name}"
-        return await self.play(room, dialect, named, patience_s or self.patience_s).begin()
+        return await self.play(room, dialect, named, patience_s or self.patience_s).ready()
 
     async def played(self, group: Sequence[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Play the common play of some cases in a room, and test each case."""
@@ -362,8 +336,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 )
         finally:
             await room.tidy()
-        log = last_line(room.running.log()) if room.running else ""
-        return replace(played, log=log)
+        log = room.running.log() if room.running else ""
+        return replace(played, log=last_line(log) if log.strip() else "")
 
     def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""
@@ -399,7 +373,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         if len(self.ends) < MOST_ENDS:
             return found
         fault = replace(ENDS, actual=f"{counted(len(self.ends), 'time')}: {self.ends[0]}")
-        failed = result(case, fault, "\n".join(self.ends))
+        failed = result(case, fault, tuple(map(Exchange, self.ends)))
         return msgspec.structs.replace(failed, seconds=found.seconds)
 
     async def every(self, cases: Sequence[RoomCase]) -> RoomResults:
@@ -594,9 +568,9 @@ async def in_rooms(
             its = played.get(case.dialect)
             if its is None or not (is_invalid or tried[case.dialect].is_broken):
                 return left_out(case, broken)
-            exchange = its.play.report if case.is_control else ""
+            evidence = record(its.play.exchanges) if case.is_control else ()
             control_fails = f"its control fails: {broken[case.dialect]}"
-            return failed.get(case) or unclear(case, control_fails, exchange)
+            return failed.get(case) or unclear(case, control_fails, evidence)
 
         if is_invalid:
             planned = Plan(lines=(nothing,))

@@ -110,6 +110,8 @@ class Row(ABC):
 
     section, slug
         Parts of the id, DOCUMENT/section/slug[-suffix].
+    variant
+        The input of the play, if several rows have one id: the same demand on different inputs.
     play
         The play of the cases, or of a payer the story.
     absent
@@ -131,6 +133,12 @@ class Row(ABC):
     absent: Mapping[Any, str] = field(default_factory=dict)
     waits_s: float = 0
     is_control: bool = False
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the play, unique in its section."""
+        return "-".join(filter(None, (self.slug, self.variant)))
 
     @classmethod
     def of(cls, path: str, *demands: Demand, **more: Any) -> Callable[[Any], Self]:
@@ -163,7 +171,8 @@ class Row(ABC):
                     "level": demand.level or LEVELS[kind],
                     "ground": demand.ground,
                     "title": demand.title,
-                    "played_as": f"{self.section}/{self.slug}-{dialect}",
+                    "played_as": f"{self.section}/{self.name}-{dialect}",
+                    "variant": self.variant,
                     "control": f"{self.subject}/control/{self.control}",
                     "is_control": self.is_control and not demand.suffix,
                     "waits_s": self.waits_s,

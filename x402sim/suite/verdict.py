@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from x402sim.report.exchange import Exchange
 from x402sim.report.results import Loss
 
 
@@ -62,10 +63,14 @@ Found = Violation | str | None
 """A violation; or an observation, in words; or None if the demand holds."""
 
 
+Show = Callable[[], Exchange]
+"""Makes an exchange for a report, without secrets."""
+
+
 class CheckFailed(Exception):
     """The subject breaks the demand of a case: a `violation`.
 
-    `show` renders the exchange; without `show`, reports have the last exchange. `loss` is the
+    `show` makes the exchange; without `show`, reports have the last exchange. `loss` is the
     counted money lost.
     """
 
@@ -74,7 +79,7 @@ class CheckFailed(Exception):
         what: str,
         expected: Any,
         actual: Any,
-        show: Callable[[], str] | None = None,
+        show: Show | None = None,
         demand: str = "",
         loss: Loss | None = None,
     ) -> None:

@@ -58,17 +58,23 @@ class Asgi(Transport):
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
         loop = asyncio.get_running_loop()
-        exchange = _Exchange(request, asyncio.Future(loop=loop))
+        exchange = _Exchange(request, asyncio.Future(loop=loop), self._tasks)
         name, work = f"{request.method} {request.url.path}"[:200], exchange.served_by(self._app)
-        self._tasks.keep(loop.create_task(work, name=name))
+        exchange.task = loop.create_task(work, name=name)
+        self._tasks.add(exchange.task)
         return await exchange.answered
 
 
 class _Exchange(Connection):
     """One request and the answer, for the application: the connection to the caller."""
 
-    def __init__(self, request: Request, answered: "asyncio.Future[Response]") -> None:
-        self._request, self.answered = request, answered
+    task: asyncio.Task[None]
+    """The task that serves the request, and leaves `tasks` at its end."""
+
+    def __init__(
+        self, request: Request, answered: "asyncio.Future[Response]", tasks: InFlight
+    ) -> None:
+        self._request, self.answered, self._tasks = request, answered, tasks
         self._is_received = False
         self._start: Message = {}
         self._parts: list[bytes] = []
@@ -112,6 +118,8 @@ class _Exchange(Connection):
         finally:
             if not self.answered.done():
                 self._fail(httpx.RemoteProtocolError(why))
+            # a callback of the task would be one more step of the loop, which the caller awaits
+            self._tasks.discard(self.task)
 
     async def _receive(self) -> Message:
         if self._is_received:
@@ -253,7 +261,7 @@ def request_event(caller: str, to: Part, request: Request, exchange: int) -> Req
     """Return the event of a request, with the carried ids."""
     fields = (request.body and decoded(request.body, _Body)) or _EMPTY
     headers = _recorded(request.headers)
-    paid = _in_one_step(headers)
+    paid = _in_one_step(headers) if headers else (None, None)
     return RequestSent(
         actor=caller,
         exchange=exchange,

@@ -29,7 +29,7 @@ GRACE_S = 1.0
 MOST_CANCELLED = 100
 """How many cancelled timers may wait, if fewer than half of all."""
 MAX_STEPS = 2_000_000
-"""The most steps of a loop within `MOMENT_S`; a payment takes about 20."""
+"""The most steps of a loop within `MOMENT_S`; a payment takes about 10."""
 MOMENT_S = 0.001
 """One moment of virtual time, in seconds: the journal's unit."""
 _SOON_S = 1e-6
@@ -80,15 +80,14 @@ class _Timer(_Call):
         when_s: float,
         on_cancel: Callable[[], None],
     ) -> None:
-        super().__init__(callback, args, context)
+        self.callback, self.args, self.context = callback, args, context
         self._when_s = when_s
         self.on_cancel: Callable[[], None] | None = on_cancel
         """Called on a cancellation before the time."""
 
     def cancel(self) -> None:
         """Do not make the call."""
-        is_awaited = self.callback is not None
-        super().cancel()
+        is_awaited, self.callback, self.args = self.callback is not None, None, ()
         if is_awaited and self.on_cancel is not None:
             self.on_cancel()
 
@@ -232,9 +231,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def turn(self, order: int) -> None:
         """Return when nothing else can run; of several waiters the lowest `order` goes first."""
-        if self._is_at_rest and not (self._turns and self._turns[0][0] < order):
+        is_free = not (self._calls or self._in_threads or self._is_interrupted) and (
+            not self._watched.has_sockets and (not self._timers or self._timers[0][0] > self.now_s)
+        )
+        if is_free and not (self._turns and self._turns[0][0] < order):
             return  # at once: the next step would return here
-        waiter: asyncio.Future[None] = self.create_future()
+        waiter = asyncio.Future[None](loop=self)
         heapq.heappush(self._turns, (order, next(self._order), waiter))
         await waiter
 
@@ -249,13 +251,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _left_thread(self, _: Any) -> None:
         self._in_threads -= 1
-
-    @property
-    def _is_at_rest(self) -> bool:
-        """Whether nothing can run now besides the running call."""
-        if self._calls or self._in_threads or self._watched.has_sockets or self._is_interrupted:
-            return False
-        return not self._timers or self._timers[0][0] > self.now_s
 
     def make_calls(self, select: Callable[[float | None], Found], *, is_alone: bool) -> Found:
         """Make calls, step by step, until there is I/O or work for asyncio; return the I/O.
@@ -287,7 +282,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return found
 
     def _pass_time(self, select: Callable[[float | None], Found], *, is_idle: bool) -> Found:
-        """Fire the timers that are due in this step; return the I/O that is ready.
+        """Count a step, and fire the timers that are due in it; return the I/O that is ready.
 
         `is_idle`: nothing can run yet, not even the end of the loop. Then bytes and threads come
         first, then the next waiter for a turn, and time passes only if there is none.
@@ -305,7 +300,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             is_idle = is_idle and not found and not self._in_threads
         if is_idle and not self._give_turn():
             self._jump()
-        self._step()
+        self._steps += 1
+        if self.now_s - self._moment_s >= MOMENT_S:
+            self._moment_s, self._steps = self.now_s, 0
+        elif self._steps >= MAX_STEPS:
+            self._stand_still()
         soon_s = self.now_s + _SOON_S
         while timers and timers[0][0] < soon_s:
             timer = heapq.heappop(timers)[2]
@@ -332,15 +331,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
         self.now_s = max(self.now_s, self._timers[0][0])
 
-    def _step(self) -> None:
-        """Count a step of the loop; raises `TimeStandsStill` after `MAX_STEPS` at one moment."""
-        self._steps += 1
-        if self.now_s - self._moment_s >= MOMENT_S:
-            self._moment_s, self._steps = self.now_s, 0
-        elif self._steps >= MAX_STEPS:
-            self._stand_still()
-
     def _stand_still(self) -> None:
+        """Take, or raise, `TimeStandsStill`: `MAX_STEPS` were at one moment."""
         error = TimeStandsStill(
             f"virtual time stands still at {self.now_s:.3f} s, for {self._steps} steps. "
             f"The last {_SAMPLE} ran: {most_common(self._recent)}.{self.newest()} Look there for a "

@@ -25,18 +25,17 @@ from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.protocol.phrase import KNOWN
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
-from x402sim.report.run import Run
-from x402sim.service.environment import Environment
 from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
-from x402sim.service.sources import selling
-from x402sim.service.state import Service
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, changed, near_url, unknown
 from x402sim.world import chains
 from x402sim.world.cache import SharedCache
 
 if TYPE_CHECKING:
+    from x402sim.report.run import Run
+    from x402sim.service.environment import Environment
+    from x402sim.service.state import Service
     from x402sim.world.scenario import Scenario, ScenarioFunction
 
 MAX_PORT = 65_535
@@ -495,6 +494,8 @@ def with_goods(world: World, goods: Iterable[Good]) -> World:
     if not world.has_service or len(world.services) > 1:
         raise ValueError("goods: a world with one service is wanted; else give Settings(sells=...)")
     (settings,) = world.services.values()
+    from x402sim.service.sources import selling  # few worlds sell goods of a user
+
     return replace(world, service=selling(settings, goods))
 
 

@@ -396,10 +396,14 @@ class Frame(msgspec.Struct, gc=False):
         """Move tokens, as ERC-20's _transfer; raises `Reverted`."""
         balances = self.state.balances
         held, received = balances.get(sender, 0) - amount_base, balances.get(to, 0) + amount_base
-        self.need(sender != ZERO_ADDRESS, "ERC20: transfer from the zero address")
-        self.need(to != ZERO_ADDRESS, "ERC20: transfer to the zero address")
-        self.need(held >= 0, "ERC20: transfer amount exceeds balance")
-        self.need(sender == to or received <= LARGEST_BALANCE, TOO_LARGE)
+        if sender == ZERO_ADDRESS:
+            self.refuse("ERC20: transfer from the zero address")
+        if to == ZERO_ADDRESS:
+            self.refuse("ERC20: transfer to the zero address")
+        if held < 0:
+            self.refuse("ERC20: transfer amount exceeds balance")
+        if sender != to and received > LARGEST_BALANCE:
+            self.refuse(TOO_LARGE)
         if sender == to:
             self.gas_used += self.token.prices.to_oneself
             self.last = self.token.prices.amount(0, 0)

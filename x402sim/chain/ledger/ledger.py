@@ -104,7 +104,7 @@ class LedgerChain:
 
     async def height(self) -> int:
         """Return the number of the newest block."""
-        return self.machine.state.head.number
+        return self.machine.state.height
 
     async def block(self, which: int | Hash) -> Block | None:
         """Return a block by number or hash."""

@@ -340,7 +340,7 @@ class Machine:
     @property
     def deepest_reorg(self) -> int:
         """How many of the last blocks `reorg` can replace."""
-        return min(self.state.head.number, len(self._block_marks))
+        return min(self.state.height, len(self._block_marks))
 
     def reorg(self, at_s: int, depth: int, drop: Collection[Hash]) -> None:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Their
@@ -348,7 +348,7 @@ class Machine:
         `drop`.
         """
         require_depth(depth, self.deepest_reorg)
-        height = self.state.head.number
+        height = self.state.height
         replaced = range(height - depth + 1, height + 1)
         lost = [tx_hash for n in replaced for tx_hash in self.state.blocks[n].tx_hashes]
         lost += self.pool()
@@ -368,8 +368,7 @@ class Machine:
         """Return the state after a block, None for the newest; raises `ChainError`, in geth's
         words, for a block that is not mined.
         """
-        head = self.state.head.number
-        if block is None or block == head:
+        if block is None or block == (head := self.state.height):
             return self.state
         if block > head:
             raise ChainError(f"header not found: block {block}; the newest is block {head}")
@@ -447,7 +446,7 @@ class Machine:
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
-        last = min(wanted.to_block, self.state.head.number)
+        last = min(wanted.to_block, self.state.height)
         numbers = self._log_index.blocks(wanted, max(0, wanted.from_block), last)
         blocks = (self.state.blocks[n] for n in numbers)
         receipts = (self.receipt(tx) for block in blocks for tx in block.tx_hashes)
@@ -527,7 +526,7 @@ class Machine:
     def _undo_to(self, mark: int) -> None:
         """Undo to a mark, and delete the blocks and snapshots after it."""
         self.state.undo(mark)
-        height = self.state.head.number
+        height = self.state.height
         self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
         self._sizes = {n: size for n, size in self._sizes.items() if n <= height}
         self._snapshots = {k: m for k, m in self._snapshots.items() if m <= mark}
@@ -645,15 +644,15 @@ class Machine:
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
-        logs = tuple(
+        logs = [
             Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
             for i, (topics, data) in enumerate(frame.logs if frame else ())
-        )
+        ]
         if running:
-            logs = tuple(
+            logs = [
                 Log(of, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
                 for i, (of, topics, data) in enumerate(running.logs)
-            )
+            ]
         return TxReceipt(
             tx_hash=tx.hash,
             block_number=number,
@@ -663,7 +662,7 @@ class Machine:
             gas_used=gas_used,
             gas_price=tx.gas_price,
             cumulative_gas_used=gas_before + gas_used,
-            logs=logs,
+            logs=tuple(logs),
             revert_reason=reason,
             type=tx.signed.type if tx.signed else LEGACY,
         )

@@ -159,6 +159,7 @@ class LedgerState:
         self._recorded, self._supply_was = 0, 0
         """The mark up to which the past is recorded, and the supply then."""
         self._newest: Block | None = None
+        """The newest block, unless it was undone: then it is looked up."""
 
     @property
     def head(self) -> Block:
@@ -240,6 +241,7 @@ class LedgerState:
             self.supply += now - mapping.get(key, 0)
         elif mapping is self.blocks:
             self.height += -1 if value is _ABSENT else 1
+            self._newest = None if value is _ABSENT else value  # type: ignore[assignment]
         if value is _ABSENT:
             del mapping[key]
         else:

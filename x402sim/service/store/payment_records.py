@@ -8,6 +8,7 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import fields, replace
@@ -58,9 +59,10 @@ _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
 _REQUIRED = (field.name for field in fields(Attempt) if field.required)
 _CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED, "timestamp", "state")))
 """The columns of a claim, first the parameters of `_RIVAL`; the database derives the status."""
+_claimed = attrgetter(*_CLAIM)
 _RIVAL = (
     "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
-    "AND state IN ('settled', 'in flight', 'maybe submitted')"
+    "AND (state = 'settled' OR state = 'in flight' OR state = 'maybe submitted')"
 )
 """A rival: another payment for the same 402, in one step or in two, perhaps settled.
 
@@ -80,9 +82,10 @@ def _in(before: Iterable[str]) -> str:
     """Return the SQL condition for an attempt in some states.
 
     Each update has the condition, although the caller has just read the state: several services of
-    a world may work on one store, with separate locks.
+    a world may work on one store, with separate locks. SQLite would make a temporary table for IN
+    with more than two values.
     """
-    return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
+    return "attempt = ?1 AND (" + " OR ".join(f"state = '{each}'" for each in before) + ")"
 
 
 def _update(event: PaymentEvent, others: str = "") -> str:
@@ -248,7 +251,7 @@ class PaymentRecords:
 
         The block is null until the indexer finds the block (2.4/block-null).
         """
-        done = self._db.execute(_INSERT, *(getattr(new, name) for name in _CLAIM))
+        done = self._db.execute(_INSERT, *_claimed(new))
         return replace(new, number=done.lastrowid) if done.rowcount else None
 
     def rival(self, payment_id: str, offered_id: str | None) -> Attempt | None:

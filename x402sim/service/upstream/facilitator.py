@@ -12,15 +12,14 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Request, Response, Transport, Url
-from x402sim.protocol import cronos, x402
+from x402sim.http.exchange import Headers, Response, Transport, Url
+from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
-from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post, send
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post
 
 Answer = TypeVar("Answer")
 _SETTLED: Any = cronos.SettleAnswer
@@ -37,13 +36,6 @@ _MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
     SettleError.EARLY.value: "validAfter",
     SettleError.EXPIRED.value: "validBefore",
 }
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """The facilitator's answer to verify, with the reason for an invalid payment."""
-
-    is_valid: bool
-    reason: str | None = None
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -65,6 +57,17 @@ class NotMoved(msgspec.Struct, frozen=True):
     refusal: Refusal
     reason: str
     misses: Literal["validAfter", "validBefore"] | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The facilitator's answer to verify, with the reason for an invalid payment.
+
+    `refused` is the error to answer with; None is an invalid signature.
+    """
+
+    is_valid: bool
+    reason: str | None = None
+    refused: NotMoved | None = None
 
 
 Outcome = Moved | NotMoved
@@ -99,12 +102,12 @@ class FacilitatorClient:
         self._verify_url = Url.of(httpx.URL(url + cronos.VERIFY_PATH))
         self._settle_url = Url.of(httpx.URL(url + cronos.SETTLE_PATH))
         self._verify, self._settle = verify, settle
-        self._url, self._accounts = url, dict[str, str]()
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
         body = request(payment, requirements)
-        answer = await self._post(self._verify_url, body, self._verify, cronos.VerifyAnswer)
+        kind = cronos.VerifyAnswer
+        _, answer = await asked(self._to, self._verify_url, body, _HEADERS, self._verify, kind)
         return Verdict(answer.is_valid, answer.invalid_reason)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
@@ -115,7 +118,9 @@ class FacilitatorClient:
         """
         body = request(payment, requirements)
         try:
-            answer = await self._post(self._settle_url, body, self._settle, _SETTLED)
+            _, answer = await asked(
+                self._to, self._settle_url, body, _HEADERS, self._settle, _SETTLED
+            )
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
                 raise
@@ -127,65 +132,29 @@ class FacilitatorClient:
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return moved
 
-    async def upto_account(self, network: str) -> str:
-        """Return the account that settles `upto` on a network, as /supported has it.
 
-        The account is asked for once. Raises `Unavailable`, also if no account does.
-        """
-        if (known := self._accounts.get(network)) is not None:
-            return known
-        url = Url.of(httpx.URL(self._url + "/supported"))
-        asked = Request("GET", url, [(b"host", url.netloc)], b"")
-        answer = self._read(await send(self._to, asked, self._verify), url, x402.Supported)
-        for kind in answer.kinds:
-            account = (kind.extra or {}).get(FACILITATOR)
-            if (kind.scheme, kind.network) == (UPTO, network) and isinstance(account, str):
-                return self._accounts.setdefault(network, account)
-        raise Unavailable(f"the facilitator settles no {UPTO} on {network}")
+async def asked(
+    to: Transport, url: Url, body: bytes, headers: Headers, limits: Limits, kind: type[Answer]
+) -> tuple[int, Answer]:
+    """Return status and answer of a facilitator; with any status below 500, a named refusal counts.
 
-    async def verify_upto(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Verified:
-        """Ask whether the maximum of a payment in `upto` can be settled; raises `Unavailable`."""
-        return await self._standard("/verify", payment, wanted, self._verify, x402.Verified)
+    Raises `Unavailable`.
+    """
+    response = await post(to, url, body, headers, limits)
+    return response.status, read_answer(response, url, kind)
 
-    async def settle_upto(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Settlement:
-        """Ask to settle the used amount, which `wanted` has; raises as `settle` does."""
-        try:
-            return await self._standard("/settle", payment, wanted, self._settle, x402.Settlement)
-        except Unavailable as error:
-            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
-                raise
-            raise OutcomeUnknown(str(error)) from error
 
-    async def _standard(
-        self,
-        path: str,
-        payment: bytes,
-        wanted: x402.RequirementsV2,
-        limits: Limits,
-        kind: type[Answer],
-    ) -> Answer:
-        """Ask in version 2 of the standard."""
-        body = x402.FacilitatorRequest(
-            x402_version=2,
-            payment_payload=msgspec.Raw(payment),
-            payment_requirements=msgspec.Raw(encode(wanted)),
-        )
-        return await self._post(Url.of(httpx.URL(self._url + path)), encode(body), limits, kind)
-
-    async def _post(self, url: Url, body: bytes, limits: Limits, kind: type[Answer]) -> Answer:
-        """Return the answer; with any status below 500, a named refusal counts."""
-        return self._read(await post(self._to, url, body, _HEADERS, limits), url, kind)
-
-    def _read(self, response: Response, url: Url, kind: type[Answer]) -> Answer:
-        answered = f"answered {response.status}"
-        if response.status >= 500 or response.status == 408:
-            verb = url.path.rpartition("/")[2]
-            raise Unavailable(f"{verb} {answered}: {response.text[:200]}")
-        try:
-            answer: Answer = decode(response.content, kind)
-        except BadMessage as error:
-            raise Unavailable(f"the facilitator {answered} {response.text[:200]!r}") from error
-        return answer
+def read_answer(response: Response, url: Url, kind: type[Answer]) -> Answer:
+    """Read a facilitator's answer; raises `Unavailable`."""
+    answered = f"answered {response.status}"
+    if response.status >= 500 or response.status == 408:
+        verb = url.path.rpartition("/")[2]
+        raise Unavailable(f"{verb} {answered}: {response.text[:200]}")
+    try:
+        answer: Answer = decode(response.content, kind)
+    except BadMessage as error:
+        raise Unavailable(f"the facilitator {answered} {response.text[:200]!r}") from error
+    return answer
 
 
 def _is_as_requested(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from x402sim.report.results import Loss
-from x402sim.spec.ground import BINDING
+from x402sim.spec.ground import BINDING, Sentence
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
 from x402sim.suite.drafts import lost
@@ -29,7 +29,7 @@ def gas(wei: int, why: str) -> Loss | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(row.RoomRow):
+class FacilitatorRow(row.RoomRow):
     """A row of the table of facilitators.
 
     asks_only
@@ -58,11 +58,11 @@ class Row(row.RoomRow):
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
-case = Row.of
+case = FacilitatorRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
 NEXT = Demand(
-    title="After this, a good payment settles",
+    title="A good payment settles afterwards",
     ground=texts.derived(
         texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
     ),
@@ -119,7 +119,7 @@ async def tried(play: Play, draft: Draft, about: str = "") -> Tried:
         play.say(f"{about}:")
     verified, settled = await play.verify(draft), await play.settle(draft)
     money = await play.room.money(since, sent_before)
-    play.say(money.summary)
+    play.saw(money)
     return Tried(draft=draft, verified=verified, settled=settled, money=money, about=about)
 
 
@@ -341,3 +341,14 @@ def _taken(observed: Tried) -> str:
             return f"invalid ({no[0]}), and settled"
         case _:
             return f"refused ({' and '.join(dict.fromkeys(no))})"
+
+
+def left_open(title: str, *sentences: Sentence, why: str) -> Demand:
+    """Return the observation of payments on which the texts are silent, with the reason."""
+    return Demand(title=title, ground=texts.silent(*sentences, why=why), test=as_observed)
+
+
+def agreed(title: str, *sentences: Sentence) -> Demand:
+    """Return the demand that verify, settle and the chain agree."""
+    ground = texts.valid_settles(*sentences)
+    return Demand(title=title, ground=ground, test=agrees, suffix="agrees")

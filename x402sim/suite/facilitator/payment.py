@@ -20,6 +20,7 @@ from x402sim.protocol import cronos, x402
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, from_hex, sign, to_hex
 from x402sim.protocol.eip3009 import TRANSFER_TYPEHASH, Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
+from x402sim.report.exchange import Message
 from x402sim.suite.drafts import with_value, without
 from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
@@ -291,12 +292,11 @@ SHOWN = 400
 class Answer:
     """An answer; without one, `status` is 0, and `failure` says why.
 
-    `json` is None for a body that is no JSON. `sent` is the request, for a report.
+    `json` is None for a body that is no JSON.
     """
 
     dialect: Dialect
     path: str
-    sent: str
     status: int = 0
     json: Any = None
     text: str = ""
@@ -358,16 +358,16 @@ class Answer:
         return self.status // 100 == 5
 
     @property
-    def summary(self) -> str:
-        """The request and its answer, in a line."""
-        return f"{self.sent}: {self.how}"
+    def message(self) -> Message:
+        """The answer, for a report."""
+        if not self.status:
+            return Message(f"no answer ({self.failure})")
+        text = redacted(self.text[: 2 * SHOWN])
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        late = f" after {self.seconds:.1f} s" if self.seconds > 1 else ""
+        return Message(f"{self.status}{late}", body=printable(shown))
 
     @property
     def how(self) -> str:
         """The answer in short."""
-        if not self.status:
-            return f"no answer ({self.failure})"
-        text = redacted(self.text[: 2 * SHOWN])
-        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-        late = f" after {self.seconds:.1f} s" if self.seconds > 1 else ""
-        return printable(f"{self.status}{late} {shown}".strip())
+        return str(self.message)

@@ -12,6 +12,7 @@ from x402sim.http.bounded import Limits, receive
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.messages import decoded, encode
+from x402sim.report.exchange import Exchange, Message
 from x402sim.suite import rooms
 from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import FacilitatorRoom, Money
@@ -33,7 +34,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
     sent_before: int = 0
     """The relayer's transactions before the play."""
 
-    async def begin(self) -> Self:
+    async def ready(self) -> Self:
         """Note the height of the chain."""
         self.since = await self.room.chain.height()
         self.sent_before = len(self.room.node.sent)
@@ -107,7 +108,6 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
     ) -> Answer:
         """Send a request; never raises for the facilitator's behaviour."""
         elapsed, most_s = stopwatch(), patience_s or self.patience_s
-        sent = f"{method} {path} {_shown(content)}".strip()
         limits, found = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s), dict[str, Any]()
         try:
             http = self.room.http
@@ -121,14 +121,21 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
             found |= {"failure": f"none within {most_s:g} s", "is_late": True}
         except httpx.HTTPError as error:
             found["failure"] = self.room.has_ended or repr(error)[:200]
-        answer = Answer(dialect=self.dialect, path=path, sent=sent, seconds=elapsed(), **found)
-        return self.heard(answer)
+        answer = Answer(dialect=self.dialect, path=path, seconds=elapsed(), **found)
+        self.answers.append(answer)
+        sent = Message(f"{method} {path}", body=_shown(content))
+        self.exchanges.append(Exchange(request=sent, answer=answer.message))
+        return answer
 
     # --- results ----------------------------------------------------------------------------
 
     async def money(self) -> Money:
         """Return the transfers, and the relayer's transactions, since the case began."""
         return await self.room.money(self.since, self.sent_before)
+
+    def saw(self, money: Money) -> None:
+        """Write for the report what moved."""
+        self.say(money.summary, money.moved)
 
     @property
     def is_silent(self) -> bool:

@@ -17,10 +17,9 @@ from typing import Any, Literal
 import httpx
 from starlette.types import ASGIApp
 
-from x402sim.chain.base import PLENTY_WEI, Call, Chain, Controls, LogFilter, TxReceipt
+from x402sim.chain.base import PLENTY_WEI, Call, Chain, Controls, TxReceipt
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
@@ -28,6 +27,7 @@ from x402sim.serving.local import certificates
 from x402sim.suite import rooms, row
 from x402sim.suite.facilitator import contract
 from x402sim.suite.facilitator.node import Node
+from x402sim.suite.money import Transfer, transfers
 from x402sim.suite.started import (
     CLOCK,
     Command,
@@ -181,17 +181,6 @@ ROUGH = ChainRoomKind(name="rough")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """A transfer of the token, or of another token with the event."""
-
-    sender: Address
-    to: Address
-    amount_base: int
-    token: Address
-    tx_hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SentTx:
     """A transaction of the relayer; `ok` is None until it is mined."""
 
@@ -209,7 +198,7 @@ class SentTx:
 class Money:
     """The transfers on the chain, and the relayer's transactions, since a case began."""
 
-    moved: tuple[Moved, ...]
+    moved: tuple[Transfer, ...]
     sent: tuple[SentTx, ...]
 
     @property
@@ -314,7 +303,7 @@ class FacilitatorRoom(rooms.Room):
         self.own.add(to_hex(tx_hash))
         return await self.chain.receipt(tx_hash)
 
-    async def strays(self, since: int) -> tuple[Moved, ...]:
+    async def strays(self, since: int) -> tuple[Transfer, ...]:
         """Return transfers after a block that came neither from the judge nor through the node.
 
         Such a transfer shows that the facilitator has another way to the chain.
@@ -325,21 +314,9 @@ class FacilitatorRoom(rooms.Room):
 
     async def money(self, since: int, sent_before: int) -> Money:
         """Return the transfers after a block, and the relayer's transactions beyond a number."""
-        wanted = LogFilter(since + 1, await self.chain.height(), (), ((abi.TRANSFER_EVENT,),))
-        moved = [
-            Moved(
-                sender=Address(log.topics[1][12:]),
-                to=Address(log.topics[2][12:]),
-                amount_base=int.from_bytes(log.data[:32]),
-                token=log.address,
-                tx_hash=to_hex(log.tx_hash),
-            )
-            for log in await self.chain.logs(wanted)
-            if len(log.topics) == 3 and log.topics[1][12:] != ZERO_ADDRESS
-        ]
         hashes = list(dict.fromkeys(self.node.sent[sent_before:]))
         return Money(
-            moved=tuple(moved),
+            moved=tuple(await transfers(self.chain, since)),
             sent=tuple([await self._sent(each) for each in hashes]),
         )
 

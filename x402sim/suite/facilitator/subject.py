@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
-from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
 from x402sim.suite import rooms
@@ -37,21 +36,16 @@ from x402sim.suite.facilitator.room import (
 )
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
+    OfJudge,
     again,
     command_like,
-    env_flag,
     flag,
     given,
-    jobs_flag,
-    network_flag,
     one_of,
-    patience_flag,
     port_for,
     read,
-    seed_flag,
-    wait_flag,
 )
-from x402sim.suite.rooms import BATCH, PATIENCE_S, ControlPlay, RoomResults, in_rooms
+from x402sim.suite.rooms import BATCH, ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, beginnings, cases_of, rows_of
 from x402sim.suite.started import START_S, WAIT_S, App
 from x402sim.suite.subject import Subject, Tell, once
@@ -178,13 +172,10 @@ all_cases = partial(cases_of, "facilitator", *SECTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FacilitatorOptions:
+class FacilitatorOptions(OfJudge):
     """The user's options for the judgement of a facilitator."""
 
-    facilitator: Facilitator
-    rerun: str = ""
-    require: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
+    subject: Facilitator
     start: tuple[str, ...] | None = flag(
         "Command that starts it; the judge gives it PORT, RPC_URL and the relayer's PRIVATE_KEY, "
         "as often as it needs one.",
@@ -202,26 +193,11 @@ class FacilitatorOptions:
         metavar="DIALECTS",
         read=dialects_in,
     )
-    network: str = network_flag("Network it settles on.")
-    seed: int = seed_flag("keys and nonces")
-    patience: float = patience_flag("answer", PATIENCE_S)
-    wait: float | None = wait_flag(
-        f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
-    )
-    env: tuple[str, ...] = env_flag()
-    jobs: int | None = jobs_flag(
-        "Rooms side by side, each with a facilitator; by default one for each core."
-    )
-
-    @property
-    def shown(self) -> str:
-        """The facilitator's name in reports."""
-        return self.facilitator.shown
 
     @property
     def is_blind(self) -> bool:
         """Whether the facilitator uses a node that the judge cannot see."""
-        return self.start is None and self.rpc is None and isinstance(self.facilitator, AtUrl)
+        return self.start is None and self.rpc is None and isinstance(self.subject, AtUrl)
 
 
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
@@ -243,7 +219,6 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
         raise ValueError(
             "--rpc is for one that runs already: one that the judge starts gets RPC_URL"
         )
-    network_named(chosen["network"], NETWORKS)
     values = given(FacilitatorOptions, flags)
     facilitator: Facilitator = AtUrl(url, chosen.get("wait", WAIT_S))
     if command:
@@ -256,7 +231,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
             also=chosen["env"],
         )
     return FacilitatorOptions(
-        facilitator=facilitator,
+        subject=facilitator,
         rerun=again(("facilitator", *([url] if url else [])), FacilitatorOptions, values),
         **chosen,
     )
@@ -267,12 +242,12 @@ async def begin(
     options: FacilitatorOptions, cases: Sequence[RoomCase], tell: Tell
 ) -> AsyncIterator[Judging[RoomCase]]:
     """Start the facilitator, make a good payment in each dialect, and plan; raises `NotReady`."""
-    subject = options.facilitator
+    subject = options.subject
     if isinstance(subject, AtUrl):
         subject = replace(subject, tell=tell)
     judge = FacilitatorJudge(
         subject=subject,
-        network=network_named(options.network),
+        network=options.network,
         seed=options.seed,
         patience_s=options.patience,
         port=options.rpc or 0,

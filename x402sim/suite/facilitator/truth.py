@@ -15,7 +15,8 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import Money, Moved
+from x402sim.suite.facilitator.room import Money
+from x402sim.suite.money import Transfer
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Violation
 from x402sim.text.words import counted
@@ -72,7 +73,7 @@ class Observed:
         """Return the answers to a payment."""
         return [answer for each, answer in self.pairs if each.auth == draft.auth]
 
-    def moved(self, draft: Draft, money: Money | None = None) -> list[Moved]:
+    def moved(self, draft: Draft, money: Money | None = None) -> list[Transfer]:
         """Return the transfers of a payment."""
         return [each for each in (money or self.money).moved if is_of(each, draft)]
 
@@ -80,11 +81,11 @@ class Observed:
 async def observe(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Observed:
     """Return the answers, and the present state of the chain."""
     money = await play.money()
-    play.say(money.summary)
+    play.saw(money)
     return Observed(pairs=pairs, money=money, early=early)
 
 
-def is_of(moved: Moved, draft: Draft) -> bool:
+def is_of(moved: Transfer, draft: Draft) -> bool:
     """Tell whether a transfer belongs to a payment."""
     auth = draft.auth
     return (moved.sender, moved.to, moved.amount_base) == (auth.from_, auth.to, auth.value)

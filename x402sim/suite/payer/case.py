@@ -10,7 +10,7 @@ from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.case import Case
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Purchase
-from x402sim.suite.payer.shop import PaymentFlow, Story
+from x402sim.suite.payer.shop import Dialect, Story
 from x402sim.suite.row import Demand as Demand, only as only
 from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted
@@ -45,9 +45,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PayerCase(Case):
-    """A demand on a payer's payments in a story, in one payment flow."""
+    """A demand on a payer's payments in a story, in one dialect."""
 
-    dialect: PaymentFlow
+    dialect: Dialect
     story: Story
     test: Test
     starts: int = STARTS
@@ -59,24 +59,24 @@ class PayerCase(Case):
 REFUSED = 1
 """Starts of a play whose shop the payer refuses at once: another start would show the same."""
 SEVERAL = "budget/several"
-"""The row that shows whether a payer buys several things, by its payment flow."""
-STANDARD = (PaymentFlow.V1, PaymentFlow.V2, PaymentFlow.MCP)
-OURS = (PaymentFlow.STEPS, PaymentFlow.SESSION)
+"""The row that shows whether a payer buys several things, by its dialect."""
+STANDARD = (Dialect.V1, Dialect.V2, Dialect.MCP)
+OURS = (Dialect.STEPS, Dialect.SESSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(row.Row):
-    """A row of the table of payers: a story, which may depend on the payment flow."""
+class PayerRow(row.Row):
+    """A row of the table of payers: a story, which may depend on the dialect."""
 
     subject: ClassVar[str] = "payer"
     control: ClassVar[str] = "buys"
-    dialects: ClassVar[type[PaymentFlow]] = PaymentFlow
+    dialects: ClassVar[type[Dialect]] = Dialect
 
-    play: Story | Callable[[PaymentFlow], Story]
+    play: Story | Callable[[Dialect], Story]
     starts: int = STARTS
 
-    def case(self, dialect: PaymentFlow, demand: Demand, common: dict[str, Any]) -> PayerCase:
-        """Return the case of a demand in a payment flow."""
+    def case(self, dialect: Dialect, demand: Demand, common: dict[str, Any]) -> PayerCase:
+        """Return the case of a demand in a dialect."""
         story = self.play if isinstance(self.play, Story) else self.play(dialect)
         gate = f"{SEVERAL}-{dialect}" if story.urls > 1 else ""
         return PayerCase(
@@ -84,7 +84,7 @@ class Row(row.Row):
         )
 
 
-case = Row.of
+case = PayerRow.of
 """Declares cases: `case("section/slug", *demands)(story)`."""
 
 # --- demands -----------------------------------------------------------------------------
@@ -100,9 +100,7 @@ def committed_at_most(most_base: int, breaks: results.DemandKey = results.Demand
 
     def test(played: Purchase) -> Violation | None:
         allowed = (
-            CAP_BASE
-            if most_base == PRICE_BASE and played.flow is PaymentFlow.SESSION
-            else most_base
+            CAP_BASE if most_base == PRICE_BASE and played.flow is Dialect.SESSION else most_base
         )
         if played.elsewhere:
             why = "signed for another token or chain than the task's"
@@ -212,7 +210,7 @@ def is_bought(title: str, because: str, *sentences: Sentence) -> Demand:
 def gets_what_it_paid(because: str) -> Demand:
     """Return our own demand that a payer that has paid is served in the end."""
     return Demand(
-        title="What was paid for is fetched in the end",
+        title="Paid goods are fetched in the end",
         ground=texts.ours(because=because),
         test=paid_is_served,
     )

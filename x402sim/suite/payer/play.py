@@ -26,18 +26,20 @@ from x402sim.protocol.crypto import Address, PrivateKey, checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, Network
+from x402sim.report.exchange import MOST, Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.rng import Rng
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.kept import kept
+from x402sim.suite.money import NEWEST, transfers
 from x402sim.suite.payer.shop import (
     PAY_PATH,
     PAYMENT_ID,
     SESSION_ID,
     TOOL,
+    Dialect,
     Lets,
     Offer,
-    PaymentFlow,
     Settled,
     Shop,
     Signed,
@@ -66,7 +68,7 @@ class Task:
 
     url: str
     flow: str
-    """The payment flow: v1, v2, steps, session or mcp."""
+    """The dialect: v1, v2, steps, session or mcp."""
     private_key: str = field(repr=False)
     address: str
     network: str
@@ -267,7 +269,6 @@ PROMPT = (
     "Buy the {what} {url} and print what you bought. It may cost at most {most} {symbol} in all. "
     "Pay on {network} only, to the shop at {hosts} only, and for each report only once."
 )
-MOST_LINES = 60
 BEAT_S = 0.2
 """Seconds between two checks whether the judge still gets CPU time."""
 MOST_GAPS = 16
@@ -280,7 +281,7 @@ PERMIT2 = checksum(permit2.PERMIT2)
 class Purchase:
     """The record of a play: the end of each start, the signatures, and the money that moved."""
 
-    flow: PaymentFlow
+    flow: Dialect
     shop: Shop
     network: Network
     payer: str
@@ -293,7 +294,8 @@ class Purchase:
     """Proofs of payment, or the private key, sent to a forbidden host."""
     headers: list[tuple[str, str]] = field(default_factory=list)
     """The headers of payments and sign-ins, unchanged: name, text."""
-    lines: list[str] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+    """What happened, for the report."""
     requests: int = 0
     moved: list[tuple[str, int]] = field(default_factory=list)
     """The transfers out of the wallet: receiver, base units."""
@@ -377,13 +379,6 @@ class Purchase:
         last = self.starts[-1] if self.starts else None
         return last is not None and last.ok and all(x in last.output for x in self.shop.all_goods)
 
-    @property
-    def report(self) -> str:
-        """What happened, in lines."""
-        left = len(self.lines) - MOST_LINES
-        more = [f"… and {counted(left, 'line')} more"] if left > 0 else []
-        return "\n".join([*self.lines[:MOST_LINES], *more])
-
     def tokens(self, base: int) -> str:
         """Return an amount in tokens."""
         if base >= 10**30:
@@ -423,7 +418,7 @@ Start = Callable[[Task, Path, float], Awaitable[Ended]]
 
 async def play(
     start: Start,
-    flow: PaymentFlow,
+    flow: Dialect,
     story: Story,
     *,
     name: str,
@@ -506,7 +501,7 @@ class _Case:
     wallet: Wallet
     sender: Address
     """The account that settles."""
-    flow: PaymentFlow
+    flow: Dialect
     network: Network
     story: Story
     goods: str
@@ -550,9 +545,9 @@ class _Case:
         async def start(number: int) -> Ended:
             own, elapsed = folder / str(number), stopwatch()
             own.mkdir()
-            self.played.lines.append(f"start {number}")
+            self.played.exchanges.append(Exchange(f"start {number}"))
             ended = replace(await begin(task, own, patience_s), seconds=elapsed())
-            self.played.lines.append(f"start {number}: {ended.how}")
+            self.played.exchanges.append(Exchange(f"start {number}: {ended.how}"))
             return ended
 
         while len(starts) < most and not (starts and starts[-1].ok) and not self.played.foreign:
@@ -566,7 +561,7 @@ class _Case:
         """Return the task of the payer."""
         network, most = self.network, to_decimal(CAP_BASE, self.network.decimals)
         host = self.shop.origin.removeprefix("http://")
-        is_tool = self.flow is PaymentFlow.MCP
+        is_tool = self.flow is Dialect.MCP
         call = {"name": TOOL, "arguments": {}}
         return Task(
             url=self.shop.url,
@@ -638,8 +633,8 @@ class _Case:
             reply = as_json({"error": "nothing here"}, 404)
             tried = [f"{request.method} {request.path}"]
         reached = self.played.reached
-        reached += [text[:60] for text in tried if text[:60] not in reached[:MOST_LINES]]
-        del reached[MOST_LINES:]
+        reached += [text[:60] for text in tried if text[:60] not in reached[:MOST]]
+        del reached[MOST:]
         return reply
 
     async def answered(self, request: Request, found: Sequence[Signed]) -> Reply:
@@ -698,18 +693,17 @@ class _Case:
         return list(dict.fromkeys(domains))
 
     def write(self, request: Request, found: Sequence[Signed], reply: Reply) -> None:
-        """Write a line about an exchange."""
-        lines = self.played.lines
-        if len(lines) > 10 * MOST_LINES:
+        """Keep an exchange for the report."""
+        if len(self.played.exchanges) > 10 * MOST:
             return
         shown = [n for n in (PAYMENT_ID, SESSION_ID) if n in request.headers]
         signed = "; ".join(each.summary(self.network.decimals) for each in found)
         sent = f", pays {signed}" if found else f", shows {shown[0]}" if shown else ""
         how = "" if reply.how is How.WHOLE else f" ({reply.how.value})"
         late = f" after {reply.after_s:g} s" if reply.after_s else ""
-        lines.append(
-            f"{request.method} {request.at}{request.path[:60]}{sent}: {reply.status}{how}{late}"
-        )
+        line = f"{request.method} {request.at}{request.path[:60]}{sent}"
+        answer = Message(f"{reply.status}{how}{late}")
+        self.played.exchanges.append(Exchange(request=Message(line), answer=answer))
 
     # --- movements of money --------------------------------------------------------------
 
@@ -732,10 +726,12 @@ class _Case:
         for _ in range(MOST_GAPS):  # transactions behind a gap in nonces are mined once it is full
             if await self.chain.waiting():
                 await self.chain.send(Call(self.me, self.me, b""))
-        for to, data in await self._events(abi.TRANSFER_EVENT):
-            if to != self.wallet.address:
-                played.moved.append((to, int.from_bytes(data[:32])))
-        for spender in dict.fromkeys(to for to, _ in await self._events(abi.APPROVAL_EVENT)):
+        every = await transfers(self.chain, -1, self.chain.token)
+        left_wallet = [each for each in every if each.sender == self.me != each.to]
+        played.moved += [(checksum(each.to), each.amount_base) for each in left_wallet]
+        topics = ((abi.APPROVAL_EVENT,), (self.me.rjust(32, b"\0"),))
+        logs = await self.chain.logs(LogFilter(0, NEWEST, (self.chain.token,), topics))
+        for spender in dict.fromkeys(checksum(Address(log.topics[2][12:])) for log in logs):
             left = await self._asked(abi.calldata(ALLOWANCE, self.me, parse_address(spender)))
             if left and spender != PERMIT2:
                 played.allowed.append((spender, left))
@@ -750,7 +746,8 @@ class _Case:
                 played.elsewhere.append(signed)
             elif is_usable(signed, token, now_s) and not await self.is_used(signed):
                 played.exposed.append(signed)
-        played.lines.append(played.sums())
+        moved = tuple(each.movement for each in left_wallet)
+        played.exchanges.append(Exchange(played.sums(), transfers=moved))
 
     async def is_used(self, signed: Signed) -> bool:
         """Ask the token whether a nonce is used."""
@@ -766,12 +763,6 @@ class _Case:
 
     async def _asked(self, data: bytes) -> int:
         return int.from_bytes(await self.chain.call(Call(self.me, self.chain.token, data)))
-
-    async def _events(self, event: bytes) -> list[tuple[str, bytes]]:
-        topics = ((event,), (self.me.rjust(32, b"\0"),))
-        wanted = LogFilter(0, await self.chain.height(), (self.chain.token,), topics)
-        logs = await self.chain.logs(wanted)
-        return [(checksum(Address(log.topics[2][12:])), log.data) for log in logs]
 
 
 def _domain(network: str, asset: str, name: object, version: object, known: Network) -> Domain:

@@ -2,7 +2,7 @@
 
 An honest shop settles each authorization once, and answers the same authorization again with the
 same answer, so that a payer can get a lost answer back. A `Story` is data: the differences from an
-honest shop. The payment flows are x402 version 1, version 2, the two steps of the
+honest shop. The dialects are x402 version 1, version 2, the two steps of the
 specification, its sessions, and MCP tools.
 
 The shop searches every request of a payer, to any host, for authorizations and for permits of
@@ -202,7 +202,7 @@ def is_elsewhere(signed: Signed, token: Domain) -> bool:
     )
 
 
-class PaymentFlow(StrEnum):
+class Dialect(StrEnum):
     """How a payer pays a shop; the value is the name on the command line and in ids.
 
     Not `extra.paymentFlow` of the standard, which names the time of settlement.
@@ -222,20 +222,20 @@ class PaymentFlow(StrEnum):
     @property
     def version(self) -> x402.Version | None:
         """The version of the standard; None for the specification's own flows."""
-        return {PaymentFlow.V1: 1, PaymentFlow.V2: 2, PaymentFlow.MCP: 2}.get(self)  # type: ignore[return-value]
+        return {Dialect.V1: 1, Dialect.V2: 2, Dialect.MCP: 2}.get(self)  # type: ignore[return-value]
 
     @property
     def is_ours(self) -> bool:
         """Whether the specification has the flow: in two steps, or by a session."""
-        return self in (PaymentFlow.STEPS, PaymentFlow.SESSION)
+        return self in (Dialect.STEPS, Dialect.SESSION)
 
 
 _TITLES = {
-    PaymentFlow.V1: "x402 version 1",
-    PaymentFlow.V2: "x402 version 2",
-    PaymentFlow.STEPS: "two steps",
-    PaymentFlow.SESSION: "a session",
-    PaymentFlow.MCP: "an MCP tool",
+    Dialect.V1: "x402 version 1",
+    Dialect.V2: "x402 version 2",
+    Dialect.STEPS: "two steps",
+    Dialect.SESSION: "a session",
+    Dialect.MCP: "an MCP tool",
 }
 
 
@@ -369,7 +369,7 @@ OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an ad
 class Shop:
     """A running shop: requests, and payments."""
 
-    flow: PaymentFlow
+    flow: Dialect
     story: Story
     network: Network
     right: Offer
@@ -414,7 +414,7 @@ class Shop:
     def urls(self) -> tuple[str, ...]:
         """The URLs of the goods."""
         if self.story.urls == 1:
-            return (self.origin + ("/mcp" if self.flow is PaymentFlow.MCP else GOODS_PATH),)
+            return (self.origin + ("/mcp" if self.flow is Dialect.MCP else GOODS_PATH),)
         numbers = range(1, self.story.urls + 1)
         return tuple(f"{self.origin}{GOODS_PATH}/{number}" for number in numbers)
 
@@ -437,7 +437,7 @@ class Shop:
 
     @property
     def other_chain(self) -> str:
-        """Another chain than the task's, as the payment flow names it."""
+        """Another chain than the task's, as the dialect names it."""
         return "eip155:8453" if self.flow.version == 2 else "base"
 
     # --- answers -------------------------------------------------------------------------
@@ -451,7 +451,7 @@ class Shop:
             return other
         if self.story.gathers_s and not found and b'"initialize"' not in request.body:
             await self._gather(request)
-        if self.flow is PaymentFlow.MCP:
+        if self.flow is Dialect.MCP:
             reply = await self._tool(request, found)
             takes = "text/event-stream" in request.headers.get("accept", "")
             return in_events(reply) if self.story.as_events and takes else reply
@@ -513,7 +513,7 @@ class Shop:
     def _matches(self, signed: Signed) -> bool:
         """Tell whether an authorization pays an offer's price or more: a shop accepts both."""
         to, value = "0x" + signed.auth.to.hex(), signed.auth.value
-        if self.flow is PaymentFlow.SESSION:  # the payer names its deposit
+        if self.flow is Dialect.SESSION:  # the payer names its deposit
             return to == self.right.pay_to.lower()
         return any(
             each.pay_to.lower() == to and each.amount.isdecimal() and value >= int(each.amount)
@@ -539,7 +539,7 @@ class Shop:
     # --- the 402 -------------------------------------------------------------------------
 
     def offers(self, url: str = "") -> list[dict[str, Any]]:
-        """Return the offers at a URL, by default the first, as the payment flow writes offers."""
+        """Return the offers at a URL, by default the first, as the dialect writes offers."""
         return [self._written(each, url=url) for each in self.story.offers(self, self.right)]
 
     def _written(
@@ -577,7 +577,7 @@ class Shop:
         }
         body["accepts"] = self.offers(url)
         if self.flow.version == 2:
-            url = f"mcp://tool/{TOOL}" if self.flow is PaymentFlow.MCP else url or self.url
+            url = f"mcp://tool/{TOOL}" if self.flow is Dialect.MCP else url or self.url
             body["resource"] = {
                 "url": self.story.resource(self, url),
                 "description": self.story.description,
@@ -598,7 +598,7 @@ class Shop:
                 success=False, transaction=failed.transaction, errorReason=error or failed.reason
             )
             headers[x402.RESPONSE_HEADERS[self.flow.version]] = in_base64(result)
-        if self.flow is PaymentFlow.V1:
+        if self.flow is Dialect.V1:
             return as_json(required, 402, headers)
         headers[x402.REQUIRED_HEADER] = in_base64(required)
         body: Any = {}

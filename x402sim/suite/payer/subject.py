@@ -18,7 +18,8 @@ from typing import Any
 
 import httpx
 
-from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, Network, network_named
+from x402sim.protocol.networks import BASE_SEPOLIA, Network
+from x402sim.report.exchange import Exchanges, record
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play
 from x402sim.suite.engine import (
@@ -35,16 +36,13 @@ from x402sim.suite.engine import (
 )
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
+    OfJudge,
     again,
-    env_flag,
     flag,
     given,
-    jobs_flag,
-    network_flag,
     one_of,
     patience_flag,
     read,
-    seed_flag,
     wait_flag,
 )
 from x402sim.suite.payer.case import PayerCase, committed_at_most, served
@@ -60,7 +58,7 @@ from x402sim.suite.payer.play import (
     Task,
     play,
 )
-from x402sim.suite.payer.shop import PaymentFlow
+from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.rooms import why_each
 from x402sim.suite.row import beginnings, cases_of, rows_of
 from x402sim.suite.started import error_lines
@@ -98,7 +96,7 @@ class Broken:
     """A control without a purchase, according to the payer."""
 
     why: str
-    exchange: str
+    exchanges: Exchanges
     pays: bool
     """Whether money has moved for nothing, or more can move than allowed."""
     tries: bool
@@ -158,9 +156,7 @@ class PayerJudge:
             )
         return played
 
-    async def controls(
-        self, cases: Sequence[PayerCase], again: str = ""
-    ) -> dict[PaymentFlow, Broken]:
+    async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[Dialect, Broken]:
         """Play the control of each flow; return the controls without a purchase."""
         controls = {case.dialect: case for case in cases if case.is_control}
         played = dict(
@@ -185,7 +181,7 @@ class PayerJudge:
                 too_much = committed_at_most(PRICE_BASE)(each)
                 broken[flow] = Broken(
                     why=f"{wrong.actual}{log}",
-                    exchange=each.report,
+                    exchanges=record(each.exchanges),
                     pays=too_much is not None or bool(each.moved and not is_unread),
                     tries=bool(each.signed and not is_unread),
                 )
@@ -283,8 +279,8 @@ _OWN_S = 0.03
 """The judge's own seconds of one core for a play."""
 
 
-dialects_in = one_of(PaymentFlow, "dialects")
-"""Reads payment flows, separated by commas; raises `ValueError`."""
+dialects_in = one_of(Dialect, "dialects")
+"""Reads dialects, separated by commas; raises `ValueError`."""
 
 
 rows = partial(rows_of, "payer", *SECTIONS)
@@ -294,32 +290,20 @@ all_cases = partial(cases_of, "payer", *SECTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PayerOptions:
+class PayerOptions(OfJudge):
     """A user's options for the judgement of a payer."""
 
-    payer: Payer
-    rerun: str = ""
-    require: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
+    subject: Payer
     url: str | None = flag("URL that each task is posted to: a payer behind HTTP.", metavar="URL")
-    dialects: tuple[PaymentFlow, ...] | None = flag(
-        f"Dialects to judge: {', '.join(PaymentFlow)}; default: each whose control passes.",
+    dialects: tuple[Dialect, ...] | None = flag(
+        f"Dialects to judge: {', '.join(Dialect)}; default: each whose control passes.",
         metavar="DIALECTS",
         read=dialects_in,
     )
-    network: str = network_flag("Network it pays on.")
-    seed: int = seed_flag("keys and goods")
     patience: float = patience_flag("start", PATIENCE_S)
     wait: float | None = wait_flag(
         "With --url: wait until somebody answers there, so many seconds at most."
     )
-    env: tuple[str, ...] = env_flag()
-    jobs: int | None = jobs_flag("Plays side by side; by default two for each core.")
-
-    @property
-    def shown(self) -> str:
-        """The payer's name in reports."""
-        return self.payer.shown
 
 
 def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
@@ -339,12 +323,11 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
         )
     if "wait" in chosen and not url:
         raise ValueError("--wait is for a payer behind HTTP (--url): the judge starts a command")
-    network_named(chosen["network"], NETWORKS)
     if words and callable(words[0]):
-        return PayerOptions(payer=Function(words[0]), **chosen)
+        return PayerOptions(subject=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
-        payer=HttpPayer(url) if url else PayerCommand(tuple(words), chosen["env"]),
+        subject=HttpPayer(url) if url else PayerCommand(tuple(words), chosen["env"]),
         rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )
@@ -353,7 +336,7 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
 def left_out(
     case: PayerCase,
     options: PayerOptions,
-    broken: Mapping[PaymentFlow, Broken],
+    broken: Mapping[Dialect, Broken],
     *,
     is_invalid: bool,
 ) -> CaseResult | None:
@@ -364,8 +347,8 @@ def left_out(
     if found is not None and found.pays:
         return skipped(case, NotApplicable(f"its control has failed: {found.why}"))
     if found is not None and (dialects is not None or (is_invalid and case.is_control)):
-        exchange = found.exchange if case.is_control else ""
-        return unclear(case, f"it buys nothing at an honest shop: {found.why}", exchange)
+        evidence = found.exchanges if case.is_control else ()
+        return unclear(case, f"it buys nothing at an honest shop: {found.why}", evidence)
     return None
 
 
@@ -374,7 +357,7 @@ def is_open(case: PayerCase, passed: Collection[str]) -> bool:
     return not case.gate or case.gate in passed or case.played_as == case.gate
 
 
-def _controls(flows: Collection[PaymentFlow]) -> list[PayerCase]:
+def _controls(flows: Collection[Dialect]) -> list[PayerCase]:
     return [case for case in all_cases() if case.is_control and case.dialect in flows]
 
 
@@ -388,15 +371,15 @@ async def begin(
             if why := await until_url_answers(http, options.url, options.wait, tell):
                 raise NotReady(in_vain(options.url, why, options.wait))
     judge = PayerJudge(
-        payer=options.payer,
-        network=network_named(options.network),
+        payer=options.subject,
+        network=options.network,
         seed=options.seed,
         patience_s=options.patience,
         tell=once(tell),
     )
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)
-    wanted = {case.dialect for case in cases} & set(options.dialects or PaymentFlow)
+    wanted = {case.dialect for case in cases} & set(options.dialects or Dialect)
     with ThreadPoolExecutor(64) as threads:  # a payer that is a function may hold one for long
         asyncio.get_running_loop().set_default_executor(threads)
         try:
@@ -455,8 +438,8 @@ def _ends_by_payer(judge: PayerJudge, case: PayerCase) -> bool:
 def _plan(
     judge: PayerJudge,
     mine: Sequence[PayerCase],
-    broken: Mapping[PaymentFlow, Broken],
-    told: Collection[PaymentFlow],
+    broken: Mapping[Dialect, Broken],
+    told: Collection[Dialect],
 ) -> Plan:
     """Return the plan; a flow with a result in `told` is not reported as unspoken."""
     why = {flow: each.why for flow, each in broken.items()}
@@ -506,7 +489,7 @@ async def _judged(buy: Buy, cases: Sequence[PayerCase]) -> CaseResults[PayerCase
 def plays(
     dialects: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False
 ) -> list[CaseOfTest]:
-    """Return the plays in these payment flows, separated by commas; `only` as on the command line.
+    """Return the plays in these dialects, separated by commas; `only` as on the command line.
 
     Raises `ValueError` for an unknown dialect or id.
     """

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
+from x402sim.suite.money import Transfer
 from x402sim.suite.row import Demand as Demand, RoomCase, RoomKind
 from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered, is_worked_on
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import PLAIN, Transfer
+from x402sim.suite.server.room import PLAIN
 from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 from x402sim.text.words import counted, often
 
@@ -44,7 +45,7 @@ NOT_OF_TOOLS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(row.RoomRow):
+class ServerRow(row.RoomRow):
     """A row of the table of servers."""
 
     subject: ClassVar[str] = "server"
@@ -66,7 +67,7 @@ class Row(row.RoomRow):
                 yield replace(case, ground=ground)
 
 
-case = Row.of
+case = ServerRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
 _IN_TOOLS = {
@@ -354,7 +355,7 @@ def of_a_lost_settlement(what: str) -> list[Demand]:
             suffix="first",
         ),
         Demand(
-            title=f"{what}: the same payment, sent again, gets what it paid for",
+            title=f"{what}: the same payment, sent again, gets the goods",
             ground=texts.ours(
                 texts.INTENT,
                 because="the payer has paid, and has nothing but this payment to show for it",
@@ -395,7 +396,7 @@ def of_no_settlement(what: str) -> list[Demand]:
             test=served_only_if_settled,
         ),
         Demand(
-            title=f"{what}: the server charges only if it serves",
+            title=f"{what}: no charge without goods",
             ground=CHARGED_ONLY_IF_SERVED,
             test=charged_only_if_served,
             suffix="charged",

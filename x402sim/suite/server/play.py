@@ -11,14 +11,16 @@ import httpx
 
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.suite import rooms
 from x402sim.suite.drafts import lost
+from x402sim.suite.money import Transfer
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import WHOLE, Answer, as_sent, send
-from x402sim.suite.server.room import ServerRoom, Transfer
+from x402sim.suite.server.room import ServerRoom
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.words import counted, printable
@@ -85,7 +87,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
     counted: int | None = None
     """The number at --counter's path before the last payment was drafted."""
 
-    async def begin(self) -> Self:
+    async def ready(self) -> Self:
         """Note the height of the chain."""
         self.since = await self.room.height()
         return self
@@ -167,8 +169,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
             self.patience_s,
             begun,
         )
-        body = [f"its body: {it.body}"] if it.body else []
-        return self.heard(answer, about, [f"{n}: {as_sent(text)}" for n, text in headers] + body)
+        return self._heard(answer, about, [f"{n}: {as_sent(text)}" for n, text in headers], it.body)
 
     async def call(
         self,
@@ -184,18 +185,14 @@ class Play(rooms.Play[ServerRoom, Answer]):
         wire = self.room.wire((item or self.item).target, port)
         answer = await wire.call(params, self.patience_s, headers, begun)
         shown = printable(cut(redacted(json.dumps(params, default=str)), 2 * WHOLE))
-        return self.heard(answer, about, [f"its parameters: {shown}"])
+        return self._heard(answer, about, (), shown)
 
-    def heard(self, answer: Answer, about: str = "", sent: Sequence[str] = ()) -> Answer:
-        """Keep an answer, and write the full answer for the report; only the first offer is
-        written."""
+    def _heard(self, answer: Answer, about: str, headers: Sequence[str], body: str) -> Answer:
+        """Keep an answer, also for the report: there only the first offer is whole."""
         with_offer = answer.has_offer and not any(each.has_offer for each in self.answers)
         self.answers.append(answer)
-        self.say(f"{about}{answer.summary}")
-        for line in sent:
-            self.detail(f"sent, {line}")
-        for line in answer.whole(with_offer=with_offer):
-            self.detail(f"answered, {line}")
+        sent = Message(answer.sent, tuple(headers), body, short=answer.sent)
+        self.exchanges.append(Exchange(about, sent, answer.message(with_offer=with_offer)))
         return answer
 
     async def draft(self, item: Item | None = None, **how: Any) -> Payment:
@@ -235,7 +232,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         **how: Any,
     ) -> Answer:
         """Ask for an item with a payment."""
-        about += f"paying {payment.nonce[:12]}…: "
+        about = ": ".join(filter(None, (about, f"paying {payment.nonce[:12]}…")))
         return await self.ask(item, [payment.header, *headers], about=about, **how)
 
     @asynccontextmanager
@@ -275,7 +272,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """
         if COUNTER not in self.handlers or self.room.replica is not None:
             return None
-        answer = await self.ask(self.handlers[COUNTER], about="the counter: ")
+        answer = await self.ask(self.handlers[COUNTER], about="the counter")
         body = [each for name, each in answer.numbers.items() if not name.startswith("header")]
         if not answer.is_2xx or len(body) != 1:
             raise Inconclusive(f"what --{COUNTER} names answers no single number: {answer.how}")
@@ -310,7 +307,10 @@ class Play(rooms.Play[ServerRoom, Answer]):
         found = [each for each in await self.room.moved(self.since) if each.nonce in mine]
         base = sum(each.amount_base for each in found)
         by = "the payments of this case" if payment is None else f"{payment.nonce[:12]}…"
-        self.say(f"on the chain, by {by}: {counted(len(found), 'transfer')} of {base}")
+        self.say(
+            f"on the chain, by {by}: {counted(len(found), 'transfer')} of {base}",
+            found,
+        )
         return found
 
     def tokens(self, base: int, why: str) -> Loss:

@@ -22,6 +22,7 @@ from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded, encode
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
+from x402sim.report.exchange import Message
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.started import CLOCK, free_port, served
 from x402sim.text.words import counted, printable
@@ -146,14 +147,17 @@ class Answer:
         shown = [f"{each}: {self.headers.get(each.lower(), 'none')}" for each in names]
         return printable("; ".join([self.how, *shown]))
 
-    def whole(self, *, with_offer: bool) -> Iterator[str]:
-        """Yield the parts the short form cuts, a header or a body each, without secrets."""
-        for name in (REQUIRED, *RECEIPTS, *EXPLAINS):
-            if name in self.headers and (with_offer or name != REQUIRED):
-                yield f"{name}: {as_sent(self.headers[name])}"
+    def message(self, *, with_offer: bool) -> Message:
+        """Return the answer for a report: beside the short form, what the short form cuts."""
+        headers = tuple(
+            f"{name}: {as_sent(self.headers[name])}"
+            for name in (REQUIRED, *RECEIPTS, *EXPLAINS)
+            if name in self.headers and (with_offer or name != REQUIRED)
+        )
         is_offer = self.json in self._offers
-        if (is_offer and with_offer) or (not is_offer and len(self._text) > SHOWN):
-            yield f"its body: {printable(cut(self._text, WHOLE))}"
+        is_shown = with_offer if is_offer else len(self._text) > SHOWN
+        body = printable(cut(self._text, WHOLE)) if is_shown else ""
+        return Message(str(self.status or self.failure), headers, body, short=self.how)
 
     @property
     def has_offer(self) -> bool:

@@ -17,17 +17,20 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from x402sim.chain.node.evm_chain import EvmChain, LinkedNode
+from x402sim.http.exchange import OverClient
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
+from x402sim.protocol.crypto import PrivateKey, checksum
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.serving.local import LocalServer, certificates
 from x402sim.suite import rooms, row
+from x402sim.suite.money import Transfer, transfers
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.tools import STDIO, OverHttp, OverPipes, Wire
 from x402sim.suite.started import (
+    CLOCK,
     Command,
     Running,
     RunsAlready,
@@ -131,21 +134,8 @@ class AtPort(RunsAlready):
         yield await self.once(look)
 
 
-USED_EVENT = abi.topic("AuthorizationUsed(address,bytes32)")
 ACCOUNTS = 4
 """The number of payers, each with a thousand tokens; the cases of a room pay with the first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """A transfer of the token."""
-
-    sender: str
-    to: str
-    amount_base: int
-    tx_hash: str
-    nonce: str
-    """The nonce of the authorization, in small letters; empty without an authorization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +158,8 @@ class ServerRoom(rooms.Room):
     """A world with a server in it."""
 
     world: LocalServer
+    chain: EvmChain
+    """The world's chain, by its JSON-RPC address."""
     double: Double
     facilitator_url: str
     """The URL of the double."""
@@ -235,42 +227,13 @@ class ServerRoom(rooms.Room):
         self.double.twists.clear()
         self.double.strict = False
 
-    async def _rpc(self, method: str, *params: object) -> object:
-        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        answer = (await self.http.post(self.world.rpc_url, json=call)).json()
-        return answer["result"]
-
     async def height(self) -> int:
         """Return the number of the newest block."""
-        return int(str(await self._rpc("eth_blockNumber")), 16)
+        return await self.chain.height()
 
     async def moved(self, since: int) -> list[Transfer]:
-        """Return the transfers after a block."""
-        wanted = {
-            "fromBlock": hex(since + 1),
-            "toBlock": "latest",
-            "address": checksum(self.network.asset),
-        }
-        if await self.height() <= since:
-            return []
-        every = await self._rpc("eth_getLogs", wanted)
-        assert isinstance(every, list)
-        logs = [log for log in every if log["topics"][0] == to_hex(abi.TRANSFER_EVENT)]
-        nonces = {
-            log["transactionHash"]: log["topics"][2].lower()
-            for log in every
-            if log["topics"][0] == to_hex(USED_EVENT)
-        }
-        return [
-            Transfer(
-                sender="0x" + log["topics"][1][-40:],
-                to="0x" + log["topics"][2][-40:],
-                amount_base=int(log["data"], 16),
-                tx_hash=log["transactionHash"],
-                nonce=nonces.get(log["transactionHash"], ""),
-            )
-            for log in logs
-        ]
+        """Return the transfers of the network's token after a block."""
+        return await transfers(self.chain, since, self.network.asset)
 
 
 async def opened(
@@ -305,6 +268,7 @@ async def opened(
             subject=server,
             rng=rng,
             world=world,
+            chain=EvmChain(LinkedNode(OverClient(http), world.rpc_url), network, CLOCK),
             double=double,
             facilitator_url=f"http://127.0.0.1:{port}",
             http=http,

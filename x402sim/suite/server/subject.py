@@ -13,27 +13,21 @@ from urllib.parse import urlsplit
 
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
-from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.suite import rooms
 from x402sim.suite.engine import Judging, Plan, skipped, unclear
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
+    OfJudge,
     again,
     command_like,
-    env_flag,
     flag,
     given,
-    jobs_flag,
-    network_flag,
     one_of,
-    patience_flag,
     port_for,
     read,
-    seed_flag,
-    wait_flag,
 )
-from x402sim.suite.rooms import PATIENCE_S, ControlPlay, RoomResults, in_rooms
+from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
@@ -224,14 +218,11 @@ def _handler_flag(meaning: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
+class ServerOptions(OfJudge):
     """The user's options for the judgement of a server."""
 
-    server: Server
+    subject: Server
     items: tuple[Item, ...]
-    rerun: str = ""
-    require: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
     start: tuple[str, ...] | None = flag(
         "Command that starts it; the judge gives it PORT, FACILITATOR_URL, RPC_URL and "
         "X402SIM_PAY_TO, as often as it needs one.",
@@ -285,27 +276,12 @@ class ServerOptions:
         unset=False,
         default=False,
     )
-    network: str = network_flag("Network it is paid on.")
-    seed: int = seed_flag("keys and nonces")
-    patience: float = patience_flag("answer", PATIENCE_S)
-    wait: float | None = wait_flag(
-        f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
-    )
-    env: tuple[str, ...] = env_flag()
-    jobs: int | None = jobs_flag(
-        "Rooms side by side, each with a server; by default one for each core."
-    )
 
     @property
     def handlers(self) -> Mapping[str, Item]:
         """The items for a special purpose, by option."""
         found = {name: getattr(self, name) for name in HANDLERS}
         return {name: item for name, item in found.items() if item is not None}
-
-    @property
-    def shown(self) -> str:
-        """The server's name in reports."""
-        return self.server.shown
 
 
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
@@ -359,10 +335,9 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
         )
     else:
         server = AtPort(f"http://127.0.0.1:{port}", chosen.get("wait", WAIT_S))
-    network_named(chosen["network"], NETWORKS)
     values = given(ServerOptions, flags)
     return ServerOptions(
-        server=server,
+        subject=server,
         items=(item, *chosen.get("also", ())),
         rerun=again(("server", *words), ServerOptions, values),
         **chosen,
@@ -379,14 +354,14 @@ async def begin(
     options: ServerOptions, cases: Sequence[RoomCase], tell: Tell
 ) -> AsyncIterator[Judging[RoomCase]]:
     """Start the server, read its offer, buy in each version, and plan; raises `NotReady`."""
-    subject = options.server
+    subject = options.subject
     if isinstance(subject, AtPort):
         subject = replace(subject, tell=tell)
     judge = ServerJudge(
         subject=subject,
         items=options.items,
         handlers=options.handlers,
-        network=network_named(options.network),
+        network=options.network,
         seed=options.seed,
         patience_s=options.patience,
         restart=options.restart,
@@ -467,6 +442,8 @@ async def _control(
         assert isinstance(its, Play)
         is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
         why = f"a good payment fails: {wrong.actual}"
+        if not room.double.calls:
+            why += "; it asked another facilitator, or none: wanted is the one at FACILITATOR_URL"
         return ControlPlay(why=why, played=played, is_broken=is_broken)
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
@@ -477,7 +454,8 @@ async def _control(
 def _why_not(answer: Answer) -> str:
     """Return why an answer is not from a server that sells in one step; "" if it is."""
     body = answer.json if isinstance(answer.json, dict) else {}
-    if answer.status == 402 and "paymentId" in body:
+    offers = any(required_in(each, answer) for each in (Dialect.V1, Dialect.V2))
+    if answer.status == 402 and "paymentId" in body and not offers:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""

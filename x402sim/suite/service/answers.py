@@ -14,7 +14,7 @@ from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.suite import redact
 from x402sim.suite.service.target import Target, at
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Show
 
 
 def find(body: Any, fits: Callable[[str, Any], bool]) -> str:
@@ -106,7 +106,7 @@ _NAMES = ("sessionid", "session")
 class TargetAnswer:
     """An answer of the target; `status` is 0 if the exchange broke, and `broken` tells how.
 
-    `show` renders the exchange for a report, without secrets; it runs after a failure only.
+    `show` makes the exchange for a report, without secrets; it runs after a failure only.
     """
 
     target: Target
@@ -114,7 +114,7 @@ class TargetAnswer:
     headers: httpx.Headers
     text: str
     body: Any
-    show: Callable[[], str]
+    show: Show
     broken: str = ""
     networks: Mapping[str, Network] = field(default_factory=dict)
     """The networks that can be paid on, by name; they choose among several requirements."""

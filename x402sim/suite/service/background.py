@@ -18,7 +18,7 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.service.answers import OpenSession, Paid, TargetAnswer, filled, walk
-from x402sim.suite.service.check import PATIENCE_S, Waits
+from x402sim.suite.service.case import PATIENCE_S, Waits
 from x402sim.suite.service.expect import expect, expect_served
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting

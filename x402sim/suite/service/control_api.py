@@ -25,6 +25,7 @@ from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network, network_named
 from x402sim.protocol.refusals import Refusal
+from x402sim.report.exchange import Exchange, Exchanges
 from x402sim.report.results import DemandKey, Loss
 from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.serving.control.messages import ExplorerQuery, Transfer
@@ -169,10 +170,11 @@ class ControlApi:
         self._is_cleared = True
         await self.post("faults/clear", {"keep": sorted(self._lasting)})
 
-    def fault_lines(self) -> str:
-        """Return the world's faults in lines; empty without a fault, or with too
-        many."""
-        return "\n".join(map(_fault_line, self._faults)) if len(self._faults) <= SHOWN else ""
+    @property
+    def faults(self) -> Exchanges:
+        """The world's faults, for a report; none if there are too many."""
+        shown = self._faults if len(self._faults) <= SHOWN else ()
+        return tuple(Exchange(_fault_line(each)) for each in shown)
 
     async def transfers(self, payer: Wallet) -> list[Transfer]:
         """Return a payer's transfers on the world's ledger."""

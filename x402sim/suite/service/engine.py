@@ -19,6 +19,7 @@ from typing import Any, Literal, assert_never
 import msgspec
 
 from x402sim.payer.wallet import Wallet
+from x402sim.report.exchange import Exchanges
 from x402sim.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
@@ -34,7 +35,7 @@ from x402sim.suite.engine import (
     skipped,
 )
 from x402sim.suite.service.background import recover
-from x402sim.suite.service.check import Check, Control
+from x402sim.suite.service.case import Control, ServiceCase
 from x402sim.suite.service.expect import expect_served
 from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
@@ -46,19 +47,21 @@ MOST_NAMED = 6
 
 
 @functools.cache
-def all_checks() -> list[Check]:
+def all_checks() -> list[ServiceCase]:
     """Return every check, in the order of the sections: the list itself, not to be changed."""
     found = [
         value
         for file in sorted(folder().glob("test_section_*.py"))
         for value in runpy.run_path(str(file), run_name=file.stem).values()
-        if isinstance(value, Check)
+        if isinstance(value, ServiceCase)
     ]
     return sorted(found, key=lambda check: (check.section, check.id))
 
 
 async def run(
-    setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
+    setting: Setting,
+    checks: list[ServiceCase],
+    on_begin: Callable[[str], None] = lambda check_id: None,
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as the result is certain.
 
@@ -68,10 +71,12 @@ async def run(
         yield result
 
 
-def judging(setting: Setting, checks: Sequence[Check], plan: Plan, **more: Any) -> Judging[Check]:
+def judging(
+    setting: Setting, checks: Sequence[ServiceCase], plan: Plan, **more: Any
+) -> Judging[ServiceCase]:
     """Return the judgement of a service by these checks; a check outside the plan says why."""
 
-    def left_out(case: Check) -> CaseResult:
+    def left_out(case: ServiceCase) -> CaseResult:
         left = why_left(setting, case)
         assert left is not None
         return skipped(case, left)
@@ -98,15 +103,15 @@ class ServiceJudge:
     setting: Setting
 
     async def run(
-        self, cases: Sequence[Check], on_begin: Callable[[str], None]
-    ) -> AsyncIterator[tuple[Check, CaseResult]]:
+        self, cases: Sequence[ServiceCase], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[ServiceCase, CaseResult]]:
         """Run the cases; yield each with its result as soon as it is certain.
 
         Results that depend on a control come last, after each control was tried again: a target
         that has begun to refuse everything would pass every check that expects a refusal.
         """
         setting = self.setting
-        waiting: CaseResults[Check] = []
+        waiting: CaseResults[ServiceCase] = []
         async for case, found in _run_cases(setting, cases, on_begin):
             if case.control and found.outcome in HOLDS:
                 waiting.append((case, found))
@@ -131,18 +136,18 @@ async def _why_doubted(setting: Setting, control: Control | Literal[""]) -> str 
 
 
 async def _run_cases(
-    setting: Setting, cases: Sequence[Check], on_begin: Callable[[str], None]
-) -> AsyncIterator[tuple[Check, CaseResult]]:
+    setting: Setting, cases: Sequence[ServiceCase], on_begin: Callable[[str], None]
+) -> AsyncIterator[tuple[ServiceCase, CaseResult]]:
     """Run all cases; yield each with its result once the result is certain.
 
     A case that has failed beside others is doubtful, and is repeated alone at the end.
     """
     order, scheduler = in_groups(setting, cases), setting.scheduler
-    done: dict[Check, CaseResult] = {}
+    done: dict[ServiceCase, CaseResult] = {}
     begun: set[str] = set()
-    yielded: set[Check] = set()
+    yielded: set[ServiceCase] = set()
 
-    async def play(case: Check) -> None:
+    async def play(case: ServiceCase) -> None:
         if case.id not in begun:
             begun.add(case.id)
             on_begin(case.id)
@@ -152,7 +157,7 @@ async def _run_cases(
             if Need.RESTART in case.needs:
                 scheduler.is_ready()
 
-    def certain() -> Iterator[tuple[Check, CaseResult]]:
+    def certain() -> Iterator[tuple[ServiceCase, CaseResult]]:
         for case, found in done.items():
             if case not in yielded and not is_doubtful(setting, case, done):
                 yielded.add(case)
@@ -207,13 +212,13 @@ async def _run_cases(
 
 @asynccontextmanager
 async def _tasks(
-    play: Callable[[Check], Coroutine[Any, Any, None]],
-) -> AsyncIterator[Callable[[Iterable[Check]], list[asyncio.Task[None]]]]:
+    play: Callable[[ServiceCase], Coroutine[Any, Any, None]],
+) -> AsyncIterator[Callable[[Iterable[ServiceCase]], list[asyncio.Task[None]]]]:
     """Yield a function that starts cases beside others; at the end, stop the cases still
     running."""
     tasks: list[asyncio.Task[None]] = []
 
-    def start(cases: Iterable[Check]) -> list[asyncio.Task[None]]:
+    def start(cases: Iterable[ServiceCase]) -> list[asyncio.Task[None]]:
         new = [asyncio.create_task(play(case)) for case in cases]
         tasks.extend(new)
         return new
@@ -226,7 +231,7 @@ async def _tasks(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) -> bool:
+def is_doubtful(setting: Setting, case: ServiceCase, done: dict[ServiceCase, CaseResult]) -> bool:
     """Tell whether a case has failed while other cases acted or had faults, in a target's world."""
     has_faults = setting.control is not None and setting.advance is None
     is_failed = done[case].outcome is Outcome.FAILED
@@ -235,8 +240,8 @@ def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) ->
 
 
 def _failed_beside_refunds(
-    setting: Setting, order: Order, done: dict[Check, CaseResult]
-) -> list[Check]:
+    setting: Setting, order: Order, done: dict[ServiceCase, CaseResult]
+) -> list[ServiceCase]:
     """Return the failed cases whose only neighbours with faults were the refund cases.
 
     A target with one loop for its background may do nothing else while a refund fails. So the
@@ -254,7 +259,9 @@ def _failed_beside_refunds(
     ]
 
 
-async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
+async def _repeat(
+    setting: Setting, cases: list[ServiceCase], done: dict[ServiceCase, CaseResult]
+) -> None:
     """Repeat the doubtful cases of an id alone, until a case fails again: then the id has failed.
 
     A case that holds alone is inconclusive, and names the cases beside the first run.
@@ -270,14 +277,16 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
             return
 
 
-def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[Check]) -> None:
+def _tell_of_waiting(
+    setting: Setting, cases: Iterable[ServiceCase], done: Collection[ServiceCase]
+) -> None:
     if left := [case for case in cases if case not in done]:
         longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
         ids = ", ".join(dict.fromkeys(case.id for case in left))
         setting.tell(f"waiting for {ids}, for up to {longest_s:.0f} s")
 
 
-async def run_case(setting: Setting, case: Check) -> CaseResult:
+async def run_case(setting: Setting, case: ServiceCase) -> CaseResult:
     """Wait for the turn of a case, run its control and the case; the result has no secret."""
     async with setting.scheduler.turn:
         waits = is_beside(setting, case)
@@ -286,7 +295,7 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
             return await _run_case(setting, case)
 
 
-async def _run_case(setting: Setting, case: Check) -> CaseResult:
+async def _run_case(setting: Setting, case: ServiceCase) -> CaseResult:
     probe = Probe(setting, case.id, may_disturb=case.disturbs)
     has_begun = False
 
@@ -314,18 +323,21 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
         uncleared = await _clear_faults(probe)
     if uncleared:
         played = replace(played, found={}, left=Inconclusive(uncleared))
-    found = played.of(case)
-    show = played.show or (probe.last.show if probe.last else None)
-    exchange = [show() if show else "", probe.world.fault_lines()]
-    is_shown = found.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
-    whole = redact.without("\n\n".join(filter(None, exchange)), setting.options.secrets)
+    found, show = played.of(case), played.show
+    exchanges: Exchanges = ()
+    if found.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE):
+        exchanges = (show(), *probe.world.faults) if show else probe.exchanges
+
+    def hidden(text: str) -> str:
+        return _hidden(setting, redact.without(text, setting.options.secrets))
+
     evidence = found.evidence or Evidence()
     return msgspec.structs.replace(
         found,
         expected=_clean(setting, found.expected or "") or None,
         actual=_clean(setting, found.actual or "") or None,
         reason=_clean(setting, found.reason),
-        exchange=_hidden(setting, whole) if is_shown else "",
+        exchanges=tuple(each.changed(hidden) for each in exchanges),
         has_begun=has_begun,
         evidence=msgspec.structs.replace(
             evidence, answer=redact.impersonal(_clean(setting, evidence.answer))

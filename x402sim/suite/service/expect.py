@@ -1,22 +1,18 @@
 """Expectations: each function fails the check unless the target's answer is as expected."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from x402sim.report.results import DemandKey, Loss
 from x402sim.suite.service.answers import TargetAnswer
-from x402sim.suite.verdict import CheckFailed, amounts
-
-Show = Callable[[], str] | None
-"""Renders the exchange behind a failure; None renders the last exchange."""
+from x402sim.suite.verdict import CheckFailed, Show, amounts
 
 
 def expect(
     what: str,
     actual: Any,
     expected: Any,
-    show: Show = None,
+    show: Show | None = None,
     loss: Loss | None = None,
     demand: DemandKey = DemandKey.OTHER,
 ) -> None:
@@ -26,7 +22,11 @@ def expect(
 
 
 def require(
-    what: str, holds: bool, actual: Any, show: Show = None, demand: DemandKey = DemandKey.OTHER
+    what: str,
+    holds: bool,
+    actual: Any,
+    show: Show | None = None,
+    demand: DemandKey = DemandKey.OTHER,
 ) -> None:
     """Fail unless a condition holds; `what` describes the condition."""
     if not holds:

@@ -9,7 +9,7 @@ import httpx
 from x402sim.report.results import Result
 from x402sim.service.settings import Settings
 from x402sim.story.stages import Stage, in_process
-from x402sim.suite.service.check import Check
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks, run
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.setting import Setting
@@ -56,7 +56,7 @@ def judge(
     world: World,
     *,
     target: Target | None = None,
-    checks: list[Check] | None = None,
+    checks: list[ServiceCase] | None = None,
     mutate: Callable[[RunningWorld], None] = lambda parts: None,
     has_clock: bool = True,
     patient: bool = True,

@@ -19,7 +19,7 @@ import msgspec
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.needs import Need
 from x402sim.suite.service.background import usual_s
-from x402sim.suite.service.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Check
+from x402sim.suite.service.case import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, ServiceCase
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import CENT_BASE
 from x402sim.suite.service.setting import Setting
@@ -37,30 +37,30 @@ class Order:
     prepare immediately before the restart.
     """
 
-    acting: tuple[Check, ...]
-    waiting: tuple[Check, ...] = ()
-    with_faults: tuple[Check, ...] = ()
-    waiting_with_faults: tuple[Check, ...] = ()
-    restarting: tuple[Check, ...] = ()
-    restarting_with_faults: tuple[Check, ...] = ()
+    acting: tuple[ServiceCase, ...]
+    waiting: tuple[ServiceCase, ...] = ()
+    with_faults: tuple[ServiceCase, ...] = ()
+    waiting_with_faults: tuple[ServiceCase, ...] = ()
+    restarting: tuple[ServiceCase, ...] = ()
+    restarting_with_faults: tuple[ServiceCase, ...] = ()
 
 
-def in_groups(setting: Setting, checks: Iterable[Check]) -> Order:
+def in_groups(setting: Setting, checks: Iterable[ServiceCase]) -> Order:
     """Return the groups of cases; where the clock turns, one group acts one by one."""
     if setting.advance is not None:
         return Order(acting=tuple(checks))
-    found: dict[str, list[Check]] = {}
+    found: dict[str, list[ServiceCase]] = {}
     for case in checks:
         found.setdefault(_group(case), []).append(case)
     return Order(**{"acting": (), **{name: tuple(cases) for name, cases in found.items()}})
 
 
-def is_beside(setting: Setting, case: Check) -> bool:
+def is_beside(setting: Setting, case: ServiceCase) -> bool:
     """Tell whether others act during a case: while the case waits, or until a restart."""
     return setting.advance is None and (case.waits is not None or Need.RESTART in case.needs)
 
 
-def _group(case: Check) -> str:
+def _group(case: ServiceCase) -> str:
     if Need.RESTART in case.needs:
         return "restarting_with_faults" if case.disturbs else "restarting"
     if case.waits is not None:
@@ -120,7 +120,7 @@ def costs(file: Path) -> dict[str, Cost]:
 
 def make_plan(
     setting: Setting,
-    checks: list[Check],
+    checks: list[ServiceCase],
     measured: Mapping[str, Cost],
     *,
     price_base: int,
@@ -154,18 +154,18 @@ def make_plan(
 
 
 def _seconds(
-    setting: Setting, cases: list[Check], measured: Mapping[str, Cost], request_s: float
+    setting: Setting, cases: list[ServiceCase], measured: Mapping[str, Cost], request_s: float
 ) -> float:
     """Return how long cases take, group by group (`Order`), at a target without defects."""
 
-    def acting_s(*groups: Iterable[Check]) -> float:
+    def acting_s(*groups: Iterable[ServiceCase]) -> float:
         """Return how long the cases of groups act, one after the other."""
         costs = [(case, _cost(measured, case)) for cases in groups for case in cases]
         is_real = setting.advance is None
         own_s = sum(cost.waits_s for case, cost in costs if not (case.waits and is_real))
         return request_s * sum(cost.requests for _, cost in costs) + own_s
 
-    def longest_s(cases: Iterable[Check]) -> float:
+    def longest_s(cases: Iterable[ServiceCase]) -> float:
         """Return the longest wait of cases that wait beside each other."""
         return max((case.waits(setting) for case in cases if case.waits), default=0.0)
 
@@ -208,18 +208,18 @@ def summary_lines(options: Options, plan: Estimate) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def is_patient_enough(setting: Setting, case: Check) -> bool:
+def is_patient_enough(setting: Setting, case: ServiceCase) -> bool:
     """Tell whether a case begins: a case that waits for minutes needs a patient run."""
     waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
     return waits_s <= PATIENCE_S or setting.options.patient
 
 
-def cost_base(setting: Setting, case: Check, price_base: int) -> int:
+def cost_base(setting: Setting, case: ServiceCase, price_base: int) -> int:
     """Return the largest sum that one case signs for, in base units."""
     return case.pays * price_base + _deposit_base(setting, case, price_base)
 
 
-def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
+def _deposit_base(setting: Setting, case: ServiceCase, price_base: int) -> int:
     declared_base = to_base(case.deposits, 6)
     if not declared_base:
         return 0
@@ -230,28 +230,30 @@ def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
     return sessions * (-(-per_session_base // CENT_BASE) * CENT_BASE)
 
 
-def _signs_base(setting: Setting, cases: list[Check], price_base: int) -> int:
+def _signs_base(setting: Setting, cases: list[ServiceCase], price_base: int) -> int:
     return _payments(cases) * price_base + _deposits_base(setting, cases, price_base)
 
 
-def _payments(cases: list[Check]) -> int:
+def _payments(cases: list[ServiceCase]) -> int:
     has_control = any(_spends(case) for case in cases)
     return sum(case.pays for case in cases) + CONTROL_TIMES * has_control
 
 
-def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int:
+def _deposits_base(setting: Setting, cases: list[ServiceCase], price_base: int) -> int:
     wanted_base = max(CONTROL_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
     times = CONTROL_TIMES * any(case.control == "session" for case in cases)
     return times * session_base + sum(_deposit_base(setting, case, price_base) for case in cases)
 
 
-def _spends(case: Check) -> bool:
+def _spends(case: ServiceCase) -> bool:
     is_paid = case.control in ("payment", "session")
     return is_paid or case.pays > 0 or case.deposits != "0"
 
 
-def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Check], list[Check]]:
+def _fit(
+    setting: Setting, cases: list[ServiceCase], price_base: int
+) -> tuple[list[ServiceCase], list[ServiceCase]]:
     """Return the cases within the budget, and the others: MUST first, then by price.
 
     The controls of the cases fit, too, so that they can be paid again at the end.
@@ -260,7 +262,7 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
         (case for case in cases if _spends(case)),
         key=lambda case: (_LEVELS[case.level], cost_base(setting, case, price_base)),
     )
-    taken: list[Check] = []
+    taken: list[ServiceCase] = []
     for case in dear:
         if _signs_base(setting, [*taken, case], price_base) <= setting.options.budget_base:
             taken.append(case)
@@ -268,7 +270,7 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
     return [case for case in cases if case not in left], [case for case in cases if case in left]
 
 
-def why_left(setting: Setting, case: Check) -> Skipped | None:
+def why_left(setting: Setting, case: ServiceCase) -> Skipped | None:
     """Return why a case cannot run (skipped, or without a need), or None."""
     if (reason := setting.skip.get(case.name)) is not None:
         return Lacking(reason)
@@ -280,5 +282,5 @@ def why_left(setting: Setting, case: Check) -> Skipped | None:
     return None
 
 
-def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:
+def _cost(measured: Mapping[str, Cost], case: ServiceCase) -> Cost:
     return measured.get(case.name, Cost(USUAL_REQUESTS))

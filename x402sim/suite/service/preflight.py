@@ -27,7 +27,7 @@ from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge, TargetAnswer, begins, find, read_402, walk
-from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
+from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase
 from x402sim.suite.service.engine import try_control
 from x402sim.suite.service.options import KEY_VARIABLE, REQUIRABLE
 from x402sim.suite.service.plan import Estimate, costs, make_plan
@@ -45,7 +45,7 @@ INIT = f"{SHOWN} target init"
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
-async def examine(setting: Setting, checks: list[Check]) -> Estimate:
+async def examine(setting: Setting, checks: list[ServiceCase]) -> Estimate:
     """Examine the target before the checks; return the plan, and skip cases outside it.
 
     Raises `NotReady`.
@@ -58,7 +58,7 @@ async def examine(setting: Setting, checks: list[Check]) -> Estimate:
         raise NotReady(f"{setting.base_url}: {failed.what}: {failed.actual}") from failed
 
 
-async def _examine(setting: Setting, checks: list[Check]) -> Estimate:
+async def _examine(setting: Setting, checks: list[ServiceCase]) -> Estimate:
     _require_needs(setting)
     probe = Probe(setting)
     answer = await probe.unpaid()

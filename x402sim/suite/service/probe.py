@@ -16,6 +16,7 @@ from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.report.exchange import Exchanges
 from x402sim.report.results import DemandKey
 from x402sim.serving.control.client import ControlError
 from x402sim.suite import redact
@@ -125,8 +126,11 @@ class Probe:
         by_file = [f"as the target file says: {departs}"] if departs else []
         return "; ".join([*self.observed, *by_file])
 
-    report = ""
-    """The record of the play: a failure shows its last exchange instead."""
+    @property
+    def exchanges(self) -> Exchanges:
+        """The last exchange, and the world's faults."""
+        last = (self.last.show(),) if self.last else ()
+        return (*last, *self.world.faults)
 
     def by_target(self, *keys: str) -> None:
         """Note the keys of the target file ("pay.spelling") by which an answer is judged.

@@ -26,6 +26,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.target import Target
+from x402sim.suite.verdict import Show
 
 
 @dataclass(slots=True)
@@ -334,8 +335,8 @@ class Setting:
 
     def showing(
         self, request: httpx.Request, response: httpx.Response | None, broken: str = ""
-    ) -> Callable[[], str]:
-        """Return a function that renders an exchange for a report; a world's payer is play."""
+    ) -> Show:
+        """Return a function that makes an exchange for a report; a world's payer is play."""
         is_play = self.control is not None
         return partial(redact.exchange, request, response, broken, is_play=is_play)
 

@@ -16,7 +16,7 @@ from x402sim.suite.case import skipped
 from x402sim.suite.engine import Judging, Plan
 from x402sim.suite.options import again, given as given_or_default, read
 from x402sim.suite.service import target as targets
-from x402sim.suite.service.check import IDS_BEGIN, Check, clause_text
+from x402sim.suite.service.case import IDS_BEGIN, ServiceCase, clause_text
 from x402sim.suite.service.engine import all_checks, judging
 from x402sim.suite.service.options import HIDDEN, REQUIRABLE, Options, clean_url, secrets
 from x402sim.suite.service.plan import summary_lines, why_left
@@ -43,7 +43,7 @@ def not_in_full(results: Iterable[Result]) -> list[str]:
 
 
 def lacking(
-    results: Iterable[Result], require: tuple[str, ...], checks: Iterable[Check]
+    results: Iterable[Result], require: tuple[str, ...], checks: Iterable[ServiceCase]
 ) -> list[str]:
     """Return why a run has not met --require: expiry and refunds, at the end."""
     of_id = [case for case in checks if case.id == REFUNDS]
@@ -126,8 +126,8 @@ def find_target(name: str) -> targets.Target:
 
 @asynccontextmanager
 async def begin(
-    options: Options, checks: Sequence[Check], tell: Tell
-) -> AsyncIterator[Judging[Check]]:
+    options: Options, checks: Sequence[ServiceCase], tell: Tell
+) -> AsyncIterator[Judging[ServiceCase]]:
     """Connect to a service and its world, examine it, and plan; raises `NotReady`."""
     if options.wait:
         await started(options, options.wait, tell)

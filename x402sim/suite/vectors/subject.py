@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import CaseResult
 from x402sim.suite.case import Case
 from x402sim.suite.engine import CaseResults, Judging, Plan, result, skipped, unclear
@@ -98,10 +99,10 @@ def found_in(case: VectorCase, answer: Answer) -> Found:
     return Violation(expected=shown(vector.expect), actual=got, demand=demand, about=vector.id)
 
 
-def exchange(vector: Vector, got: str) -> str:
-    """Return the lines of a request and its answer."""
+def exchange(vector: Vector, got: str) -> Exchange:
+    """Return a request and its answer, for a report."""
     line = msgspec.json.encode({"op": vector.op, "input": vector.input}).decode()
-    return f"> {line}\n< {got}"
+    return Exchange(request=Message(line), answer=Message(got))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -172,7 +173,7 @@ def _broken(case: VectorCase, how: str) -> CaseResult:
     if case.vector.expect is None or case.is_word:
         return unclear(case, how)
     wrong = Violation(expected="one line: an answer", actual=how, demand="vector-line")
-    return result(case, wrong, exchange(case.vector, how))
+    return result(case, wrong, (exchange(case.vector, how),))
 
 
 def _result(case: VectorCase, answer: Answer, got: str) -> CaseResult:
@@ -180,7 +181,7 @@ def _result(case: VectorCase, answer: Answer, got: str) -> CaseResult:
         return skipped(case, NotApplicable(f"the adapter answers {UNSUPPORTED}"))
     if case.is_word and answer.brief.get("isValid") is not False:
         return skipped(case, NotApplicable("the answer is no refusal with a word"))
-    return result(case, found_in(case, answer), exchange(case.vector, got))
+    return result(case, found_in(case, answer), (exchange(case.vector, got),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

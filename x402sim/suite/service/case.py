@@ -60,7 +60,7 @@ opens the resource; session: a deposit opens a session, and a request with the s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Check(Case):
+class ServiceCase(Case):
     """One case of one id. `pays` and `deposits` limit its spending.
 
     If the target's clock cannot be advanced, a case that `waits` for time to pass runs beside the
@@ -86,7 +86,7 @@ _CLAUSES = {clause.id: clause for clause in CLAUSES}
 _ORDER: tuple[Level, ...] = ("MAY", "SHOULD", "MUST")
 
 
-def check(
+def case(
     clause: str,
     *,
     title: str,
@@ -100,7 +100,7 @@ def check(
     late: bool = False,
     disturbs: bool = False,
     decisive: bool | str = False,
-) -> Callable[[Run], Check]:
+) -> Callable[[Run], ServiceCase]:
     """Make a check of `async def case(probe)`; `title` states its demand.
 
     `clause` is an id of spec/clauses.md, or any section/slug for a demand beyond the specification.
@@ -126,7 +126,7 @@ def check(
     Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """
 
-    def make(case: Run) -> Check:
+    def make(case: Run) -> ServiceCase:
         known = _CLAUSES.get(clause)
         demand = ground or (known.ground if known else None)
         if demand is None or (known is None and demand.kind in BINDING):
@@ -143,7 +143,7 @@ def check(
                 raise ValueError(f"{where}: {unknown('need of a check', need, HOW_TO_PROVIDE)}")
         is_minted = Need.WORLD in wanted
         questions = decisive.split(",") if isinstance(decisive, str) else [name] * decisive
-        return Check(
+        return ServiceCase(
             id=check_id,
             level=level or highest,
             ground=demand,
@@ -163,13 +163,13 @@ def check(
     return make
 
 
-paid_check = partial(check, needs="funds", pays=1)
+paid_case = partial(case, needs="funds", pays=1)
 """Make a check with one payment."""
-unpaid_check = partial(check, control="unpaid")
+unpaid_case = partial(case, control="unpaid")
 """Make a check of a refusal, which pays nothing."""
-refusal_check = partial(check, control="payment", needs="funds", pays=1)
+refusal_case = partial(case, control="payment", needs="funds", pays=1)
 """Make a check that demands the refusal of a payment, or of an invalid proof."""
-session_check = partial(check, control="session", needs="funds, sessions")
+session_case = partial(case, control="session", needs="funds, sessions")
 """Make a check of a session, which a deposit opens. Arguments replace the presets of all
 four."""
 
