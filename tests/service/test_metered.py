@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -25,8 +26,10 @@ from x402sim.protocol.permit2 import (
 from x402sim.protocol.permit2_payments import Permit2Payment, permit2_payload
 from x402sim.protocol.x402 import RequirementsV2, json_in, read_required, to_base64
 from x402sim.service import metered
+from x402sim.service.app import service_app
 from x402sim.service.settings import Settings
 from x402sim.service.sources import flagged, goods_of, read_good, selling
+from x402sim.service.state import restarted
 
 MAXIMUM, USED = 50_000, 12_300
 Scene = Callable[["MeteredRig"], Awaitable[None]]
@@ -225,6 +228,17 @@ async def test_a_used_nonce_is_refused_before_the_work_although_the_store_is_emp
     assert (again.status_code, rig.works, rig.earned) == (402, 1, USED)
 
 
+@metered_scene
+async def test_a_used_nonce_costs_no_search_of_the_chain(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    assert (await rig.chat(headers)).status_code == 200
+    rig.service.store.clear()
+    rig.wires["rpc"].seen.clear()
+    await rig.chat(headers)
+    assert b"eth_getLogs" not in b"".join(each.content for each in rig.wires["rpc"].seen)
+
+
 # --- once -------------------------------------------------------------------------------------
 
 
@@ -299,6 +313,23 @@ async def test_after_a_crash_the_background_settles_what_is_owed(rig):
     assert rig.earned == USED
     assert (await rig.chat(headers)).status_code == 200
     assert (await rig.chat(headers)).status_code == 402
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+@metered_scene
+async def test_a_kept_answer_outlives_a_change_of_the_price(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        await rig.chat(headers)
+    env = rig.service.env
+    cheap = goods_of({"GET /chat upto 0.04": "cheap"})
+    cheaper = replace(env, settings=replace(env.settings, sells=cheap))
+    app = httpx.ASGITransport(service_app(restarted(replace(rig.service, env=cheaper))))
+    async with httpx.AsyncClient(transport=app, base_url="http://service.test") as other:
+        fresh = rig.signed(await rig.http.get("/chat"))
+        assert (await other.get("/chat", headers=fresh)).status_code == 402
+        assert (await other.get("/chat", headers=headers)).text == "hello"
     assert (rig.works, rig.earned) == (1, USED)
 
 

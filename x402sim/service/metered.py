@@ -84,7 +84,7 @@ async def sell(
     try:
         if text is None or request.scope["method"] == "HEAD":
             raise Unpaid
-        paid = _read(text, offer)
+        paid = _read(text)
         async with service.locks.hold(paid.payment_id):
             return await _sell(service, request, resource, offer, paid, work)
     except Unpaid as why:
@@ -131,14 +131,13 @@ def _required(
     return web.answer(required, status, {REQUIRED_HEADER: header, **why.headers})
 
 
-def _read(text: str, offer: RequirementsV2) -> _Paid:
-    """Read a payment; raises `Unpaid` if it is not for the offer."""
+def _read(text: str) -> _Paid:
+    """Read a payment; raises `Unpaid`."""
     try:
         payment = words.permit2_payment_of(body := from_base64(text))
         auth, signature = words.authorization_of(payment.payload, words.UPTO)
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
-    require_offered(payment.accepted, offer)
     digest = sha256(auth.from_ + auth.nonce.to_bytes(32)).hexdigest()
     return _Paid(f"upto_{digest[:40]}", body, payment, auth, signature)
 
@@ -229,6 +228,7 @@ async def _claim(service: Service, resource: str, offer: RequirementsV2, paid: _
     facilitator or the node does not answer.
     """
     auth = paid.auth
+    require_offered(paid.payment.accepted, offer)
     case = words.Permit2Case(
         auth=auth,
         signature=paid.signature,
@@ -245,7 +245,7 @@ async def _claim(service: Service, resource: str, offer: RequirementsV2, paid: _
     if reason := lasts_too_long(service, auth.deadline):
         raise Unpaid(words.EXPIRED, reason)
     try:
-        state = await service.rpc.permit_state(auth, 0)
+        state = await service.rpc.permit_state(auth, None)
     except Unavailable as silent:
         raise _unreachable(service, Refusal.CHAIN_UNREACHABLE, silent) from silent
     if state.is_used:  # perhaps by an earlier sale: the store may have been cleared

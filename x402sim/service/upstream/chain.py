@@ -151,24 +151,29 @@ class RpcClient:
         read = partial(read_receipt, token=self._token)
         return await self._call(read, "eth_getTransactionReceipt", tx_hash)
 
-    async def permit_state(self, auth: Permit2Authorization, since_block: int) -> PermitState:
+    async def permit_state(
+        self, auth: Permit2Authorization, since_block: int | None
+    ) -> PermitState:
         """Ask the chain about a message of `upto`, settled in no earlier block than `since_block`.
 
         Permit2's bitmap shows only the use of the nonce; the transaction's calldata names the
-        message and the amount.
+        message and the amount. None looks for no transaction.
         """
         try:
             return await self._permit_state(auth, since_block)
         except JsonRpcError:  # as in `nonce_state`
             return await self._permit_state(auth, since_block)
 
-    async def _permit_state(self, auth: Permit2Authorization, since_block: int) -> PermitState:
+    async def _permit_state(
+        self, auth: Permit2Authorization, since_block: int | None
+    ) -> PermitState:
         number, head_s = await self._call(_head, "eth_getBlockByNumber", "latest", False)
         call = to_hex(abi.nonce_bitmap(auth.from_, auth.nonce))
         query = {"to": to_hex(PERMIT2), "data": call}
         bits = await self._call(lambda word: int(word, 16), "eth_call", query, number)
         is_used = bool(bits >> (auth.nonce & 255) & 1)
-        use = await self._find_settled(auth, since_block) if is_used else None
+        is_wanted = is_used and since_block is not None
+        use = await self._find_settled(auth, since_block or 0) if is_wanted else None
         return PermitState(block_number(number), head_s, is_used, use)
 
     async def _find_settled(self, auth: Permit2Authorization, since_block: int) -> Settled | None:
