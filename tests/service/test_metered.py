@@ -44,6 +44,7 @@ class MeteredRig(ServiceRig):
 
         async def chat(request: Request) -> Any:
             self.works += 1
+            await asyncio.sleep(0.005)
             if self.crashes:
                 raise asyncio.CancelledError
             if self.used == "error":
@@ -185,6 +186,7 @@ async def test_an_error_of_the_shop_is_not_charged(rig):
     rig.used = "error"
     assert (await rig.chat()).status_code == 503
     assert rig.earned == 0
+    assert rig.service.store.one("SELECT count(*) FROM usages") == (0,)
 
 
 # --- refused before the work ------------------------------------------------------------------
@@ -218,13 +220,19 @@ async def test_a_payment_id_buys_nothing_at_a_metered_good(rig):
     assert (answer.status_code, rig.works) == (402, 0)
 
 
+async def believe(request: httpx.Request, _: Any) -> httpx.Response:
+    return httpx.Response(200, json={"isValid": True}, request=request)
+
+
 @metered_scene
 async def test_a_used_nonce_is_refused_before_the_work_although_the_store_is_empty(rig):
+    """Also by a facilitator that does not look at nonces."""
     await rig.approve()
     headers = rig.signed(await rig.http.get("/chat"))
     assert (await rig.chat(headers)).status_code == 200
     rig.service.store.clear()
-    again = await rig.chat(headers)
+    with broken(rig, "facilitator", only("/verify", believe)):
+        again = await rig.chat(headers)
     assert (again.status_code, rig.works, rig.earned) == (402, 1, USED)
 
 
@@ -314,6 +322,38 @@ async def test_after_a_crash_the_background_settles_what_is_owed(rig):
     assert (await rig.chat(headers)).status_code == 200
     assert (await rig.chat(headers)).status_code == 402
     assert (rig.works, rig.earned) == (1, USED)
+
+
+@metered_scene
+async def test_what_is_owed_is_for_one_message_and_one_resource(rig):
+    await rig.approve()
+    required = await rig.http.get("/chat")
+    headers, other = rig.signed(required), rig.signed(required, nonce=8, valid_after=1)
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        await rig.chat(headers)
+    assert (await rig.chat(headers, "/other")).status_code == 402
+    assert (await rig.chat(other)).status_code == 402
+    assert (rig.works, rig.earned) == (1, 0)
+    assert (await rig.chat(headers)).status_code == 200
+
+
+@metered_scene
+async def test_a_message_that_the_payer_cancels_during_the_work_buys_nothing(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+
+    async def cancel_first(request: httpx.Request, deliver: Any) -> httpx.Response:
+        cancel = abi.INVALIDATE_NONCES + abi.word(0)
+        data = cancel + abi.word(1 << rig.nonce)
+        await rig.parts.chain.send(Call(rig.alice.address_bytes, PERMIT2, data))
+        return await deliver()
+
+    with broken(rig, "facilitator", only("/settle", cancel_first)):
+        assert (await rig.chat(headers)).json()["error"] == "Settlement pending"
+    rig.wires["facilitator"].seen.clear()
+    assert "not by this payment" in (await rig.chat(headers)).json()["reason"]
+    assert rig.wires["facilitator"].seen == [], "a used nonce is not settled again"
+    assert (rig.works, rig.earned) == (1, 0)
 
 
 @metered_scene
