@@ -41,7 +41,7 @@ def program(page: str, section: str) -> str:
 
 
 TESTED_ELSEWHERE = {
-    "add-a-check": ["tests/mutants/test_guide.py"] * 2,
+    "add-a-check": ["tests/mutants/test_guide.py"] * 2 + ["tests/suite_server/test_guide.py"] * 2,
     "payers": ["tests/test_pytest_plugin.py"],
     "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],

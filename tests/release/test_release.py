@@ -144,7 +144,7 @@ def test_each_judge_judges(place: Place) -> None:
         ("payer", "--dialects", "v2", "--only", "payer/control", "--", own, "pay"),
         ("facilitator", "--start", f"{own} facilitator", "--only", "facilitator/control"),
     ):
-        assert "No MUST clause failed" in place.run("conformance", *words)
+        assert "No MUST demand failed" in place.run("conformance", *words)
     with place.serving() as ready:
         words = ready["service"], "--world", ready["control"], "--only", "1,4.1/validate", "--json"
         report = json.loads(place.run("conformance", *words))

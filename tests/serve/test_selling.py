@@ -473,4 +473,4 @@ def test_our_judge_finds_nothing_wrong_in_a_paywall(paywall: Paywall, tmp_path: 
         *("--only", "spec/1,spec/5/resource-binding,spec/5/session-debit,spec/6/reputation"),
     )
     assert done.exit_code == 0, done.output
-    assert "No MUST clause failed" in done.output
+    assert "No MUST demand failed" in done.output

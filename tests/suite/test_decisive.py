@@ -62,7 +62,7 @@ def test_where_a_need_is_lacking_it_is_skipped_and_fails_no_run() -> None:
     assert (result.outcome, result.in_part) == (Outcome.SKIPPED, "1 of 2 cases")
     assert headline(result) == "skipped (1 of 2 cases passed)"
     assert verdict([result]) == (
-        Outcome.PASSED, "No MUST clause failed: 0 held, 1 skipped (1 judged in part)."
+        Outcome.PASSED, "No MUST demand failed: 0 held, 1 skipped (1 judged in part)."
     )  # fmt: skip
 
 
@@ -158,8 +158,8 @@ class Silent(Gateway):
     ("keys", "code", "said"),
     [
         ("", 2, "No verdict. Inconclusive MUST checks: 1."),
-        ('[second]\npath = ""\n', 0, "No MUST clause failed: 1 held"),
-        (f'[second]\npath = "{MARKET}"\n', 0, "No MUST clause failed: 1 held"),
+        ('[second]\npath = ""\n', 0, "No MUST demand failed: 1 held"),
+        (f'[second]\npath = "{MARKET}"\n', 0, "No MUST demand failed: 1 held"),
     ],
 )
 def test_the_exit_code_says_whether_a_second_path_was_judged(

@@ -255,7 +255,7 @@ def test_a_control_fails_as_any_other_demand(tmp_path: Path) -> None:
         results = [of_id([case], {case: case.ends}, "") for case in cases]
         outcome, why = report.verdict(results)
         assert outcome is Outcome.FAILED
-        assert why == f"Failed MUST clauses: {len(cases) - 1}."
+        assert why == f"Failed MUST demands: {len(cases) - 1}."
 
 
 # --- a baseline ---------------------------------------------------------------------------

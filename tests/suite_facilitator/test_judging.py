@@ -30,7 +30,7 @@ from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.kept import filled
 from x402sim.suite.money import Transfer
-from x402sim.suite.started import FIRST_PORT, LAST_PORT, error_lines, free_port
+from x402sim.suite.started import FIRST_PORT, LAST_PORT, ending, error_lines, free_port
 from x402sim.suite.verdict import Skipped
 
 pytest_plugins = ["pytester"]
@@ -84,7 +84,7 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     ("success", "code", "outcome", "said"),
     [
         ("False", 2, "inconclusive", "settles no good payment, so nothing can be said of it"),
-        ("True", 1, "failed", "Failed MUST clauses: 1."),
+        ("True", 1, "failed", "Failed MUST demands: 1."),
     ],
     ids=["settles nothing", "invents success"],
 )
@@ -105,6 +105,7 @@ def test_a_control_that_breaks_something_has_failed_and_is_reported(
         asked = [each["request"]["line"] for each in control["exchanges"] if "request" in each]
         assert asked == ["POST /verify", "POST /settle"]
         assert "on the chain: 0 transfers" in control["exchanges"][2]["about"]
+        assert control["exchanges"][-1]["about"].startswith("its last line: 127.0.0.1 - - [")
 
 
 def test_a_command_that_ends_is_told_with_its_last_line(tmp_path: Path) -> None:
@@ -155,6 +156,14 @@ INFO:     Waiting for application shutdown.
 def test_of_an_output_the_error_is_told(text: str, told: str) -> None:
     assert error_lines(text).startswith(told)
     assert "Node.js" not in error_lines(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("ready\nserved\n\n", "its last line: served"), (" \n", "it logged no line")],
+)
+def test_of_an_output_the_last_line_is_told(text: str, told: str) -> None:
+    assert ending(text) == told
 
 
 def test_a_command_gets_the_judges_variables_in_its_words() -> None:

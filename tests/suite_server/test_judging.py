@@ -230,7 +230,7 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
     only = ("--only", ids, "--dialects", "v2")
     code, told = asked(words, monkeypatch, *only)
     assert code == 0
-    verdict = told[told.index("No MUST clause failed: ") :]
+    verdict = told[told.index("No MUST demand failed: ") :]
     assert "Could not be judged: server/many/again, since what it sells is the same" in verdict
     assert (
         "Could not be judged: server/path/head, server/handler/unpaid, since nothing shows how often"

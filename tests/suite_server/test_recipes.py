@@ -106,7 +106,7 @@ def judged(shown: str, words: list[str], folder: Path | None = None) -> None:
         timeout=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "No MUST clause failed: 3 held" in done.stdout
+    assert "No MUST demand failed: 3 held" in done.stdout
 
 
 @THOROUGH

@@ -316,11 +316,12 @@ class PaymentAuth(FlowAuth):
             self.foreign.append(other)
             return response
         required = self._read(order.step.request, response)
-        while (answer := (yield from self._resend(order))) is None:
+        while True:  # another is signed only after every earlier payment is over
+            answer = yield from self._resend(order)
+            if answer is not None:
+                return answer
             if not payments.replace_unresolved():
                 break
-        else:
-            return answer
         if not payments.unserved or payments.unserved[-1].was_refused:
             if len(payments.unserved) >= self.max_unserved:
                 raise self._not_served(order)

@@ -135,7 +135,7 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
         known_note += f" Interrupted before {left} of {len(results)} ids were certain."
     if failed := of[Outcome.FAILED]:
         new = "New failed" if known else "Failed"
-        return Outcome.FAILED, f"{new} {what} clauses: {failed}.{known_note}"
+        return Outcome.FAILED, f"{new} {what} demands: {failed}.{known_note}"
     if unclear := of[Outcome.INCONCLUSIVE]:
         checks = "" if left else f" Inconclusive {what} checks: {unclear}."
         return Outcome.INCONCLUSIVE, f"No verdict.{checks}{known_note}"
@@ -144,13 +144,13 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     if all(each.outcome in NOT_JUDGED and not each.in_part for each in counting or results):
         return Outcome.INCONCLUSIVE, f"No verdict: nothing could be checked ({rest})."
     if not counting:
-        return Outcome.PASSED, f"No {what} clause was asked for ({rest}).{known_note}"
+        return Outcome.PASSED, f"No {what} demand was asked for ({rest}).{known_note}"
     seen = f", {of[Outcome.OBSERVED]} observed" if of[Outcome.OBSERVED] else ""
     part = sum(each.outcome is Outcome.SKIPPED and bool(each.in_part) for each in counting)
     in_part = f" ({part} judged in part)" if part else ""
     held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped{in_part}"
     new = "new " if known else ""
-    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{known_note}{_untold(counting)}"
+    return Outcome.PASSED, f"No {new}{what} demand failed: {held}.{known_note}{_untold(counting)}"
 
 
 NAMED = 4

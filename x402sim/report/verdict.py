@@ -81,7 +81,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in a sentence: how many clauses failed or held."""
+        """The verdict in a sentence: how many demands failed or held."""
         return report.verdict(self.results, self.strict)[1]
 
     @property

@@ -5,10 +5,21 @@ claim is written before the facilitator gets any request, because from then on a
 the authorization, and stays until the chain proves the authorization useless. So neither a crash,
 nor a lost answer, nor a third party can charge a payer twice or lose a payment.
 
-Requests for one payment id are serialized. `Settings.policy` can change the default: `claim`
-decides when the claim is written, and `verify` whether the facilitator verifies. The table
-`PAYMENT` of `protocol.states` has the moves of a payment in each state. `unsettled.py` looks up on
-the chain whatever the facilitator does not settle.
+The default order of `pay`, and of `accept` as far as `verify`:
+
+    validate                   step 1: decode the header, compare with the terms
+    resume_earlier, or admit   the attempt: an earlier one again, or a new one
+    claim                      a new attempt
+    verify, settle             steps 2 and 3; step 4: at the facilitator
+    recover                    only after a refusal or without an answer: ask the chain
+    grant, receipt             steps 5 and 6, step 7
+
+Requests for one payment id are serialized. `Settings.policy` can change the default: `verify`
+decides whether the facilitator verifies, `claim` when the claim is written. So the function `claim`
+is called before `verify`, before `settle` and before `grant`: the policy allows the first two
+calls, and a claimed attempt stays as it is. The table `PAYMENT` of `protocol.states` has the moves
+of a payment in each state. `recover` of `unsettled.py` looks up on the chain whatever the
+facilitator does not settle.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
@@ -84,14 +95,14 @@ async def pay(
     """
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(request.payment_id):
-        attempt = await claimed_and_verified(service, request, verifies=verifies)  # steps 2 and 3
-        if attempt.status == "settled":
+        attempt = await claimed_and_verified(service, request, verifies=verifies)
+        if attempt.status == "settled":  # resumed or recovered
             return receipt(attempt)
         try:
             tx_hash = await settle(service, request)  # step 4
         except NotSettled as cause:
             return receipt(await recover(service, request, attempt, cause))
-        # by default claimed already, before step 3
+        # by default claimed already, before `verify`
         attempt = claim(service, request, attempt)
         settled = grant(service, attempt, tx_hash)  # steps 5 and 6
         return receipt(settled or settled_attempt(service, request.payment_id))  # step 7

@@ -53,7 +53,10 @@ from x402sim.suite.verdict import (
 
 
 def result(case: Case, found: Found, exchanges: Exchanges = (), log: str = "") -> CaseResult:
-    """Return the result of a judged case; `log` is the subject's last line of output."""
+    """Return the result of a judged case.
+
+    `log` tells the end of the subject's output, "its last line: …"; empty without a command.
+    """
     if not isinstance(found, Violation):
         outcome = Outcome.PASSED if found is None else Outcome.OBSERVED
         return _result(case, outcome, actual=found, has_begun=True)
@@ -69,7 +72,7 @@ def result(case: Case, found: Found, exchanges: Exchanges = (), log: str = "") -
         reason="" if found.loss else found.why,
         loss=found.loss,
         evidence=Evidence(found.demand, found.about or expected, answer, case.id),
-        exchanges=(*exchanges, Exchange(f"its last line: {log}")) if log else exchanges,
+        exchanges=(*exchanges, Exchange(log)) if log else exchanges,
         has_begun=True,
     )
 

@@ -30,9 +30,15 @@ _NODE = re.compile(r"Node\.js v[\d.]+|[{}]+")
 
 
 def last_line(text: str) -> str:
-    """Return the last line with something in it, or "nothing"."""
+    """Return the last line with something in it; empty without one."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip()[:200] if lines else "nothing"
+    return lines[-1].strip()[:200] if lines else ""
+
+
+def ending(log: str) -> str:
+    """Return the end of a command's output, in a sentence for a report."""
+    line = last_line(log)
+    return f"its last line: {line}" if line else "it logged no line"
 
 
 def error_lines(text: str) -> str:
@@ -44,7 +50,7 @@ def error_lines(text: str) -> str:
     lines = [each for each in text.splitlines() if each.strip() and not _NODE.fullmatch(each)]
     starts = [place for place, line in enumerate(lines) if _ERROR.match(line)]
     if not starts:
-        return last_line("\n".join(lines))
+        return last_line("\n".join(lines)) or "nothing"
     first, *more = lines[starts[-1] :]
     own = list(takewhile(lambda line: not line[0].isspace(), more))
     return " ".join([first, *own[:2]]).strip()[:300]

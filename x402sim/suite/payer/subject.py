@@ -249,7 +249,8 @@ async def _tested(group: Sequence[PayerCase], purchase: Purchase) -> Played[Paye
     async def act() -> Purchase:
         return purchase
 
-    log = "".join(error_lines(ended.log) for ended in purchase.starts[-1:] if ended.log)
+    logs = [ended.log for ended in purchase.starts[-1:] if ended.log]
+    log = "".join(f"its last line: {error_lines(each)}" for each in logs)
     played = await attempt(group, purchase, act, lambda case, observed: case.test(observed))
     return replace(played, seconds=purchase.seconds, log=log)
 
