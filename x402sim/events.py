@@ -462,6 +462,35 @@ class SettlementAnswerLost(_Service, frozen=True, kw_only=True):
     payment_id: str
 
 
+class UsageMeasured(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a good sold `upto` has worked for a payment: the amount
+    used is known, and owed."""
+
+    payment_id: str
+    payer: str
+    resource: str
+    used_base: int
+    maximum_base: int
+
+
+class UsageSettled(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the amount used of a payment in `upto` is settled, or
+    turns out to be settled by another transaction."""
+
+    payment_id: str
+    tx_hash: str
+    settled_base: int
+    maximum_base: int
+
+
+class UsageFailed(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the amount used of a payment in `upto` can never be
+    settled: the work stays unpaid."""
+
+    payment_id: str
+    used_base: int
+
+
 class SessionOpened(_Service, frozen=True, kw_only=True):
     meaning: ClassVar[str] = "Written when a paid deposit opens a session."
 
@@ -546,7 +575,7 @@ ServiceEvent = (
     PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
     | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
     | SessionDebited | DebitUndone | AnswerNotWritten | SessionsExpired | SessionRefunded
-    | RefundDelayed | RefundUndone | IndexerRan
+    | RefundDelayed | RefundUndone | IndexerRan | UsageMeasured | UsageSettled | UsageFailed
 )  # fmt: skip
 """Events of a service; the actor is its name."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | PartEvent

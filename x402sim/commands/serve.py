@@ -365,6 +365,7 @@ OFF = "off: on this host it needs --control-token"
 
 def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
+    goods = sorted(goods, key=lambda each: each.upto)  # what needs no approval is tried first
     from rich.table import Table  # programs do not need it
 
     console = new_console(soft_wrap=True, highlight=False)
@@ -376,7 +377,7 @@ def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in (
         ("service", url),
-        *(("sells", f"{each.name}  {each.price} tokens") for each in goods),
+        *(("sells", f"{each.name}  {'upto ' * each.upto}{each.price} tokens") for each in goods),
         ("facilitator", f"{ready.facilitator}  (x402 versions 1 and 2)"),
         ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
         ("explorer", ready.explorer),
@@ -412,6 +413,7 @@ def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
         known = NETWORKS.get(ready.network)  # `pay` knows the test networks' tokens
         is_known = known is not None and known.is_test and known.asset == parse_address(ready.asset)
         believed = "" if is_known else f" --world {url}"
+        believed += " --permit2" * bool(goods and goods[0].upto)
         console.print(f"x402sim pay{wanted} {paid}{believed}", markup=False)
     console.print("\nor pay from Python:")
     for line in quick_start(ready, next(iter(goods), None)):
@@ -464,6 +466,7 @@ def quick_start(ready: Ready, good: Good | None = None) -> list[str]:
     if good is not None:
         request = f'httpx.request("{good.method or "GET"}", "{ready.service}{good.sample}"'
         bought = [f"print({request}, auth=payer).text)"]
+        network += ", permit2=True" * good.upto
     return [
         "import httpx",
         f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",

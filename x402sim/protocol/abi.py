@@ -223,6 +223,17 @@ def settle(
     return calldata(function, *head, 32 * (len(head) + 1)) + _tail(signature)
 
 
+def settled_amount(auth: Permit2Authorization, data: bytes) -> int | None:
+    """Return the amount that calldata of `settle` in `upto` moves for a message; None for other
+    calldata. The call may stand inside another contract's call.
+    """
+    assert auth.facilitator is not None
+    head = words(auth.token, auth.amount, auth.nonce, auth.deadline)
+    tail = words(auth.from_, auth.to, auth.facilitator, auth.valid_after)
+    _, found, rest = data.partition(head)
+    return int.from_bytes(rest[:32]) if found and rest[32:].startswith(tail) else None
+
+
 def _signed(functions: tuple[bytes, bytes], signature: bytes, *arguments: int | bytes) -> bytes:
     """Return calldata with a signature at the end.
 

@@ -79,6 +79,9 @@ _TEXTS: dict[type, str] = {
     events.TransactionUndone: "undone: {moved}",
     # a service
     events.PaymentSettled: "payment {payment_id} settled",
+    events.UsageMeasured: "used {used} of at most {maximum}",
+    events.UsageSettled: "{used} of at most {maximum} settled",
+    events.UsageFailed: "{used} used, and never paid",
     events.PaymentRefused: "refused: {refusal}{why}",
     events.PaymentFailed: "payment {payment_id} failed",
     events.PaymentUndone: "payment {payment_id} undone by the chain",
@@ -210,6 +213,14 @@ class Narrator:
                 return None if self._reading.name(sender) == MINT else {"moved": moved}
             case events.TransactionUndone(tx_hash=tx_hash):
                 return {"moved": self._moved.get(tx_hash, "a transaction")}
+            case (
+                events.UsageMeasured(used_base=used, maximum_base=maximum)
+                | events.UsageSettled(settled_base=used, maximum_base=maximum)
+            ):
+                symbol = self._reading.symbol
+                return {"used": self._amount(used), "maximum": f"{self._amount(maximum)} {symbol}"}
+            case events.UsageFailed(used_base=used):
+                return {"used": self._amount(used)}
             case events.SessionDebited(amount_base=amount_base):
                 return {"amount": self._amount(amount_base)}
             case _:

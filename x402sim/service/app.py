@@ -28,7 +28,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.routes import AGENTS, MARKET, PAY, QUOTE, SESSIONS
-from x402sim.service import content, gate, one_step, payments, proofs, sessions
+from x402sim.service import content, gate, metered, one_step, payments, proofs, sessions
 from x402sim.service.docs.routes import WELL_KNOWN, documentation
 from x402sim.service.goods import MAX_PATH, Found
 from x402sim.service.policies import NoStore
@@ -81,6 +81,8 @@ async def own_good(service: Service, built_in: Starlette, request: Request) -> R
     async def made() -> Response:
         return await found.good.answer(whole)
 
+    if found.good.upto:
+        return await metered.sell(service, request, resource, found.price_base, made)
     return await sell(service, request, resource, made, own=found)
 
 

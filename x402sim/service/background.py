@@ -7,7 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
 
-from x402sim.service import indexer, sessions
+from x402sim.service import indexer, metered, sessions
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import Service
 from x402sim.service.store.database import Waiting
@@ -37,8 +37,13 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     async def sweep(service: Service) -> None:
         service.entitlements.sweep(service.clock.now_ms())
 
+    async def resolve(service: Service) -> None:
+        await reconcile(service)
+        if service.env.shop.is_metered:
+            await metered.reconcile(service)
+
     jobs: list[tuple[str, float, Work, Waiting | None]] = [
-        ("reconcile", settings.reconcile_interval_s, reconcile, "payments"),
+        ("reconcile", settings.reconcile_interval_s, resolve, "payments"),
         ("expire", settings.session_sweep_s, sessions.expire, "refunds"),
         ("index", settings.indexer_interval_s, indexer.run, None),
         ("sweep", settings.entitlement_sweep_s, sweep, None),

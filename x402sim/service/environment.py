@@ -23,6 +23,7 @@ from x402sim.service.settings import Settings
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.standard import StandardFacilitator
+from x402sim.service.upstream.upto import UptoFacilitator
 from x402sim.text.words import as_given
 
 Read = TypeVar("Read")
@@ -94,6 +95,12 @@ class Environment:
         if self.dialect == "standard":
             return StandardFacilitator(to, url, self.network, verify=verify, settle=settle)
         return FacilitatorClient(to, url, verify=verify, settle=settle)
+
+    def upto(self, to: Transport) -> UptoFacilitator:
+        """Return the client of the facilitator for payments in `upto`."""
+        verify = Limits(deadline_s=self.settings.verify_timeout_s)
+        settle = Limits(deadline_s=self.settings.settle_timeout_s)
+        return UptoFacilitator(to, self.facilitator_url, verify=verify, settle=settle)
 
     def explorer(self, to: Transport) -> ExplorerClient | RpcClient:
         """Return the client of the chain explorer, or of the node if there is no explorer."""

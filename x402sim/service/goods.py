@@ -19,6 +19,8 @@ from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.text.words import as_given
 
 Answer = Callable[[Request], Awaitable[Response]]
+AMOUNT_USED = "X-Amount-Used"
+"""The header of an answer sold `upto`: the amount used, in tokens."""
 MAX_PATH = 512
 """The most bytes of a path for sale: a payment id contains the path."""
 _METHOD = re.compile("[A-Z]+")
@@ -35,7 +37,9 @@ class Good:
     everything below. A path is compared without regard to case and to a slash at the end, because
     many servers do the same. `price` None is free. `method` "" is every method. `works` says that
     an answer costs work: then a payment is verified first. An answer of status 400 or more is not
-    charged. Raises `ValueError` for a bad path or method.
+    charged. `upto` sells by the amount used: `price` is the maximum, and the answer's header
+    X-Amount-Used has the amount in tokens, by default the maximum (`service/metered.py`). Raises
+    `ValueError` for a bad path or method.
     """
 
     path: str
@@ -44,6 +48,7 @@ class Good:
     method: str = ""
     description: str = ""
     works: bool = False
+    upto: bool = False
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
@@ -130,8 +135,13 @@ class Shop:
 
     @property
     def priced(self) -> list[tuple[Good, int]]:
-        """The goods with a price, in base units."""
-        return [(good, price) for good, price in self.sold if price is not None]
+        """The goods with a price, in base units, without those of `upto`."""
+        return [(good, price) for good, price in self.sold if price is not None and not good.upto]
+
+    @property
+    def is_metered(self) -> bool:
+        """Whether a good is sold by the amount used."""
+        return any(each.good.upto for each in self.sold)
 
     def at(self, path: str, method: str) -> Found | None:
         """Return the good for a request; None if no good has the path.

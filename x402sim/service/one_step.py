@@ -153,7 +153,7 @@ def _match(
     issued = replace(service.issuer.requirements(resource, amount_base), description=UNSET)
     if payment.accepted is not None:
         flow = flow_extra(service.env.settings.payment_flow)
-        _require_offered(payment.accepted, requirements_v2(issued, network, **flow))
+        require_offered(payment.accepted, requirements_v2(issued, network, **flow))
     signed = payment.signed  # in our network's name, with its token if none is named, unwrapped
     if signed.network == network_name(payment.version, network):
         signed = replace(signed, network=network.name)
@@ -194,7 +194,7 @@ def _offered_id(
     return shown if terms is not None and terms.resource == resource else None
 
 
-def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
+def require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
     """Raise `Unpaid` unless what a payer accepted in version 2 is what the 402 offers.
 
     Addresses may be in another case.

@@ -17,8 +17,9 @@ from starlette.responses import Response
 
 from x402sim.http import web
 from x402sim.protocol.messages import encode
-from x402sim.service.goods import Answer, Good
-from x402sim.service.settings import Settings
+from x402sim.protocol.money import to_base
+from x402sim.service.goods import AMOUNT_USED, Answer, Good
+from x402sim.service.settings import MOST_DECIMALS, Settings
 from x402sim.service.upstream.api import Api
 from x402sim.text.program import install
 from x402sim.text.words import as_given
@@ -32,17 +33,39 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
     """Return the good that a text such as "GET /weather 0.01" names; raises `ValueError`.
 
-    Without a method, a good is for GET, or with `every_method` for every method.
+    Without a method, a good is for GET, or with `every_method` for every method. "GET /chat upto
+    0.05" is sold by the amount used, at most 0.05 tokens; "GET /chat 0.012 upto 0.05" always uses
+    0.012.
     """
-    match text.split():
+    parts = text.split()
+    if is_upto := parts[-2:-1] == ["upto"]:
+        del parts[-2]
+        if len(parts) > 2 and not parts[-2].startswith("/"):
+            answer = _using(answer, parts.pop(-2))
+    match parts:
         case [path, price]:
             method = "" if every_method else "GET"
         case [method, path, price]:
             pass
         case _:
             wanted = "a path and a price in tokens, such as `GET /weather 0.01`"
-            raise ValueError(f"{wanted}, not {as_given(text)}")
-    return Good(path=path, price=price, answer=answer, method=method)
+            raise ValueError(f"{wanted} or `GET /chat upto 0.05`, not {as_given(text)}")
+    return Good(path=path, price=price, answer=answer, method=method, upto=is_upto)
+
+
+def _using(answer: Answer, used: str) -> Answer:
+    """Return `answer` with a fixed amount used; raises `ValueError`."""
+    to_base(used, MOST_DECIMALS)
+
+    async def metered(request: Request) -> Response:
+        return _with_use(await answer(request), used)
+
+    return metered
+
+
+def _with_use(response: Response, used: Any) -> Response:
+    response.headers[AMOUNT_USED] = str(used)
+    return response
 
 
 # --- Python ---------------------------------------------------------------------------------
@@ -52,7 +75,9 @@ def goods_of(sells: Sells) -> tuple[Good, ...]:
     """Return the goods of a mapping from "GET /weather 0.01" to what is sold.
 
     A value is a body (bytes, text, or anything else as JSON), a response of Starlette, or a
-    function of the request, async or not, that returns one of these. Raises `ValueError`.
+    function of the request, async or not, that returns one of these. In `upto` ("GET /chat upto
+    0.05") a function may return (body, amount used in tokens), such as ("hello", "0.0012"). Raises
+    `ValueError`.
     """
     if not isinstance(sells, Mapping):
         return tuple(sells)
@@ -66,9 +91,14 @@ def _of_python(name: str, made: Any) -> Good:
 
     async def answer(request: Request) -> Response:
         value = function(request)
-        return _response(await value if inspect.isawaitable(value) else value)
+        value = await value if inspect.isawaitable(value) else value
+        if good.upto and isinstance(value, tuple):
+            body, used = value
+            return _with_use(_response(body), used)
+        return _response(value)
 
-    return replace(read_good(name, answer), works=True)
+    good = read_good(name, answer)
+    return replace(good, works=not good.upto)
 
 
 def fixed(body: Any, media_type: str = "", status: int = 200) -> Answer:
@@ -118,7 +148,8 @@ def flagged(sells: Sequence[str], bodies: Sequence[Path]) -> Iterator[Good]:
         )
     for number, text in enumerate(sells):
         try:
-            good = read_good(text, fixed({"sold": text.strip().rpartition(" ")[0]}))
+            named = text.partition(" upto ")[0] if " upto " in text else text.rpartition(" ")[0]
+            good = read_good(text, fixed({"sold": named.strip()}))
         except ValueError as wrong:
             raise ValueError(f"--sell: {wrong}") from None
         yield replace(good, answer=_of_file(bodies[number])) if bodies else good
@@ -149,7 +180,8 @@ def behind(url: str, prices: Sequence[str]) -> Iterator[Good]:
     api = Api(url)
     for text in prices:
         try:
-            yield replace(read_good(text, api.sold, every_method=True), works=True)
+            good = read_good(text, api.sold, every_method=True)
+            yield replace(good, works=not good.upto)
         except ValueError as wrong:
             raise ValueError(f"--price: {wrong}") from None
     yield Good(path="/*", price=None, answer=api.free)

@@ -24,6 +24,7 @@ from x402sim.service.store import Store
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 from x402sim.service.upstream.standard import StandardFacilitator
+from x402sim.service.upstream.upto import UptoFacilitator
 
 
 class Entitlement(msgspec.Struct, frozen=True, gc=False):
@@ -131,6 +132,7 @@ class Service:
     issuer: Issuer
     entitlements: Entitlements
     facilitator: FacilitatorClient | StandardFacilitator
+    upto: UptoFacilitator
     explorer: ExplorerClient | RpcClient
     rpc: RpcClient
     record: Callable[[ServiceEvent], None] = lambda event: None
@@ -174,6 +176,7 @@ def connected(
         issuer=Issuer(env, salts),
         entitlements=Entitlements(env.settings.entitlement_lifetime_s, store),
         facilitator=env.facilitator(to),
+        upto=env.upto(to),
         explorer=env.explorer(to),
         rpc=env.rpc(to),
     )

@@ -121,6 +121,16 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
     return f"session {short(event.session_id)} spends {part}, {spent} in all"
 
 
+def _used(event: events.UsageMeasured | events.UsageSettled, names: Names) -> str:
+    match event:
+        case events.UsageMeasured(used_base=part):
+            verb = "used"
+        case events.UsageSettled(settled_base=part):
+            verb = "settled"
+    most = names.amount(event.maximum_base)
+    return f"{verb} {to_decimal(part, names.network.decimals)} of at most {most}"
+
+
 CLOCK_SET = "system clock set"
 """The name of the note that the system's clock was set, by `seconds`."""
 
@@ -142,6 +152,7 @@ Describe = Callable[[Any, Names], str]
 OUTSIDE_REQUESTS: Mapping[type[events.Event], Describe] = {
     events.PaymentSettled: _payment,
     events.PaymentFailed: _payment,
+    events.UsageSettled: _used,
 }
 """Events logged only outside of a request: the line of a request shows the same."""
 ALWAYS: Mapping[type[events.Event], Describe] = {
@@ -150,6 +161,10 @@ ALWAYS: Mapping[type[events.Event], Describe] = {
     events.TransactionUndone: lambda event, _: f"transaction {short(event.tx_hash)} undone",
     events.SettlementAnswerLost: lambda *_: "the facilitator's answer did not arrive",
     events.PaymentUndone: _payment,
+    events.UsageMeasured: _used,
+    events.UsageFailed: lambda event, names: (
+        f"used {names.amount(event.used_base)}, and never paid: the payment has expired"
+    ),
     events.PaidAgain: _payment,
     events.SessionOpened: lambda event, names: (
         f"session {short(event.session_id)} opened with {names.amount(event.deposited_base)}"

@@ -73,8 +73,12 @@ _Bought = tuple[str, Tool, bytes]
 
 
 def tools_of(shop: Shop) -> Tools:
-    """Return the tools of a user's goods, or else those of the service's own."""
-    own = {name: (good, *good.named) for name, (good, price) in shop.tools.items() if price}
+    """Return the tools of a user's goods, or else those of the service's own; none of `upto`."""
+    own = {
+        name: (good, *good.named)
+        for name, (good, price) in shop.tools.items()
+        if price and not good.upto
+    }
     return {
         name: Tool(good.description or good.name, path, good.method or "GET", holes=holes)
         for name, (good, path, holes) in own.items()

@@ -260,10 +260,13 @@ def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
         if price_base is None and path == "/{rest}":  # what a paywall passes on is not known
             continue
         price = f"{to_decimal(price_base or 0, network.decimals)} {network.token_symbol}"
+        price = f"what is used, at most {price}" if good.upto else price
         about = [good.description, price if price_base else "free"]
-        proofs = PROOFS if price_base else []
+        proofs = PROOFS if price_base and not good.upto else []
         responses: Json = {"2XX": {"description": "What is sold, or is free."}}
-        if price_base is not None:
+        if good.upto:
+            responses |= {"402": {"description": "The header PAYMENT-REQUIRED offers `upto`."}}
+        elif price_base is not None:
             responses |= asks | facts.errors(*_BAD_PAYMENT, _NO_DATABASE)
         operation = {
             "tags": ["Paid requests"],

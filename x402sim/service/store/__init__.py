@@ -1,10 +1,10 @@
 """The service's database: what must survive a crash, in SQLite.
 
 `database.py` has the tables and the connection, `payment_records.py` the payment records,
-`session_budgets.py` the session budgets and refunds, and `served.py` the marks of served payments
-and stored answers. Every change is committed before the service answers, so `kill -9` loses nothing
-behind an answer. The database enforces: a payment id is settled once, an authorization used once, a
-deposit opens one session, and released <= deposited.
+`session_budgets.py` the session budgets and refunds, `usages.py` the payments in `upto`, and
+`served.py` the marks of served payments and stored answers. Every change is committed before the
+service answers, so `kill -9` loses nothing behind an answer. The database enforces: a payment id is
+settled once, an authorization used once, a deposit opens one session, and released <= deposited.
 """
 
 from pathlib import Path
@@ -13,6 +13,7 @@ from x402sim.service.store.database import Database
 from x402sim.service.store.payment_records import PaymentRecords
 from x402sim.service.store.served import Served
 from x402sim.service.store.session_budgets import SessionBudgets
+from x402sim.service.store.usages import Usages
 
 
 class Store(Database):
@@ -23,6 +24,7 @@ class Store(Database):
         self.sessions = SessionBudgets(self)
         self.payments = PaymentRecords(self, self.sessions)
         self.served = Served(self)
+        self.usages = Usages(self)
 
     def secret(self, name: str, new: bytes) -> bytes:
         """Return the stored secret of this name; without a stored secret, store `new` first."""

@@ -18,7 +18,7 @@ LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock, together with the event loop."""
 HELD = ".held"
 """The suffix of a lock file, after the database's name; SQLite uses `.lock` in places."""
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 _COUNT_TAKEN_BACK = (
     "CREATE TEMP TRIGGER taken_back AFTER UPDATE OF state ON main.payments "
@@ -214,7 +214,7 @@ class Database:
         """Delete every row, but not the secrets."""
         self._taken_back[0] += 1
         with self.transaction():
-            for table in (*_TABLES, "served", "matched", "answers"):
+            for table in (*_TABLES, "served", "matched", "answers", "usages"):
                 self.execute(f"DELETE FROM {table}")
 
     def counts(self) -> dict[str, int]:

@@ -61,6 +61,16 @@ CREATE TABLE answers(
     identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
     answer BLOB, until_s INTEGER NOT NULL);
 CREATE INDEX answers_ending ON answers(until_s);
+-- payments in `upto`; amounts in base units. `answer` is kept until the payer has it.
+CREATE TABLE usages(
+    payment_id TEXT PRIMARY KEY, payment BLOB NOT NULL, resource_url TEXT NOT NULL,
+    maximum INTEGER NOT NULL, until_s INTEGER NOT NULL, since_block INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'working'
+        CHECK (state IN ('working', 'owed', 'settled', 'failed')),
+    used INTEGER CHECK (used BETWEEN 1 AND maximum), tx_hash TEXT, answer BLOB,
+    is_deep INTEGER NOT NULL DEFAULT 0, looks INTEGER NOT NULL DEFAULT 0,
+    CHECK (state = 'working' OR used IS NOT NULL), CHECK (state != 'settled' OR tx_hash IS NOT NULL));
+CREATE INDEX usages_due ON usages(looks) WHERE state != 'failed' AND NOT is_deep;
 
 -- Counts of the payments that are in a block, which the database itself keeps up to date: counting
 -- them anew took longer with every payment.

@@ -18,6 +18,7 @@ from x402sim.http.exchange import Headers, Request, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
+from x402sim.protocol.permit2 import PERMIT2, Permit2Authorization
 from x402sim.service.upstream.calls import JsonRpcError, Unavailable, post, result_in, send
 
 _HEADERS: Headers = [(b"content-type", b"application/json")]
@@ -93,6 +94,26 @@ class NonceState(msgspec.Struct, frozen=True):
     use: NonceUse | None
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """The settlement of a message of `upto`: transaction, base units, block."""
+
+    tx_hash: str
+    amount_base: int
+    block_number: int
+
+
+class PermitState(msgspec.Struct, frozen=True):
+    """One node's state of a message of Permit2, as `NonceState`.
+
+    `use` is None for another use of the nonce, such as a cancellation.
+    """
+
+    height: int
+    head_s: int
+    is_used: bool
+    use: Settled | None
+
+
 class RpcClient:
     """One node, asked about one token; every method raises `Unavailable`."""
 
@@ -129,6 +150,51 @@ class RpcClient:
         """Return a transaction, or None without a block."""
         read = partial(read_receipt, token=self._token)
         return await self._call(read, "eth_getTransactionReceipt", tx_hash)
+
+    async def permit_state(
+        self, auth: Permit2Authorization, since_block: int | None
+    ) -> PermitState:
+        """Ask the chain about a message of `upto`, settled in no earlier block than `since_block`.
+
+        Permit2's bitmap shows only the use of the nonce; the transaction's calldata names the
+        message and the amount. None looks for no transaction.
+        """
+        try:
+            return await self._permit_state(auth, since_block)
+        except JsonRpcError:  # as in `nonce_state`
+            return await self._permit_state(auth, since_block)
+
+    async def _permit_state(
+        self, auth: Permit2Authorization, since_block: int | None
+    ) -> PermitState:
+        number, head_s = await self._call(_head, "eth_getBlockByNumber", "latest", False)
+        call = to_hex(abi.nonce_bitmap(auth.from_, auth.nonce))
+        query = {"to": to_hex(PERMIT2), "data": call}
+        bits = await self._call(lambda word: int(word, 16), "eth_call", query, number)
+        is_used = bool(bits >> (auth.nonce & 255) & 1)
+        is_wanted = is_used and since_block is not None
+        use = await self._find_settled(auth, since_block or 0) if is_wanted else None
+        return PermitState(block_number(number), head_s, is_used, use)
+
+    async def _find_settled(self, auth: Permit2Authorization, since_block: int) -> Settled | None:
+        """Find the transaction that has settled a message, among the payer's to the payee."""
+        wanted = {
+            "address": to_hex(self._token),
+            "topics": [
+                to_hex(word) for word in (abi.TRANSFER_EVENT, *map(abi.word, (auth.from_, auth.to)))
+            ],
+            "fromBlock": hex(max(0, since_block)),
+            "toBlock": "latest",
+        }
+        hashes = await self._call(_hashes, "eth_getLogs", wanted)
+        for tx_hash in hashes:
+            data = await self._call(_input, "eth_getTransactionByHash", tx_hash)
+            amount_base = abi.settled_amount(auth, data)
+            mined = None if amount_base is None else await self.transaction(tx_hash)
+            if mined and (auth.from_, auth.to, amount_base) in mined.transfers and mined.succeeded:
+                assert amount_base is not None
+                return Settled(tx_hash, amount_base, mined.block_number)
+        return None
 
     async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
         """Tell whether a contract accepts a signature (EIP-1271).
@@ -187,6 +253,16 @@ def _first_event(logs: Any) -> tuple[bytes, str] | None:
     if not logs:
         return None
     return from_hex(logs[0]["topics"][0], 32), to_hex(from_hex(logs[0]["transactionHash"], 32))
+
+
+def _hashes(logs: Any) -> list[str]:
+    """Return the transactions of logs, each once."""
+    return list(dict.fromkeys(to_hex(from_hex(log["transactionHash"], 32)) for log in logs))
+
+
+def _input(tx: Any) -> bytes:
+    text = tx["input"]
+    return from_hex(text, len(text) // 2 - 1)
 
 
 def _is_code(answer: str) -> bool:

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Headers, Transport, Url
+from x402sim.http.exchange import Headers, Response, Transport, Url
 from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import from_hex, parse_address
@@ -141,6 +141,11 @@ async def asked(
     Raises `Unavailable`.
     """
     response = await post(to, url, body, headers, limits)
+    return response.status, read_answer(response, url, kind)
+
+
+def read_answer(response: Response, url: Url, kind: type[Answer]) -> Answer:
+    """Read a facilitator's answer; raises `Unavailable`."""
     answered = f"answered {response.status}"
     if response.status >= 500 or response.status == 408:
         verb = url.path.rpartition("/")[2]
@@ -149,7 +154,7 @@ async def asked(
         answer: Answer = decode(response.content, kind)
     except BadMessage as error:
         raise Unavailable(f"the facilitator {answered} {response.text[:200]!r}") from error
-    return response.status, answer
+    return answer
 
 
 def _is_as_requested(

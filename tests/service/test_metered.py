@@ -1,0 +1,497 @@
+"""Goods sold `upto`: the amount used is settled once, after the work, and never above the maximum."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tests.rig import ServiceRig, beside, broken, lose_answer, lose_request, only
+from x402sim import events
+from x402sim.chain.base import Call
+from x402sim.http.web import CONNECTION, Connection
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import PrivateKey, checksum, parse_address, sign
+from x402sim.protocol.permit2 import (
+    PERMIT2,
+    UPTO_PROXY,
+    Permit2Authorization,
+    permit2_digest,
+)
+from x402sim.protocol.permit2_payments import Permit2Payment, permit2_payload
+from x402sim.protocol.x402 import RequirementsV2, json_in, read_required, to_base64
+from x402sim.service import metered
+from x402sim.service.app import service_app
+from x402sim.service.settings import Settings
+from x402sim.service.sources import flagged, goods_of, read_good, selling
+from x402sim.service.state import restarted
+
+MAXIMUM, USED = 50_000, 12_300
+Scene = Callable[["MeteredRig"], Awaitable[None]]
+
+
+class MeteredRig(ServiceRig):
+    """A service with a metered good at /chat; `used` is what the next answer uses, in tokens."""
+
+    def __init__(self) -> None:
+        self.used: Any = "0.0123"
+        self.works, self.crashes, self.nonce = 0, False, 7
+
+        async def chat(request: Request) -> Any:
+            self.works += 1
+            await asyncio.sleep(0.005)
+            if self.crashes:
+                raise asyncio.CancelledError
+            if self.used == "error":
+                return Response("out of order", 503)
+            return "hello" if self.used is None else ("hello", self.used)
+
+        sold = {"GET /chat upto 0.05": chat, "GET /other upto 0.05": chat, "GET /rain 0.01": "wet"}
+        super().__init__(settings=selling(Settings(phase=0), goods_of(sold)))
+
+    async def approve(self, amount_base: int = 10**6) -> None:
+        token, data = self.service.env.network.asset, abi.approve(PERMIT2, amount_base)
+        await self.parts.chain.send(Call(self.alice.address_bytes, token, data))
+
+    def signed(self, required: httpx.Response, **changes: Any) -> dict[str, str]:
+        """Return the header of a payment with a new nonce, for a 402."""
+        offer = read_required(required.headers["PAYMENT-REQUIRED"]).accepts[0]
+        self.nonce += 1
+        fields: dict[str, Any] = {
+            "from_": self.alice.address_bytes,
+            "token": parse_address(offer.asset),
+            "amount": int(offer.amount),
+            "spender": UPTO_PROXY,
+            "nonce": self.nonce,
+            "deadline": self.clock.now_s() + offer.max_timeout_seconds - 1,
+            "to": parse_address(offer.pay_to),
+            "valid_after": self.clock.now_s() - 60,
+            "facilitator": parse_address((offer.extra or {})["facilitatorAddress"]),
+        }
+        return {"PAYMENT-SIGNATURE": self.header(Permit2Authorization(**(fields | changes)), offer)}
+
+    def header(self, auth: Permit2Authorization, offer: RequirementsV2) -> str:
+        digest = permit2_digest(auth, self.service.env.network.chain_id)
+        signature = sign(digest, PrivateKey(self.alice.private_key))
+        payload = permit2_payload(auth, signature)
+        return to_base64(Permit2Payment(x402_version=2, accepted=offer, payload=payload))
+
+    async def chat(self, headers: dict[str, str] | None = None, path: str = "/chat") -> Any:
+        if headers is None:
+            await self.approve()
+            headers = self.signed(await self.http.get(path))
+        return await self.http.get(path, headers=headers)
+
+    def events(self, kind: type[Any]) -> list[Any]:
+        return [each.event for each in self.parts.journal if isinstance(each.event, kind)]
+
+
+def metered_scene(test: Scene) -> Callable[[], None]:
+    def run() -> None:
+        async def main() -> None:
+            rig = MeteredRig()
+            try:
+                await test(rig)
+            finally:
+                await rig.http.aclose()
+                rig.service.store.close()
+                rig.parts.chain.close()
+
+        asyncio.run(main())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def receipt(answer: httpx.Response) -> Any:
+    return json_in(answer.headers.get("PAYMENT-RESPONSE"))
+
+
+# --- a sale -----------------------------------------------------------------------------------
+
+
+@metered_scene
+async def test_the_402_offers_upto_with_the_facilitators_account(rig):
+    required = await rig.http.get("/chat")
+    assert required.status_code == 402
+    (offer,) = read_required(required.headers["PAYMENT-REQUIRED"]).accepts
+    network = rig.service.env.network
+    assert (offer.scheme, offer.network, offer.amount) == ("upto", network.caip2, str(MAXIMUM))
+    account = next(iter(rig.parts.facilitators.values()))[0].account
+    domain = {"name": network.token_name, "version": network.token_version}
+    assert offer.extra == domain | {"facilitatorAddress": checksum(account)}
+    assert (await rig.http.head("/chat")).status_code == 402
+    assert rig.works == 0
+
+
+@metered_scene
+async def test_the_amount_used_is_settled_after_the_work(rig):
+    answer = await rig.chat()
+    assert (answer.status_code, answer.text) == (200, "hello")
+    assert rig.earned == USED
+    told = receipt(answer)
+    assert (told["success"], told["amount"], told["payer"]) == (True, "12300", rig.alice.address)
+    assert "x-amount-used" not in answer.headers
+    (measured,), (settled,) = rig.events(events.UsageMeasured), rig.events(events.UsageSettled)
+    assert (measured.used_base, measured.maximum_base, measured.resource) == (
+        USED,
+        MAXIMUM,
+        "/chat",
+    )
+    assert (settled.settled_base, settled.tx_hash) == (USED, told["transaction"])
+
+
+@metered_scene
+async def test_without_an_amount_the_maximum_is_settled(rig):
+    rig.used = None
+    assert receipt(await rig.chat())["amount"] == str(MAXIMUM) == str(rig.earned)
+
+
+@metered_scene
+async def test_nothing_used_needs_no_transaction_and_leaves_the_message(rig):
+    rig.used = "0"
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    answer = await rig.chat(headers)
+    assert (answer.status_code, answer.text, rig.earned) == (200, "hello", 0)
+    assert (receipt(answer)["transaction"], receipt(answer)["amount"]) == ("", "0")
+    rig.used = "0.0123"
+    assert (await rig.chat(headers)).status_code == 200
+    assert rig.earned == USED
+
+
+@pytest.mark.parametrize("used", ["0.050001", "-1", "a lot", "0.00000001"])
+def test_a_wrong_amount_is_a_defect_of_the_shop_and_nothing_is_settled(used, caplog):
+    async def told(rig: MeteredRig) -> None:
+        rig.used = used
+        await rig.approve()
+        headers = rig.signed(await rig.http.get("/chat"))
+        answer = await rig.chat(headers)
+        assert (answer.status_code, rig.earned) == (500, 0)
+        assert "X-Amount-Used of /chat" in answer.json()["reason"]
+        rig.used = "0.0123"
+        assert (await rig.chat(headers)).status_code == 200
+
+    metered_scene(told)()
+    assert "nothing is settled" in caplog.text
+
+
+@metered_scene
+async def test_an_error_of_the_shop_is_not_charged(rig):
+    rig.used = "error"
+    assert (await rig.chat()).status_code == 503
+    assert rig.earned == 0
+    assert rig.service.store.one("SELECT count(*) FROM usages") == (0,)
+
+
+# --- refused before the work ------------------------------------------------------------------
+
+
+@metered_scene
+async def test_what_cannot_be_settled_is_refused_before_the_work(rig):
+    required = await rig.http.get("/chat")
+    unapproved = await rig.chat(rig.signed(required))
+    assert unapproved.status_code == 412
+    await rig.approve()
+    wrong = {
+        "permit2_amount_mismatch": {"amount": MAXIMUM + 1},
+        "upto_facilitator_mismatch": {"facilitator": rig.bob.address_bytes},
+        "invalid_permit2_recipient_mismatch": {"to": rig.bob.address_bytes},
+        "permit2_deadline_expired": {"deadline": rig.clock.now_s() + 10**6},
+        "invalid_permit2_signature": {"from_": rig.bob.address_bytes},
+    }
+    for word, changes in wrong.items():
+        refused = await rig.chat(rig.signed(required, **changes))
+        error = read_required(refused.headers["PAYMENT-REQUIRED"]).error
+        assert (refused.status_code, error) == (402, word)
+    for text in ("e30=", "?"):
+        assert (await rig.chat({"PAYMENT-SIGNATURE": text})).status_code == 402
+    assert (rig.works, rig.earned) == (0, 0)
+
+
+@metered_scene
+async def test_a_payment_id_buys_nothing_at_a_metered_good(rig):
+    answer = await rig.http.get("/chat", headers={"X-Payment-Id": "pay_x", "X-PAYMENT": "e30="})
+    assert (answer.status_code, rig.works) == (402, 0)
+
+
+async def believe(request: httpx.Request, _: Any) -> httpx.Response:
+    return httpx.Response(200, json={"isValid": True}, request=request)
+
+
+@metered_scene
+async def test_a_used_nonce_is_refused_before_the_work_although_the_store_is_empty(rig):
+    """Also by a facilitator that does not look at nonces."""
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    assert (await rig.chat(headers)).status_code == 200
+    rig.service.store.clear()
+    with broken(rig, "facilitator", only("/verify", believe)):
+        again = await rig.chat(headers)
+    assert (again.status_code, rig.works, rig.earned) == (402, 1, USED)
+
+
+@metered_scene
+async def test_a_used_nonce_costs_no_search_of_the_chain(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    assert (await rig.chat(headers)).status_code == 200
+    rig.service.store.clear()
+    rig.wires["rpc"].seen.clear()
+    await rig.chat(headers)
+    assert b"eth_getLogs" not in b"".join(each.content for each in rig.wires["rpc"].seen)
+
+
+# --- once -------------------------------------------------------------------------------------
+
+
+@metered_scene
+async def test_the_same_message_is_served_once(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    assert (await rig.chat(headers)).status_code == 200
+    for path in ("/chat", "/other"):
+        again = await rig.chat(headers, path)
+        assert again.status_code == 402
+        assert read_required(again.headers["PAYMENT-REQUIRED"]).error == "permit2_invalid_nonce"
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+@metered_scene
+async def test_of_the_same_message_at_once_one_is_served(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    answers = await asyncio.gather(*(rig.chat(headers) for _ in range(5)))
+    assert sorted(each.status_code for each in answers) == [200, 402, 402, 402, 402]
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+@metered_scene
+async def test_of_two_services_on_one_store_one_serves(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    with beside(rig) as (_, other):
+        both = await asyncio.gather(rig.chat(headers), other.get("/chat", headers=headers))
+        assert [each.status_code for each in both].count(200) == 1
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+# --- lost answers, crashes, hang-ups ----------------------------------------------------------
+
+
+@metered_scene
+async def test_a_settlement_whose_answer_is_lost_is_found_on_the_chain(rig):
+    with broken(rig, "facilitator", only("/settle", lose_answer)):
+        answer = await rig.chat()
+    assert (answer.status_code, rig.works, rig.earned) == (200, 1, USED)
+    assert len(rig.events(events.SettlementAnswerLost)) == 1
+    assert receipt(answer)["transaction"] == rig.events(events.UsageSettled)[0].tx_hash
+
+
+@metered_scene
+async def test_a_settlement_that_did_not_arrive_is_sent_again_without_new_work(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        lost = await rig.chat(headers)
+    assert (lost.json()["error"], lost.json()["final"]) == ("Settlement pending", False)
+    assert receipt(lost)["success"] is False
+    assert rig.earned == 0
+    rig.restart()
+    rig.used = "0.05"
+    answer = await rig.chat(headers)
+    assert (answer.status_code, answer.text) == (200, "hello")
+    assert (rig.works, rig.earned, receipt(answer)["amount"]) == (1, USED, str(USED))
+
+
+@metered_scene
+async def test_after_a_crash_the_background_settles_what_is_owed(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        await rig.chat(headers)
+    rig.restart()
+    await metered.reconcile(rig.service)
+    await metered.reconcile(rig.service)
+    assert rig.earned == USED
+    assert (await rig.chat(headers)).status_code == 200
+    assert (await rig.chat(headers)).status_code == 402
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+@metered_scene
+async def test_what_is_owed_is_for_one_message_and_one_resource(rig):
+    await rig.approve()
+    required = await rig.http.get("/chat")
+    headers, other = rig.signed(required), rig.signed(required, nonce=8, valid_after=1)
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        await rig.chat(headers)
+    assert (await rig.chat(headers, "/other")).status_code == 402
+    assert (await rig.chat(other)).status_code == 402
+    assert (rig.works, rig.earned) == (1, 0)
+    assert (await rig.chat(headers)).status_code == 200
+
+
+@metered_scene
+async def test_a_message_that_the_payer_cancels_during_the_work_buys_nothing(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+
+    async def cancel_first(request: httpx.Request, deliver: Any) -> httpx.Response:
+        cancel = abi.INVALIDATE_NONCES + abi.word(0)
+        data = cancel + abi.word(1 << rig.nonce)
+        await rig.parts.chain.send(Call(rig.alice.address_bytes, PERMIT2, data))
+        return await deliver()
+
+    with broken(rig, "facilitator", only("/settle", cancel_first)):
+        assert (await rig.chat(headers)).json()["error"] == "Settlement pending"
+    rig.wires["facilitator"].seen.clear()
+    assert "not by this payment" in (await rig.chat(headers)).json()["reason"]
+    assert rig.wires["facilitator"].seen == [], "a used nonce is not settled again"
+    assert (rig.works, rig.earned) == (1, 0)
+
+
+@metered_scene
+async def test_a_kept_answer_outlives_a_change_of_the_price(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        await rig.chat(headers)
+    env = rig.service.env
+    cheap = goods_of({"GET /chat upto 0.04": "cheap"})
+    cheaper = replace(env, settings=replace(env.settings, sells=cheap))
+    app = httpx.ASGITransport(service_app(restarted(replace(rig.service, env=cheaper))))
+    async with httpx.AsyncClient(transport=app, base_url="http://service.test") as other:
+        fresh = rig.signed(await rig.http.get("/chat"))
+        assert (await other.get("/chat", headers=fresh)).status_code == 402
+        assert (await other.get("/chat", headers=headers)).text == "hello"
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+@metered_scene
+async def test_after_a_crash_within_the_work_the_work_is_done_again(rig):
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    rig.crashes = True
+    usages = rig.service.store.usages
+    usages.release = lambda payment_id: None  # as a crash does not release
+    with pytest.raises(asyncio.CancelledError):
+        await rig.chat(headers)
+    del usages.release
+    rig.crashes = False
+    rig.restart()
+    assert (await rig.chat(headers)).status_code == 200
+    assert (rig.works, rig.earned) == (2, USED)
+
+
+@metered_scene
+async def test_nobody_is_served_while_nothing_is_settled(rig):
+    """The payer has spent the money elsewhere between verify and settle."""
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+
+    async def spend_first(request: httpx.Request, deliver: Any) -> httpx.Response:
+        held = rig.balance(rig.alice)
+        moves = abi.transfer(rig.bob.address_bytes, held)
+        token = rig.service.env.network.asset
+        await rig.parts.chain.send(Call(rig.alice.address_bytes, token, moves))
+        return await deliver()
+
+    with broken(rig, "facilitator", only("/settle", spend_first)):
+        refused = await rig.chat(headers)
+    assert refused.json()["error"] == "Settlement pending"
+    assert "permit2_insufficient_balance" in refused.json()["reason"]
+    assert rig.earned == 0
+    rig.now[0] += 1_000  # the deadline is over
+    await rig.parts.chain.mine()
+    await metered.reconcile(rig.service)
+    (failed,) = rig.events(events.UsageFailed)
+    assert failed.used_base == USED
+    assert (await rig.chat(headers)).status_code == 402
+    assert (rig.works, rig.earned) == (1, 0)
+
+
+@metered_scene
+async def test_a_client_that_hangs_up_pays_for_the_work_and_gets_the_answer_later(rig):
+    class Gone(Connection):
+        def is_answered(self) -> bool:
+            return False
+
+    app, lost = rig.wires["service"].inner.app, [True]
+
+    async def hung_up(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, CONNECTION: Gone()} if lost.pop() else scope, receive, send)
+
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    rig.wires["service"].inner.app = hung_up
+    await rig.chat(headers)
+    assert rig.earned == USED
+    assert len(rig.events(events.AnswerNotWritten)) == 1
+    rig.wires["service"].inner.app = app
+    rig.restart()
+    answer = await rig.chat(headers)
+    assert (answer.text, receipt(answer)["amount"]) == ("hello", str(USED))
+    assert (await rig.chat(headers)).status_code == 402
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+@metered_scene
+async def test_a_settlement_undone_by_the_chain_is_settled_again(rig):
+    await rig.chat()
+    (settled,) = rig.events(events.UsageSettled)
+    tx = (await rig.parts.chain.transaction(bytes.fromhex(settled.tx_hash[2:]))).hash
+    await rig.parts.chain.reorg(1, drop=[tx])
+    assert rig.earned == 0
+    await metered.reconcile(rig.service)
+    await metered.reconcile(rig.service)
+    assert rig.earned == USED
+    assert len(rig.events(events.PaymentUndone)) == 1
+    await rig.parts.chain.mine(20)
+    await metered.reconcile(rig.service)
+    assert rig.service.store.usages.due(0, 9) == []
+
+
+@metered_scene
+async def test_a_silent_facilitator_or_node_costs_nobody_anything(rig):
+    with broken(rig, "facilitator", only("/supported", lose_request)):
+        assert (await rig.http.get("/chat")).json()["error"] == "Facilitator unreachable"
+    await rig.approve()
+    headers = rig.signed(await rig.http.get("/chat"))
+    with broken(rig, "facilitator", only("/verify", lose_request)):
+        assert (await rig.chat(headers)).json()["error"] == "Facilitator unreachable"
+    with broken(rig, "rpc", lose_request):
+        assert (await rig.chat(headers)).json()["error"] == "Chain unreachable"
+    assert (await rig.chat(headers)).status_code == 200
+    assert (rig.works, rig.earned) == (1, USED)
+
+
+# --- how a good is named ----------------------------------------------------------------------
+
+
+def test_a_good_is_named_with_its_maximum_and_perhaps_a_fixed_use():
+    async def body(_: Any) -> Response:
+        return Response("x")
+
+    good = read_good("POST /chat upto 0.05", body)
+    assert (good.method, good.path, good.price, good.upto) == ("POST", "/chat", "0.05", True)
+    assert read_good("/chat upto 0.05", body).method == "GET"
+    assert not read_good("/upto 0.05", body).upto
+    (fixed,) = flagged(["GET /chat 0.0123 upto 0.05"], [])
+    answer = asyncio.run(fixed.answer(Request({"type": "http"})))
+    assert answer.headers["X-Amount-Used"] == "0.0123"
+    for wrong in ("upto 0.05", "GET /chat much upto 0.05"):
+        with pytest.raises(ValueError, match=r"expected|such as"):
+            list(flagged([wrong], []))
+
+
+@metered_scene
+async def test_lists_of_goods_in_exact_leave_out_what_is_metered(rig):
+    listed = (await rig.http.get("/.well-known/x402")).json()
+    assert "chat" not in json.dumps(listed)
+    assert "rain" in json.dumps(listed)

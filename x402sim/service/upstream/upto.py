@@ -1,0 +1,88 @@
+"""The service's calls to a facilitator about payments in `upto`, in version 2 of the standard."""
+
+import httpx
+import msgspec
+
+from x402sim.http.bounded import Limits
+from x402sim.http.exchange import Request, Transport, Url
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import from_hex, parse_address
+from x402sim.protocol.messages import encode
+from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
+from x402sim.service.upstream.facilitator import asked, read_answer
+
+_HEADERS = [(b"content-type", b"application/json")]
+
+
+class UptoFacilitator:
+    """One facilitator that settles `upto`: the URL, and the limits of answers."""
+
+    def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
+        self._to, self._verify, self._settle = to, verify, settle
+        self._verify_url, self._settle_url, self._supported_url = (
+            Url.of(httpx.URL(f"{url.rstrip('/')}/{verb}"))
+            for verb in ("verify", "settle", "supported")
+        )
+        self._accounts = dict[str, str]()
+
+    async def account(self, network: str) -> str:
+        """Return the account that settles `upto` on a network, as /supported has it.
+
+        The account is asked for once. Raises `Unavailable`, also without such an account.
+        """
+        if (known := self._accounts.get(network)) is not None:
+            return known
+        url = self._supported_url
+        response = await send(
+            self._to, Request("GET", url, [(b"host", url.netloc)], b""), self._verify
+        )
+        for kind in read_answer(response, url, x402.Supported).kinds:
+            account = (kind.extra or {}).get(FACILITATOR)
+            if (kind.scheme, kind.network) == (UPTO, network) and isinstance(account, str):
+                try:
+                    parse_address(account)
+                except ValueError as wrong:
+                    raise Unavailable(f"{FACILITATOR} of /supported: {wrong}") from wrong
+                return self._accounts.setdefault(network, account)
+        raise Unavailable(f"the facilitator settles no {UPTO} on {network}")
+
+    async def verify(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Verified:
+        """Ask whether the maximum of a payment can be settled; raises `Unavailable`."""
+        body = _request(payment, wanted)
+        status, answer = await asked(
+            self._to, self._verify_url, body, _HEADERS, self._verify, x402.Verified
+        )
+        if answer.is_valid and status != 200:
+            raise Unavailable(f"verify answered {status} and isValid true")
+        return answer
+
+    async def settle(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Settlement:
+        """Ask to settle the used amount, which `wanted` has.
+
+        Raises `Unavailable` if the request certainly did not arrive. Raises `OutcomeUnknown` if the
+        request may have arrived, and the answer is lost or nonsense.
+        """
+        body = _request(payment, wanted)
+        try:
+            status, answer = await asked(
+                self._to, self._settle_url, body, _HEADERS, self._settle, x402.Settlement
+            )
+        except Unavailable as error:
+            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                raise
+            raise OutcomeUnknown(str(error)) from error
+        if answer.success:
+            try:
+                from_hex(answer.transaction, 32)
+            except ValueError as wrong:
+                raise OutcomeUnknown(f"settle names no transaction: {wrong}") from wrong
+            if status != 200 or answer.amount not in (None, wanted.amount):
+                told = f"{answer.amount} for {wanted.amount}"
+                raise OutcomeUnknown(f"settle answered {status}, and settled {told}")
+        return answer
+
+
+def _request(payment: bytes, wanted: x402.RequirementsV2) -> bytes:
+    paid = msgspec.Raw(payment)
+    return encode({"x402Version": 2, "paymentPayload": paid, "paymentRequirements": wanted})
