@@ -104,6 +104,7 @@ def main() -> int:
         with TemporaryDirectory() as name:
             program = given.program
             if program is None:
+                print("building the standalone program: some minutes", flush=True)
                 python = standalone.environment(Path(name, "environment"), f"{ROOT}[standalone]")
                 program = standalone.build(Path(name, "x402sim"), python).file
             packed = pack(given.out, program)

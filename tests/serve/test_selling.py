@@ -293,10 +293,10 @@ def test_the_page_lists_and_buys_each_good_and_tells_that_it_was_served(
     (tape,) = re.findall(r'id="tape">(.*?)</script>', page, re.DOTALL)
     messages = dict(json.loads(tape)["messages"])
     assert [each["path"] for each in messages["served"]][:4] == [
-        "/weather", "/cities/1", "/premium", "/cities/Oslo",
+        "/weather", "/cities/1", "/premium/PATH", "/cities/Oslo",
     ]  # fmt: skip
     shown = [each["path"] for each in messages["exchanges"]]
-    assert set(shown) > {"/weather", "/cities/1", "/premium", "/cities/Oslo"}
+    assert set(shown) > {"/weather", "/cities/1", "/premium/PATH", "/cities/Oslo"}
 
 
 def test_the_openapi_document_lists_the_goods(listed: LocalServer) -> None:

@@ -137,6 +137,9 @@ PYTHON = """Traceback (most recent call last):
     import flask
 ModuleNotFoundError: No module named 'flask'
 """
+RUBY = """a.rb:13:in 'parse': unexpected token (JSON::ParserError)
+\tfrom a.rb:13:in '<main>'
+"""
 UVICORN = """INFO:     Waiting for application startup.
 ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 8000)
 INFO:     Waiting for application shutdown.
@@ -149,6 +152,7 @@ INFO:     Waiting for application shutdown.
         (NODE, "Error: Cannot find module '/app/shop.js'"),
         (PYTHON, "ModuleNotFoundError: No module named 'flask'"),
         (UVICORN, "ERROR:    [Errno 98] error while attempting to bind on address"),
+        (RUBY, "a.rb:13:in 'parse': unexpected token (JSON::ParserError)"),
         ("ready\nno port today\n", "no port today"),
         ("", "nothing"),
     ],

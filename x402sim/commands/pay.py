@@ -15,7 +15,7 @@ import typer
 
 from x402sim.clock import command_started_s
 from x402sim.commands import common, purchase as buying
-from x402sim.payer.auth import DEADLINE_S
+from x402sim.payer.auth import DEADLINE_S, MAX_AMOUNT
 from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
@@ -149,7 +149,7 @@ def pay(
     arguments: Arguments = None,
     key: Key = None,
     account: AccountNumber = 0,
-    most: Most = "0.10",
+    most: Most = MAX_AMOUNT,
     steps: Steps = None,
     session: Session = False,
     permit2: ByPermit2 = False,

@@ -158,5 +158,7 @@ def payments(
             told = f"{each['path']}: {each['amountBase']} by {each['payer']}, {each['txHash']}"
             typer.echo(printable(told))
     if times is not None and len(found) != times:
-        typer.echo(f"x402sim: wanted {times} payments, and there are {len(found)}", err=True)
+        where = f" for {path}" if path else ""
+        said = f"x402sim: payments{where}: wanted {times}, and there are {len(found)}"
+        typer.echo(printable(said), err=True)
         raise typer.Exit(NOT_ALL_HELD)

@@ -57,10 +57,12 @@ def summarize(
 
     The interval of a mean is a bootstrap of the units (2,000 resamples). For a result that is true
     or false, or 0 and 1, it is Wilson's: an event that none of n had may still happen in about 4 of
-    n. A share that the experiment returns for each seed gets the bootstrap; for Wilson's interval,
-    return a row for each order. The guide's page on experiments has the formulas, and how often the
-    intervals cover. With fewer than two units, `low` and `high` are NaN. For differences between
-    groups, see `compare`; for one long run per group, `x402sim.experiments.steady`.
+    n. A share that the experiment returns for each seed gets the bootstrap, or Wilson's interval
+    for a group of zeros only; return a row for each order instead. A column between 0 and 1 counts
+    as a share: return money in base units or cents. The guide's page on experiments has the
+    formulas, and how often the intervals cover. With fewer than two units, `low` and `high` are
+    NaN. For differences between groups, see `compare`; for one long run per group,
+    `x402sim.experiments.steady`.
 
     Groups with the same seeds, as by default, have correlated errors: with few seeds, a whole curve
     may be too high or too low by as much as an interval, and still be smooth.

@@ -64,6 +64,8 @@ from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
 from x402sim.protocol.ways import ways_in
 from x402sim.protocol.x402 import AnyRequired, Settlement, Version
 
+MAX_AMOUNT = "0.10"
+"""The most that is paid at once, unless the user says otherwise."""
 DEADLINE_S = 120.0
 """Seconds for a purchase: more than a service waits for its facilitator."""
 
@@ -181,7 +183,7 @@ class PaymentAuth(FlowAuth):
         self,
         wallet: Wallet,
         *,
-        max_amount: str = "0.10",
+        max_amount: str = MAX_AMOUNT,
         max_total: str = "1.00",
         network: Network | str | None = None,
         state_dir: str | Path | None = None,
@@ -384,7 +386,7 @@ class PaymentAuth(FlowAuth):
             paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
         else:
             paid = (
-                f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
+                f"seems to have been paid {paid} (the server answered {payment.hint}; the chain "
                 f"tells for certain: {payment.state_query})"
             )
         return PaidNotServed(

@@ -117,7 +117,7 @@ class Payment(msgspec.Struct, kw_only=True):
             return f"{repeat}; it may be used for another {self.left_s} s.{self.note}"
         return (
             f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
-            f"was, the token tells: {self.state_query}. If it was not, a new PaymentAuth may pay."
+            f"was, the chain tells: {self.state_query}. If it was not, a new PaymentAuth may pay."
         )
 
 

@@ -69,7 +69,7 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         raise AttemptOver(f"the payment was refused: {error.answered}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
     clock_skew_note = payment.clock_skew_note if error.refusal is Refusal.EXPIRED else ""
-    answered = f"{error.answered}.{remedy if lacks_funds else clock_skew_note}".removesuffix(".")
+    answered = f"{error.answered}.{remedy if lacks_funds else clock_skew_note}".rstrip(".")
     if error.final is False and lacks_funds:
         raise PaymentFailed(f"the payment was not made yet: {answered}", payment.retry_advice)
     if is_refusal and not payment.is_repeated:

@@ -146,8 +146,8 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
         raise AttemptOver(f"the payment was refused: {got}.{payment.note}")
     if reason == ALLOWANCE and payment.by_permit2:
         got += f". {payment.approval}"
-    if reason == x402_reasons.VALID_BEFORE:
-        got += f".{payment.clock_skew_note}" if payment.clock_skew_note else ""
+    if reason == x402_reasons.VALID_BEFORE and payment.clock_skew_note:
+        got += f".{payment.clock_skew_note}".removesuffix(".")
     if is_unclear or payment.is_repeated:
         raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.retry_advice)
     raise PaymentFailed(f"the payment was refused: {got}", payment.retry_advice)

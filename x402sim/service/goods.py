@@ -68,8 +68,8 @@ class Good:
 
     @property
     def sample(self) -> str:
-        """A path that fits."""
-        return _HOLE.sub(lambda hole: "" if hole[0] == "/*" else "1", self.path) or "/"
+        """A path that fits; for a star, PATH stands for what only the API knows."""
+        return _HOLE.sub(lambda hole: "/PATH" if hole[0] == "/*" else "1", self.path)
 
     @property
     def named(self) -> tuple[str, list[str]]:

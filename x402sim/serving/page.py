@@ -33,7 +33,7 @@ from x402sim.http.limits import MAX_EXCHANGES, MAX_EXCHANGES_BYTES
 from x402sim.http.web import Refused, bad_body
 from x402sim.journal import Entry, Journal, line
 from x402sim.payer import mistakes
-from x402sim.payer.auth import PaymentAuth
+from x402sim.payer.auth import MAX_AMOUNT, PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.flow import FlowAuth
 from x402sim.payer.session import SessionAuth
@@ -345,7 +345,10 @@ class Sold(Wire, frozen=True):
 
 
 def goods(world: RunningWorld) -> list[Sold]:
-    """Return what a world sells by request: the user's goods, or a quote and the market."""
+    """Return what a world sells by request: the user's goods, or a quote and the market.
+
+    Goods sold `upto` are not among them: the page signs no message of Permit2.
+    """
     if not world.options.has_service:
         return []
     env, about = world.service.env, world.service.issuer.description
@@ -358,7 +361,9 @@ def goods(world: RunningWorld) -> list[Sold]:
         for it, base in env.shop.priced
     ]
     usual = price(env.quote_price_base)
-    return own or [
+    if own or env.shop.is_metered:
+        return own
+    return [
         Sold(f"POST {QUOTE}", "POST", QUOTE, usual, about(QUOTE), body=ORDER),
         Sold(f"GET {MARKET}", "GET", MARKET, usual, about(MARKET)),
     ]
@@ -621,15 +626,23 @@ def home(world: RunningWorld) -> Route:
 
 def _home(world: RunningWorld, url: str) -> str:
     lines, for_sale = ["# x402sim runs here", ""], goods(world)
-    if for_sale:
+    sold = world.service.env.shop.sold if world.options.has_service else []
+    metered = [each.good for each in sold if each.good.upto]
+    if for_sale or metered:
         lines += ["| for sale | price |", "| --- | --- |"]
+        symbol = world.network.token_symbol
+        lines += [
+            f"| `{each.name}` | at most {each.price} {symbol}, by Permit2 |" for each in metered
+        ]
+    if for_sale:
         for each in for_sale:
             about = f"`{each.name}` {' '.join(each.about.split())}".replace("|", "\\|")
             lines.append(f"| {about} | {each.price} {world.network.token_symbol} |")
-        first = for_sale[0]
+        first = min(for_sale, key=lambda each: Decimal(each.price))
+        most = "" if Decimal(first.price) <= Decimal(MAX_AMOUNT) else f" --max {first.price}"
         method = "" if first.method == "GET" else f" -X {first.method}"
         body = f" -d {quoted(encode(first.body).decode())}" if first.body else ""
-        pays = f"x402sim pay {quoted(url + first.path)}{method}{body} --world {url}"
+        pays = f"x402sim pay {quoted(url + first.path)}{method}{body}{most} --world {url}"
         lines += ["", "Pay, with account 0:", "", "```sh", pays, "```", ""]
         lines += ["The same goods are tools of MCP at `/mcp`.", ""]
     lines += [f"The facilitator for a shop of yours is `{url}/facilitator`.", ""]

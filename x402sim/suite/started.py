@@ -50,7 +50,8 @@ def error_lines(text: str) -> str:
     lines = [each for each in text.splitlines() if each.strip() and not _NODE.fullmatch(each)]
     starts = [place for place, line in enumerate(lines) if _ERROR.match(line)]
     if not starts:
-        return last_line("\n".join(lines)) or "nothing"
+        flush = [each for each in lines if not each[0].isspace()]  # Ruby's stack comes last
+        return last_line("\n".join(flush or lines)) or "nothing"
     first, *more = lines[starts[-1] :]
     own = list(takewhile(lambda line: not line[0].isspace(), more))
     return " ".join([first, *own[:2]]).strip()[:300]
