@@ -423,6 +423,28 @@ def test_a_hook_that_forgives_a_cut_body_buys_nothing_anew() -> None:
     assert (len(shop.paid), len(shop.nonces)) == (3, 1)
 
 
+def test_a_hook_that_closes_the_answer_buys_nothing_anew() -> None:
+    """Such as a limit of size; the same authorization is sent again."""
+    shop = StandardShop(2)
+    closes = [True, True, False]
+
+    def limited(answer: httpx.Response) -> None:
+        if answer.status_code == 200 and closes.pop(0):
+            answer.close()
+
+    http = httpx.Client(
+        transport=httpx.MockTransport(Streaming(shop, [whole])),
+        auth=payer(),
+        event_hooks={"response": [limited]},
+    )
+    with http:
+        for _ in range(2):
+            with pytest.raises(httpx.StreamClosed):
+                http.get(URL)
+        assert http.get(URL).content == b"first last"
+    assert (len(shop.paid), len(shop.nonces)) == (3, 1)
+
+
 def test_the_header_of_a_payment_that_is_over_is_not_sent_again() -> None:
     """The shop offers another version by the time that its first payment has expired."""
     now, sent = [1_800_000_000.0], list[set[str]]()

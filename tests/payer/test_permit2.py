@@ -15,7 +15,7 @@ from x402sim import PaymentAuth, SpendingCapExceeded
 from x402sim.clock import Clock
 from x402sim.payer.core import PaymentFailed
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET
 from x402sim.protocol.permit2 import EXACT_PROXY, PERMIT2, UPTO_PROXY
 from x402sim.protocol.x402 import domain_of
 
@@ -214,3 +214,19 @@ def test_a_lost_answer_signs_no_second_authorization(tmp_path: Path):
     assert shop.authorization["from"] == ALICE.address
     assert shop.desk.driver.balance(SHOP) == 1_858
     assert again.signed_base == 20_000
+
+
+def test_an_offer_of_another_network_comes_before_permit2() -> None:
+    """Also if the network of the first offer takes Permit2 only."""
+    shop = Shop()
+    elsewhere = PLAIN | {
+        "network": BASE_SEPOLIA.caip2,
+        "asset": checksum(BASE_SEPOLIA.asset),
+        "extra": domain_of(BASE_SEPOLIA),
+    }
+    shop.offers = [shop.upto, elsewhere]
+    auth = PaymentAuth(ALICE, permit2=True, clock=Clock(lambda: float(NOW_S)))
+    http = httpx.Client(transport=httpx.MockTransport(shop), auth=auth)
+    with http, pytest.raises(PaymentFailed):  # the desk knows one network
+        http.get(URL)
+    assert [each["accepted"]["network"] for each in shop.paid] == [BASE_SEPOLIA.caip2]

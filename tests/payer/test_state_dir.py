@@ -133,8 +133,18 @@ def test_the_caps_are_in_the_unit_of_what_is_left(tmp_path: Path) -> None:
     shop = Shop(served, lambda body: LOST)
     assert ask(shop, payer(tmp_path)) is LOST
     fine = replace(BASE_SEPOLIA, decimals=18)
-    assert "token of 6 decimals" in str(ask(shop, payer(tmp_path, network=fine)))
+    other = payer(tmp_path, network=fine)
+    for _ in range(2):
+        assert "token of 6 decimals" in str(ask(shop, other))
     assert len(shop.settled) == 1
+    assert ask(shop, payer(tmp_path)) is LOST, "the file is free, and as it was"
+    assert len(shop.headers) == 1
+
+
+def test_a_folder_remembers_by_itself(tmp_path: Path) -> None:
+    request = httpx.Request("GET", URL)
+    with pytest.raises(ValueError, match="resume: the unfinished payments are those of"):
+        payer(tmp_path).resume(request, PaymentAuth(WALLET).unfinished(request))
 
 
 def test_a_fork_signs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

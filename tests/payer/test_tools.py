@@ -13,6 +13,7 @@ import pytest
 from tests.bounded.hostile_peer import wanted
 from tests.payer.test_standard_servers import OFFER
 from x402sim import PaymentAuth, SpendingCapExceeded, Wallet
+from x402sim.clock import Clock
 from x402sim.http.bounded import Limits
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.tools import ToolTransport, call_paid, tool_request
@@ -347,6 +348,34 @@ def test_a_server_is_not_sent_what_another_was_paid(one: str, two: str) -> None:
         assert first.paid != other.paid
 
     asyncio.run(main())
+
+
+def test_a_402_to_initialize_refuses_no_payment() -> None:
+    """The payment was not shown; the server may have settled it, and lost the answer."""
+    now, bill = [1_800_000_000.0], [False]
+
+    def lose(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("lost")
+
+    shop = ToolShop([lose])
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        if bill[0] and json.loads(request.content)["method"] == "initialize":
+            return httpx.Response(402, json=required("pay first"))
+        return shop(request)
+
+    auth = payer(clock=Clock(lambda: now[0]))
+    with client(serve, auth) as http, pytest.raises(httpx.ReadTimeout):
+        call(http)
+    now[0] += 1000
+    bill[0] = True
+    with client(serve, auth) as http:
+        assert call(http).status_code == 502
+    assert (auth.signed_base, len(shop.paid)) == (10_000, 1)
+    bill[0] = False
+    with client(serve, auth) as http:
+        assert call(http).status_code == 200
+    assert len(set(shop.nonces)) == 1
 
 
 def test_a_session_signs_no_offer_that_it_cannot_carry() -> None:

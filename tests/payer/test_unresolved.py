@@ -280,7 +280,7 @@ def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
     """An answer that broke off bought nothing; in one step, its payment is sent once more."""
 
     def paid(name: str, version: Version | None = None) -> Payment:
-        auth = Authorization(b"a" * 20, b"b" * 20, 1, 0, 300, bytes(32))
+        auth = Authorization(b"a" * 20, b"b" * 20, 1, 0, 300, name.encode().ljust(32))
         return Payment(auth=auth, proof={}, shown=name, version=version)
 
     first = ResourcePayments(
@@ -294,6 +294,10 @@ def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
     second = ResourcePayments()
     second.resume(left)
     assert second.unfinished() == left
+    assert second.resume(ResourcePayments().unfinished()) == 0
+    assert second.unfinished() == left, "another object's are beside those here"
+    assert second.resume(ResourcePayments(unresolved=paid("another", 2)).unfinished()) == 1
+    assert "another" in [each.shown for each in second.unfinished().sent]
 
 
 def test_what_was_given_up_counts_in_another_object() -> None:

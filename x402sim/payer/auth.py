@@ -145,9 +145,9 @@ class PaymentAuth(FlowAuth):
     folder, only this object remembers.
 
     With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
-    of `exact` by Permit2 are paid, too, after all others. The maximum counts for both caps, for
-    good. Nothing here approves Permit2: a server that misses the approval answers 412 or 402, and
-    the error says how much to approve.
+    of `exact` by Permit2 are paid, too, if no other of the version read can be. The maximum counts
+    for both caps, for good. Nothing here approves Permit2: a server that misses the approval
+    answers 412 or 402, and the error says how much to approve.
 
     `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
     default every test network of our table is paid, in the order of the offers; both caps hold for
@@ -209,8 +209,8 @@ class PaymentAuth(FlowAuth):
             max_total=max_total,
             max_window_s=max_window_s,
             clock=self.clock,
-            permit2=permit2,
         )
+        self._permit2 = permit2
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         self.receipts: list[Receipt] = []
@@ -272,7 +272,11 @@ class PaymentAuth(FlowAuth):
         yield payments.lock
         try:
             if stored is not None and stored.take():
-                self.signer.take_over(payments, stored.record.unfinished)
+                try:
+                    self.signer.take_over(payments, stored.record.unfinished, is_all=True)
+                except PaymentFailed:
+                    stored.release()
+                    raise
             try:
                 return (yield from self._exchange(order, response, sent_id))
             finally:
@@ -301,10 +305,13 @@ class PaymentAuth(FlowAuth):
         return Unfinished() if payments is None else payments.unfinished()
 
     def resume(self, request: httpx.Request, unfinished: Unfinished) -> None:
-        """Take over another object's unfinished payments, before any exchange for the request.
+        """Take over another object's unfinished payments, beside those of this object.
 
-        Every amount signed for the purchase counts for `max_total`, expired or not.
+        Every amount signed for the purchase counts for `max_total`, expired or not. Raises
+        `ValueError` with a `state_dir`, which remembers by itself.
         """
+        if self._state_dir is not None:
+            raise ValueError(f"resume: the unfinished payments are those of {self._state_dir}")
         with self._lock:
             payments = self._payments.setdefault(purchase_key(request), ResourcePayments())
         self.signer.take_over(payments, unfinished)
@@ -356,11 +363,12 @@ class PaymentAuth(FlowAuth):
 
     def _sign(self, required: Required) -> Payment:
         """Sign the first offer within the caps; raises the `PaymentFailed` of the last without."""
-        *others, last = required
-        for network in others:
+        kinds = (False, True) if self._permit2 else (False,)
+        *others, last = [(network, permit2) for permit2 in kinds for network in required]
+        for network, permit2 in others:
             with suppress(PaymentFailed):
-                return self.signer.sign(required[network], network)
-        return self.signer.sign(required[last], last)
+                return self.signer.sign(required[network], network, permit2=permit2)
+        return self.signer.sign(required[last[0]], *last)
 
     def _show_unserved(self, order: Order) -> Flow:
         """Send the proof of the newest payment that bought nothing yet."""

@@ -19,10 +19,11 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
     """Call `ended` once: when the body was read to its end and closed, or when it breaks off.
 
     `ended` is called at once if the client's response hook has read the body, to its end or not,
-    or if the answer has none (HEAD, 204, a length of 0 without chunks). A body in gzip or deflate
-    that ends before its encoding does has broken off, even at the right length. A body without
-    length or chunks ends with its connection: a break cannot be noticed there. Nor can a cut gzip
-    body at the right length be noticed after the hook: httpx keeps only the decoded text.
+    or has closed the answer, or if the answer has no body (HEAD, 204, a length of 0 without
+    chunks). A body in gzip or deflate that ends before its encoding does has broken off, even at
+    the right length. A body without length or chunks ends with its connection: a break cannot be
+    noticed there. Nor can a cut gzip body at the right length be noticed after the hook: httpx
+    keeps only the decoded text.
     """
     is_empty = (
         response.headers.get("content-length") == "0"
@@ -31,7 +32,7 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
     has_no_body = response.request.method == "HEAD" or response.status_code in _WITHOUT_BODY
     if has_no_body or is_empty:
         ended(True)
-    elif response.is_stream_consumed:
+    elif response.is_stream_consumed or response.is_closed:
         ended(_is_read(response))
     else:
         encoded = EncodedEnd(response.headers.get("content-encoding", ""))

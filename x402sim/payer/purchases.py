@@ -200,14 +200,25 @@ class ResourcePayments(msgspec.Struct):
         payment.given_up |= self.given_up
         self.given_up = {}
 
-    def resume(self, unfinished: "Unfinished") -> int:
-        """Take over another object's unfinished payments; return base units unknown here before."""
-        known, found = self.unfinished().signed, unfinished.signed
-        self.unresolved = unfinished.sent[0] if unfinished.sent else None
-        self.interrupted = unfinished.sent[1:]
-        self.unserved = list(unfinished.unserved)
-        self.given_up = dict(unfinished.given_up)
-        return sum(value for nonce, value in found.items() if nonce not in known)
+    def resume(self, left: "Unfinished", *, is_all: bool = False) -> int:
+        """Take over another object's unfinished payments; return base units unknown here before.
+
+        They are added to those here, or take their place if they are all.
+        """
+        known = self.unfinished().signed
+        if is_all:
+            self.unresolved, self.interrupted, self.unserved, self.given_up = None, [], [], {}
+        here = {each.auth.nonce for each in self.unfinished().payments}
+        sent, unserved = (
+            [each for each in some if each.auth.nonce not in here]
+            for some in (left.sent, left.unserved)
+        )
+        if self.unresolved is None and sent:
+            self.unresolved = sent.pop(0)
+        self.interrupted += sent
+        self.unserved += unserved
+        self.given_up |= left.given_up
+        return sum(value for nonce, value in left.signed.items() if nonce not in known)
 
 
 class Unfinished(msgspec.Struct, kw_only=True):

@@ -253,7 +253,6 @@ class Signer:
         max_total: str,
         max_window_s: int,
         clock: Clock,
-        permit2: bool = False,
     ) -> None:
         """Take the caps as decimal strings of the token; raises `ValueError`."""
         if not isinstance(wallet, Wallet):  # notebooks pass the key
@@ -268,11 +267,19 @@ class Signer:
         """How many payments may be signed; None is any number."""
         self._payments = 0
         self._wallet, self._clock, self._decimals = wallet, clock, network.decimals
-        self._max_window_s, self._permit2 = max_window_s, permit2
+        self._max_window_s = max_window_s
         self._lock = threading.Lock()
 
-    def sign(self, required: PaymentRequired | x402.AnyRequired, network: Network) -> Payment:
-        """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
+    def sign(
+        self,
+        required: PaymentRequired | x402.AnyRequired,
+        network: Network,
+        permit2: bool = False,
+    ) -> Payment:
+        """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`.
+
+        With `permit2`, an offer by Permit2 is signed if there is no other.
+        """
         with self._lock:  # without the lock, two threads could each find room for their amount
             if self._payments == self.max_payments:
                 raise SpendingCapExceeded(f"max_payments={self.max_payments} are signed already")
@@ -280,17 +287,20 @@ class Signer:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required, network)
                 else:
-                    payment = self._sign_one_step(required, network)
+                    payment = self._sign_one_step(required, network, permit2)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
             self._payments += 1
         return payment
 
-    def take_over(self, payments: ResourcePayments, left: Unfinished) -> None:
+    def take_over(
+        self, payments: ResourcePayments, left: Unfinished, *, is_all: bool = False
+    ) -> None:
         """Take over what another object has signed for a purchase, and count it, expired or not.
 
-        Raises `PaymentFailed` for amounts in another unit than that of the caps.
+        `is_all`: a shared folder has it, and nothing else is unfinished. Raises `PaymentFailed`
+        for amounts in another unit than that of the caps.
         """
         others = {each.decimals for each in left.payments} - {self._decimals}
         if others:
@@ -300,7 +310,7 @@ class Signer:
                 "Finish it with a payer of its own network, or use another folder",
             )
         with self._lock:
-            self.signed_base += payments.resume(left)
+            self.signed_base += payments.resume(left, is_all=is_all)
 
     def decimal(self, amount_base: int) -> str:
         """Return an amount in tokens: "0.01"."""
@@ -324,12 +334,14 @@ class Signer:
             settlement=settlement(offer.payment_id, header, msgspec.to_builtins(requirements)),
         )
 
-    def _sign_one_step(self, required: x402.AnyRequired, network: Network) -> Payment:
+    def _sign_one_step(
+        self, required: x402.AnyRequired, network: Network, permit2: bool
+    ) -> Payment:
         offer = choose(
             required,
             network,
             lambda amount: self._over_caps(amount, network),
-            permit2=self._permit2,
+            permit2=permit2,
         )
         now_s, most_s = self._clock.now_s(), self._max_window_s
         auth, header = sign(offer, self._wallet, network, now_s, most_s)

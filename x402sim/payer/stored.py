@@ -125,6 +125,11 @@ class Stored:
             self._users += 1
             return is_first
 
+    def release(self) -> None:
+        """End a use of the file without writing."""
+        with self._changing:
+            self._let_go()
+
     def hold(self) -> None:
         """Hold the file once more: it is ours already."""
         with self._changing:
@@ -137,8 +142,7 @@ class Stored:
         try:
             yield
         finally:
-            with self._changing:
-                self._let_go()
+            self.release()
 
     def _open(self, most_s: float) -> None:
         try:

@@ -41,6 +41,8 @@ def _called(request: httpx.Request) -> mcp.Call:
 
 # --- streamable HTTP -------------------------------------------------------------------------
 
+_PAID_SESSION = "the server asks for a payment to initialize; only calls of tools are paid"
+"""No payment was shown to `initialize`, so a 402 refuses none."""
 _Read = tuple[httpx.Response, mcp.Incoming]
 _Steps = Generator[tuple[httpx.Request, int | None], _Read, httpx.Response]
 """Yields a message to send, with its JSON-RPC id; gets the answer, read."""
@@ -141,6 +143,8 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         for is_last in (False, True):
             if not endpoint.is_initialized:
                 failed = yield from self._initialize(endpoint, request)
+                if failed is not None and failed.status_code == 402:
+                    return httpx.Response(502, json={"error": _PAID_SESSION})
                 if failed is not None:
                     return failed
             number = self._next()
