@@ -214,6 +214,7 @@ def peer() -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.thorough
 def test_every_reader_stays_within_its_limits(peer: Server) -> None:
     """A third of the readers meets a third of the sample each: every habit is met by some readers."""
     thirds = [product([*READERS][third::3], SAMPLE[third::3]) for third in range(3)]

@@ -119,6 +119,7 @@ def is_plain(written: bytes) -> bool:
     return len(written) > 50 and b"\x1b" not in written and b"Traceback" not in written
 
 
+@pytest.mark.thorough
 def test_with_no_color_a_terminal_gets_no_codes(server: LocalServer, tmp_path: Path) -> None:
     file = tmp_path / "study.py"
     file.write_text(STUDY)

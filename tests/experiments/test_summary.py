@@ -36,6 +36,7 @@ def test_failed_points_are_counted_and_left_out() -> None:
     assert (row["mean"], row["rows"], row["failed"]) == (4, 1, 1)
 
 
+@pytest.mark.thorough
 def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
     """300 studies of 40 seeds each, exponential; nine in ten intervals have the mean."""
     draw = np.random.default_rng(7)
@@ -107,6 +108,7 @@ def test_the_interval_of_a_share_is_wilsons(events: int, of: int, low: float, hi
         assert (row["low"], row["high"]) == pytest.approx((low, high), abs=5e-5)
 
 
+@pytest.mark.thorough
 def test_the_interval_of_what_is_rare_has_the_truth() -> None:
     """Of 400 studies with 2 events in 100 seeds, one in seven sees none; the bootstrap has [0, 0]."""
     draw = np.random.default_rng(3)

@@ -290,6 +290,7 @@ def test_a_failed_story_fails_its_point() -> None:
         assert frame["error"].str.contains(says).all(), frame["error"].iloc[0]
 
 
+@pytest.mark.thorough
 def test_a_point_that_kills_its_process_loses_nothing_else() -> None:
     frame = studies.recorded(studies.deadly, {"n": [1, 2]}, range(8), workers=2)
     failed = frame[frame["error"].notna()]

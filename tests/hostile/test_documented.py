@@ -16,6 +16,7 @@ from x402sim import LocalServer
 from x402sim.payer.auth import PaymentAuth
 
 
+@pytest.mark.thorough
 def test_the_service_does_what_its_openapi_document_says():
     assert documented(11, 3, "examples,fuzzing", only="payer") == (12, [])
 

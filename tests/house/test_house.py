@@ -39,6 +39,7 @@ def test_no_path_of_a_machine_is_in_the_product() -> None:
             assert found is None or name.endswith("test_house.py"), f"{name}: {found}"
 
 
+@pytest.mark.thorough
 def test_what_the_program_knows_of_itself_is_the_same_without_docstrings() -> None:
     code = "import json; from tests.house.reference import facts; print(json.dumps(facts()))"
     told = run([sys.executable, "-OO", "-c", code])

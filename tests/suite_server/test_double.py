@@ -39,6 +39,7 @@ def double(given: Given) -> Any:
     return app
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dialect", ["v1", "v2"])
 def test_the_double_of_the_facilitator_passes_the_judge_of_facilitators(dialect: str) -> None:
     cases = [

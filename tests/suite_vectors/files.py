@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -49,6 +50,8 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def vectors_schema() -> dict[str, Any]:
     """Return the JSON Schema of a file of vectors."""
     found = msgspec.json.schema(File)
+    for each in found["$defs"].values():  # versions of msgspec indent docstrings differently
+        each["description"] = cleandoc(each["description"])
     title = {"$schema": DRAFT, "title": "A file of vectors of x402", "license": "MIT"}
     found["$defs"]["Vector"]["properties"]["op"] = {"enum": [*OPERATIONS]}
     return title | found
