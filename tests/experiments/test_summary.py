@@ -147,6 +147,15 @@ def test_a_count_that_is_always_one_is_certain() -> None:
     assert table.loc["lost", "high"] == pytest.approx(0.2991, abs=1e-4)
 
 
+def test_what_has_a_unit_is_no_share() -> None:
+    """A loss of money below 1 is not the probability of anything."""
+    frame = pd.DataFrame({"policy": list("aabb"), "seed": [0, 1] * 2, "lost": [0.0, 0, 0.2, 0.3]})
+    assert summarize(frame, by="policy").loc[0, "high"] > 0.5
+    frame.attrs["units"] = {"lost": "USD"}
+    assert summarize(frame, by="policy").loc[0, ["low", "high"]].tolist() == [0, 0]
+    assert summarize(frame.head(2), by="policy").loc[0, "high"] == 0
+
+
 # --- units -------------------------------------------------------------------------------
 
 

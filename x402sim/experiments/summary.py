@@ -59,10 +59,10 @@ def summarize(
     or false, or 0 and 1, it is Wilson's: an event that none of n had may still happen in about 4 of
     n. A share that the experiment returns for each seed gets the bootstrap, or Wilson's interval
     for a group of zeros only; return a row for each order instead. A column between 0 and 1 counts
-    as a share: return money in base units or cents. The guide's page on experiments has the
-    formulas, and how often the intervals cover. With fewer than two units, `low` and `high` are
-    NaN. For differences between groups, see `compare`; for one long run per group,
-    `x402sim.experiments.steady`.
+    as a share, unless it has a unit: `frame.attrs["units"] = {"lost": "USD"}`. The guide's page on
+    experiments has the formulas, and how often the intervals cover. With fewer than two units,
+    `low` and `high` are NaN. For differences between groups, see `compare`; for one long run per
+    group, `x402sim.experiments.steady`.
 
     Groups with the same seeds, as by default, have correlated errors: with few seeds, a whole curve
     may be too high or too low by as much as an interval, and still be smooth.
@@ -85,21 +85,23 @@ def summarize(
             raise ValueError(
                 f"by: {as_given(name)} is a column of the summary; rename it in the frame"
             )
-    rows, events = [], {name: is_event(frame[name]) for name in names}
-    shares = {name for name in names if _is_share(frame[name].dropna())}
+    units = units_of(frame, names)
+    unitless = [name for name in names if name not in units]
+    rows, events = [], {name for name in unitless if is_event(frame[name])}
+    shares = {name for name in unitless if _is_share(frame[name].dropna())}
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
         failed = int(group["error"].notna().sum()) if "error" in group else 0
         for name in names:
             # a bootstrap of only zeros would have no width, as if the event could never happen
             is_extreme = name in shares and set(group[name].dropna()) in ({0}, {1})
-            either = events[name] or is_extreme
+            either = name in events or is_extreme
             facts = _facts(group, name, unit, confidence, is_event=either)
             rows.append(dict(zip(keys, given, strict=True)) | {"failed": failed} | facts)
     found = pd.DataFrame(rows, columns=[*keys, *columns])
     played = {frozenset(group["seed"]) for _, group in groups}
     found.attrs |= {"confidence": confidence, "unit": unit, "common seeds": len(played) == 1}
-    found.attrs["units"] = units_of(frame, names)
+    found.attrs["units"] = units
     return found
 
 
