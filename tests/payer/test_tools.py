@@ -1,6 +1,7 @@
 """`PaymentAuth` pays for tools of MCP: over streamable HTTP, and through a client's session."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -348,6 +349,29 @@ def test_a_server_is_not_sent_what_another_was_paid(one: str, two: str) -> None:
         assert first.paid != other.paid
 
     asyncio.run(main())
+
+
+def test_a_call_of_json_rpc_is_one_purchase_whatever_its_id() -> None:
+    """An MCP client that sends Mcp-Name itself, and has the payer as httpx authentication."""
+    nonces = set[str]()
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        if (text := request.headers.get("PAYMENT-SIGNATURE")) is None:
+            headers = {
+                "PAYMENT-REQUIRED": base64.b64encode(json.dumps(required()).encode()).decode()
+            }
+            return httpx.Response(402, headers=headers)
+        nonces.add(json.loads(base64.b64decode(text))["payload"]["authorization"]["nonce"])
+        raise httpx.ReadTimeout("lost")
+
+    auth = payer()
+    with httpx.Client(transport=httpx.MockTransport(serve), auth=auth) as http:
+        for number in range(3):
+            params = {"name": "forecast", "arguments": {"city": "Oslo"}, "_meta": {"t": number}}
+            message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            with pytest.raises(httpx.ReadTimeout):
+                http.post(URL, json=message, headers={"Mcp-Name": "forecast"})
+    assert (len(nonces), auth.signed_base) == (1, 10_000)
 
 
 def test_a_402_to_initialize_refuses_no_payment() -> None:

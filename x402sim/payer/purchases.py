@@ -276,7 +276,12 @@ def body_key(request: httpx.Request) -> str:
     if TOOL not in request.headers:
         return text
     try:
-        return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
+        call = json.loads(text, parse_float=_number)
+        if isinstance(call, dict) and isinstance(params := call.get("params"), dict):
+            call = params  # of JSON-RPC, whose id is another in each call
+        if isinstance(call, dict):
+            call = [call.get("name"), call.get("arguments")]
+        return json.dumps(call, sort_keys=True)
     except (ValueError, RecursionError):
         return text
 
