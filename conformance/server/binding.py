@@ -1,6 +1,5 @@
 """What a payment buys, and how often: another request, again, many times, at once."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +13,16 @@ from x402sim.suite.server.case import (
     buys_one_repeated,
     case,
     distinguished,
+    held,
     times_made,
     uncounted,
     used,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered
 from x402sim.suite.server.play import Play
 from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 
-MANY, HELD_S = 5, 0.6
+MANY = 5
 """The requests with one payment, and seconds that the facilitator holds the first request."""
 
 
@@ -45,13 +45,9 @@ def _changed(value: Any) -> Any:
 
 async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
     """Send one payment in several requests at once, while the facilitator holds a path."""
-    payment, gate = await play.draft(), asyncio.Event()
+    payment = await play.draft()
     play.double.strict = strict
-    with play.double.twisted(on(path, waits(gate))):
-        asked = asyncio.gather(*(play.pay(payment) for _ in range(MANY)))
-        await play.wait(HELD_S)
-        gate.set()
-        answers = await asked
+    answers = await held(play, path, [play.pay(payment) for _ in range(MANY)])
     return await distinguished(play, payment, answers)
 
 

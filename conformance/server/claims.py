@@ -1,6 +1,5 @@
 """The server's record of a payment: spellings, payers, refusals and requests."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,19 +13,17 @@ from x402sim.suite.server.case import (
     buys_one_repeated,
     case,
     distinguished,
+    held,
     is_blamed,
     is_honest,
     sent_again,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
+from x402sim.suite.server.double import SETTLE, VERIFY
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
-from x402sim.suite.server.play import Item, Play
+from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted
-
-HELD_S = 0.6
-"""Seconds that the facilitator holds simultaneous calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +45,6 @@ async def _sent(play: Play, payments: Sequence[Payment]) -> Several:
     """Send payments, one after the other."""
     answers = [await play.pay(each) for each in payments]
     return Several(payments=payments, answers=answers, moved=await play.moved())
-
-
-async def _held(play: Play, path: str, requests: Sequence[tuple[Payment, Item]]) -> list[Answer]:
-    """Send payments at once, while the facilitator holds a path."""
-    gate = asyncio.Event()
-    with play.double.twisted(on(path, waits(gate))):
-        asked = asyncio.gather(*(play.pay(payment, item) for payment, item in requests))
-        await play.wait(HELD_S)
-        gate.set()
-        return list(await asked)
 
 
 def _reversed(value: Any) -> Any:
@@ -144,7 +131,7 @@ async def _respelled(play: Play) -> Uses:
         payment.with_value("note", "again"),
         replace(payment, body=_reversed(payment.body)),
     ]
-    answers = await _held(play, VERIFY, [(each, play.item) for each in ways])
+    answers = await held(play, VERIFY, [play.pay(each) for each in ways])
     return await distinguished(play, payment, answers)
 
 
@@ -161,7 +148,7 @@ async def _for_other_requests(play: Play) -> Uses:
     payment, item = await play.draft(), play.item
     begin = "&" if "?" in item.target else "?"
     others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
-    answers = await _held(play, VERIFY, [(payment, each) for each in (item, *others)])
+    answers = await held(play, VERIFY, [play.pay(payment, each) for each in (item, *others)])
     return await distinguished(play, payment, answers)
 
 
@@ -176,7 +163,7 @@ async def _for_other_requests(play: Play) -> Uses:
 async def _two_receipts(play: Play) -> Several:
     """Buy twice at once: both settlements are under way together."""
     payments = [await play.draft(), await play.draft()]
-    answers = await _held(play, SETTLE, [(each, play.item) for each in payments])
+    answers = await held(play, SETTLE, [play.pay(each) for each in payments])
     return Several(payments=payments, answers=answers, moved=await play.moved())
 
 

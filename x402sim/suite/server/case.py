@@ -7,20 +7,33 @@ Most plays are a `Trade`: a payment, the answers to the payment and its repetiti
 transfers.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from x402sim.clock import stopwatch
 from x402sim.spec.ground import Ground
 from x402sim.suite import row, texts
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import Demand as Demand, RoomCase, RoomKind
-from x402sim.suite.server.double import SETTLE, VERIFY, Call, Twist, is_answered, is_worked_on
+from x402sim.suite.server.double import (
+    LOOK_S,
+    SETTLE,
+    VERIFY,
+    Call,
+    Twist,
+    is_answered,
+    is_worked_on,
+    on,
+    waits,
+)
 from x402sim.suite.server.payment import Dialect, Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import PLAIN
 from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
+from x402sim.suite.wire import CLOCK
 from x402sim.text.words import counted, often
 
 ONE_PATH = "all tools of a server have one path, and one method"
@@ -167,6 +180,28 @@ async def until_held(play: Play, path: str, payment: Payment, *, after: bool = F
     is_there = is_worked_on if after else bool
     if not await play.double.until(path, payment.nonce, play.patience_s, is_there):
         raise NotApplicable(f"it does not ask {path}")
+
+
+HELD_S = 0.6
+"""Seconds without another call of the facilitator until no more are expected."""
+
+
+async def held(play: Play, path: str, asked: Sequence[Awaitable[Answer]]) -> list[Answer]:
+    """Send requests at once, while the facilitator holds the calls of a path.
+
+    The facilitator answers when each request has led to a call, or no other came for `HELD_S`: a
+    server may work off requests one after the other, and a busy machine is slow, not in order.
+    """
+    gate, before = asyncio.Event(), play.double.count(path)
+    with play.double.twisted(on(path, waits(gate))):
+        answers = asyncio.gather(*asked)
+        seen, since = 0, stopwatch()
+        while seen < len(asked) and since() < HELD_S:
+            if (now := play.double.count(path) - before) > seen:
+                seen, since = now, stopwatch()
+            await CLOCK.sleep(LOOK_S)
+        gate.set()
+        return list(await answers)
 
 
 async def sent_again(
