@@ -111,7 +111,7 @@ ROWS = [
         left_open(
             "Does the facilitator accept 1 base unit more than required?",
             texts.AMOUNT_V1,
-            why="it may be, and no text says that it must",
+            why="the texts permit an excess, and demand no refusal",
         ),
         agreed(
             "An excess payment called valid settles the signed amount", texts.AMOUNT_V1, texts.CALLS

@@ -30,6 +30,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum, parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
+from x402sim.protocol.messages import MAX_BRACKETS
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA, TESTNET, Network
 
 KEY = "0x" + "11" * 32
@@ -323,6 +324,24 @@ def test_what_is_shown_is_what_is_signed(body: dict[str, Any], options: tuple[st
         assert done.stderr.count("price          10000 = 0.01 USDC") == 1
         return
     assert "contradicts itself" in done.stderr or "nothing was paid" in done.stderr
+
+
+def test_a_402_that_is_too_deep_to_be_repeated_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    """The 402 has one bracket fewer than is read, and the payment, which repeats it, one more."""
+    host = Host([[offer()]])
+
+    def nested(asked: Asked) -> Reply:
+        reply = host(asked)
+        if reply.status != 402:
+            return reply
+        said = reply.body | {"x402Version": 2, "extensions": {"z": [[]] * (MAX_BRACKETS - 7)}}
+        return replace(reply, headers={"PAYMENT-REQUIRED": x402.to_base64(said)})
+
+    with serving(nested) as url:
+        for _ in range(2):
+            done = run(url + "/page", "--key", KEY, "--state-dir", str(tmp_path))
+            assert "the payment repeats parts of the 402 that cannot be read" in done.stderr
+    assert (host.got, [*tmp_path.glob("*.json")]) == ([], [])
 
 
 SHOWN = ("X-Payment-Id", "X-Session-Id", *x402.PAYMENT_HEADERS.values())

@@ -1,10 +1,11 @@
 """Cuts a release: `python -m tests.release` writes `dist/`, and publishes nothing.
 
-The wheel, the sdist, the standalone program and the package for Node.js, both for this system and processor;
-a page of what is in them, and their SHA-256 sums. Each is tried outside the checkout: the wheel in an
-environment of its own, the sdist builds the same wheel, on Linux the program runs in a root with no other file,
-and npm installs the package. The same commit gives the same bytes, on the same machine. It takes about three minutes. Exit code 1: something failed, and nothing
-was written.
+`dist/` gets the wheel, the sdist, the standalone program and the package for Node.js, both for this
+system and processor, RELEASE.md (commit, sizes, packages inside), and SHA-256 sums. Each is tried
+outside the checkout: the wheel in an environment of its own, the sdist builds the same wheel, on
+Linux the program runs in a root with no other file, and npm installs the package. The same commit
+gives the same bytes on the same machine. A release takes some minutes. Exit code 1: something
+failed, and nothing was written.
 """
 
 import argparse

@@ -314,7 +314,7 @@ def test_an_account_that_fails_is_paid_with_and_refused(browser: Browser, server
 
 
 def test_the_goods_of_a_user_are_bought_from_the_page(browser: Browser, tmp_path: Path) -> None:
-    """They are served, and a copied test asks this server for them, as no new world has them."""
+    """The goods are served. A copied test asks this server: a new world has no such goods."""
     sells = {"GET /weather 0.01": {"sky": "grey"}, "GET /users/{id} 0.05": {"name": "Ann"}}
     with hosted(sells=sells) as server:
         browser.open(f"{server.ready['control']}/ui")

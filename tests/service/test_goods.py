@@ -1,4 +1,4 @@
-"""Goods of the user: matching a request, its price, and the paths that one payment opens."""
+"""Goods of the user: a request finds its good and price, and a payment opens the good's path."""
 
 import asyncio
 import json

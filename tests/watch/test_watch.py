@@ -138,7 +138,7 @@ def test_diff_compares_two_recordings(recording):
 
 
 def test_a_recorded_request_is_sent_again_changed_and_nothing_is_signed(server, tmp_path):
-    """It passes the proxy, so it is recorded; the payment in it is sent only with its header."""
+    """The proxy records the request; a payment is sent only if the user keeps the header."""
     file = tmp_path / "shop.ndjson"
     with Watching(server, "--out", str(file)) as watching:
         assert bought(watching.url, payer_of(server)).status_code == 200

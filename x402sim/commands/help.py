@@ -23,8 +23,8 @@ Example: x402sim advance 1h
     "mine": "Mine blocks on the chain of a running `serve`.",
     "accounts": """List the accounts of a running `serve`, with their private keys.
 
-`--failing` makes accounts that fail in fixed ways: one has no balance, one is blacklisted, one
-is a contract wallet, and one has a used nonce.
+`--failing` makes accounts that fail in fixed ways: no balance, blacklisted, a
+contract wallet, a used nonce.
 """,
     "payments": """List the settled payments of a running `serve`, and demand a number of them.
 

@@ -688,7 +688,14 @@ class Purchase:
     def _draft(self, request: httpx.Request) -> mistakes.Draft:
         """Return the signed payment; raises `PaymentFailed` unless it is as shown to the user."""
         now_s = self.local.allowed.clock.now_s()
-        draft = mistakes.draft_of(request, self.wallet, self.network, now_s)
+        try:
+            draft = mistakes.draft_of(request, self.wallet, self.network, now_s)
+        except BadMessage as wrong:
+            self._payer = None  # so the payment is not kept, either
+            raise PaymentFailed(
+                f"the payment repeats parts of the 402 that cannot be read: {wrong}; nothing was "
+                "sent. `doctor URL` shows the 402"
+            ) from wrong
         way = self._shown
         if any(draft.auth == each.auth for each in self.resumed.payments):
             return draft

@@ -68,7 +68,7 @@ class Payment(msgspec.Struct, kw_only=True):
 
     @property
     def signed(self) -> dict[str, int]:
-        """What was signed for the purchase with this payment and before it: base units by nonce."""
+        """Base units by nonce: this payment, and those given up before for the same purchase."""
         return self.given_up | {self.auth.nonce.hex(): self.auth.value}
 
     @property
@@ -190,8 +190,8 @@ class ResourcePayments(msgspec.Struct):
     def begin_reading(self, payment: Payment) -> None:
         """Count a payment as served, and its body as being read.
 
-        The payment stands in its new place before it leaves the old one, so that an interrupt
-        between two lines loses none. The next purchase counts its own given-up payments.
+        The payment is added to `reading` before `unresolved` is cleared: an interrupt between the
+        two lines loses no payment. The next purchase counts its own given-up payments.
         """
         self.reading.append(payment)
         if self.unresolved is payment:
@@ -203,7 +203,7 @@ class ResourcePayments(msgspec.Struct):
     def resume(self, left: "Unfinished", *, is_all: bool = False) -> int:
         """Take over another object's unfinished payments; return base units unknown here before.
 
-        They are added to those here, or take their place if they are all.
+        The payments are added to those here; with `is_all` they replace those here.
         """
         known = self.unfinished().signed
         if is_all:

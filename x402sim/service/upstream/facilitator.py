@@ -111,20 +111,11 @@ class FacilitatorClient:
         return Verdict(answer.is_valid, answer.invalid_reason)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
-        """Ask the facilitator to settle.
-
-        Raises `Unavailable` if the request certainly did not arrive. Raises `OutcomeUnknown` if the
-        request may have arrived, and the answer is lost or nonsense.
-        """
+        """Ask to settle; raises `Unavailable` and `OutcomeUnknown` as `asked_to_settle`."""
         body = request(payment, requirements)
-        try:
-            _, answer = await asked(
-                self._to, self._settle_url, body, _HEADERS, self._settle, _SETTLED
-            )
-        except Unavailable as error:
-            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
-                raise
-            raise OutcomeUnknown(str(error)) from error
+        _, answer = await asked_to_settle(
+            self._to, self._settle_url, body, _HEADERS, self._settle, _SETTLED
+        )
         if isinstance(answer, cronos.Failed):
             return NotMoved(refusal_of(answer.error), answer.error, _MISSES.get(answer.error))
         moved = Moved(answer.tx_hash, answer.from_, answer.to, answer.value, answer.network)
@@ -142,6 +133,18 @@ async def asked(
     """
     response = await post(to, url, body, headers, limits)
     return response.status, read_answer(response, url, kind)
+
+
+async def asked_to_settle(
+    to: Transport, url: Url, body: bytes, headers: Headers, limits: Limits, kind: type[Answer]
+) -> tuple[int, Answer]:
+    """Ask to settle; raises `OutcomeUnknown`, or `Unavailable` if nothing can have arrived."""
+    try:
+        return await asked(to, url, body, headers, limits, kind)
+    except Unavailable as error:
+        if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+            raise
+        raise OutcomeUnknown(str(error)) from error
 
 
 def read_answer(response: Response, url: Url, kind: type[Answer]) -> Answer:

@@ -20,7 +20,14 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import MATCH, Verification, first_broken
 from x402sim.protocol.x402_reasons import PENDING, Meaning, meaning_of
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved, NotMoved, Outcome, Verdict, asked
+from x402sim.service.upstream.facilitator import (
+    Moved,
+    NotMoved,
+    Outcome,
+    Verdict,
+    asked,
+    asked_to_settle,
+)
 
 _REFUSALS: dict[Meaning, Refusal] = {
     Meaning.FUNDS: Refusal.INSUFFICIENT_BALANCE,
@@ -63,22 +70,13 @@ class StandardFacilitator:
         return Verdict(is_valid=False, refused=refused)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
-        """Ask the facilitator to settle.
-
-        Raises `Unavailable` if the request certainly did not arrive. Raises `OutcomeUnknown` if the
-        request may have arrived, and the answer is lost or nonsense.
-        """
+        """Ask to settle; raises `Unavailable` and `OutcomeUnknown` as `asked_to_settle`."""
         if wrong := self._differs(payment, requirements):
             return NotMoved(Refusal.INVALID_SIGNATURE, wrong)
         body = self._request(payment, requirements)
-        try:
-            status, answer = await asked(
-                self._to, self._settle_url, body, _HEADERS, self._settle, x402.Settlement
-            )
-        except Unavailable as error:
-            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
-                raise
-            raise OutcomeUnknown(str(error)) from error
+        status, answer = await asked_to_settle(
+            self._to, self._settle_url, body, _HEADERS, self._settle, x402.Settlement
+        )
         if not answer.success:
             return _refused(answer.error_reason, answer.error_message, answer.transaction)
         network = self._network

@@ -10,7 +10,7 @@ from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.messages import encode
 from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
-from x402sim.service.upstream.facilitator import asked, read_answer
+from x402sim.service.upstream.facilitator import asked, asked_to_settle, read_answer
 
 _HEADERS = [(b"content-type", b"application/json")]
 
@@ -60,18 +60,12 @@ class UptoFacilitator:
     async def settle(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Settlement:
         """Ask to settle the used amount, which `wanted` has.
 
-        Raises `Unavailable` if the request certainly did not arrive. Raises `OutcomeUnknown` if the
-        request may have arrived, and the answer is lost or nonsense.
+        Raises `Unavailable` and `OutcomeUnknown` as `asked_to_settle`.
         """
         body = _request(payment, wanted)
-        try:
-            status, answer = await asked(
-                self._to, self._settle_url, body, _HEADERS, self._settle, x402.Settlement
-            )
-        except Unavailable as error:
-            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
-                raise
-            raise OutcomeUnknown(str(error)) from error
+        status, answer = await asked_to_settle(
+            self._to, self._settle_url, body, _HEADERS, self._settle, x402.Settlement
+        )
         if answer.success:
             try:
                 from_hex(answer.transaction, 32)
