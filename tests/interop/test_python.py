@@ -238,7 +238,7 @@ def test_the_facilitator_client_is_answered(server: Server, version: int) -> Non
     got = programs.run("facilitate.py", token(server) | asked)
     kinds = {(kind["x402Version"], kind["network"]) for kind in got["supported"]["kinds"]}
     assert kinds == set(NETWORKS.items())
-    assert got["supported"]["extensions"] == ["bazaar"]
+    assert got["supported"]["extensions"] == ["bazaar", "eip2612GasSponsoring"]
     (signer,) = got["supported"]["signers"]["eip155:*"]
     assert got["verified"]["isValid"] is True
     assert got["verified"]["payer"] == payer.address
