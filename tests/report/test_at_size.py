@@ -31,7 +31,6 @@ from x402sim.report.page import Payments
 from x402sim.report.plots import diagram
 from x402sim.report.plots.diagram import Row, chosen, excerpt, rows
 from x402sim.report.reading import LARGE, reading_of
-from x402sim.report.trace import failed_checks
 
 PAYERS, COUNT = 12_000, 12
 FAILED = 11_000
@@ -105,12 +104,6 @@ def test_rows_of_a_large_run_are_read_where_they_are(file: Path, read: list[int]
     assert found[second].line.seq == found[second - 1].line.seq + 1, "right after the row above"
 
 
-def test_what_is_not_read_before_the_first_exchange_is_said(file: Path, read: list[int]) -> None:
-    first, request = of(Journal.open(file), 1)[:2]
-    assert (request.text, request.line.exchange) == ("early", None)
-    assert first.text == f"… {request.line.seq:,} events left out …"
-
-
 def test_an_exchange_after_the_last_one_is_at_the_end(file: Path) -> None:
     assert texts(of(Journal.open(file), 10 * PAYERS))[-3].startswith(f"GET /{PAYERS}")
 
@@ -147,13 +140,6 @@ def test_a_cell_of_a_large_run_reads_what_it_shows(file: Path, read: list[int]) 
     assert len(read) < PAYERS + 25 * EVERY, "each name once, and some blocks"
     assert f"{file.name}</code>; <code>run.sha256</code> reads it all" in html
     assert found.sha256 not in html, "a hash would read all of it"
-
-
-def test_the_trace_of_a_failed_check_is_that_of_any_other_run(monkeypatch) -> None:
-    journal = run("failing").journal
-    wanted = failed_checks(journal)
-    monkeypatch.setattr("x402sim.report.trace.LARGE", 0)
-    assert failed_checks(journal) == wanted != []
 
 
 # --- the newest payments --------------------------------------------------------------

@@ -96,13 +96,6 @@ async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -
     assert header.resource.url == url
 
 
-@scene
-async def test_a_deposit_is_offered_in_two_steps_only(rig: ServiceRig) -> None:
-    required = await rig.ask_session()
-    assert "accepts" not in required.json()
-    assert "PAYMENT-REQUIRED" not in required.headers
-
-
 @VERSIONS
 @scene
 async def test_the_setting_switches_it_off(rig: ServiceRig, version: Version) -> None:
@@ -237,40 +230,6 @@ async def test_what_is_wrong_is_402_with_the_reason(
 def why(refused: httpx.Response) -> tuple[str | None, str]:
     """Return what a 402 says of a refused payment: in its header, and in its body."""
     return read_required(refused.headers["PAYMENT-REQUIRED"]).error, refused.json()["error"]
-
-
-@scene
-async def test_the_version_that_counts_names_the_reason(rig: ServiceRig) -> None:
-    required = await rig.ask()
-    payments = sign(rig, 1, required) | sign(rig, 2, required, value=1)
-    code = "invalid_exact_evm_payload_authorization_value_mismatch"
-    assert why(await rig.ask(**payments)) == (code, "Payment Required")
-
-
-@VERSIONS
-@scene
-async def test_the_least_validity_is_the_facilitators(rig: ServiceRig, version: Version) -> None:
-    required, now_s = await rig.ask(), rig.clock.now_s()
-    short = await rig.ask(**sign(rig, version, required, valid_before=now_s + 5))
-    assert (short.status_code, rig.transfers()) == (402, 0)
-    assert f"{now_s}; at least 6 s must be left; sign a new one" in short.json()["reason"]
-    payment = sign(rig, version, required, valid_before=now_s + 6)
-    assert (await rig.ask(**payment)).status_code == 200
-    rig.now[0] += 10
-    again = await rig.ask(**payment)
-    assert "this authorization has been served" in again.json()["reason"], "not: it is too late"
-
-
-@scene
-async def test_what_only_informs_may_be_left_out_and_addresses_be_in_lower_case(
-    rig: ServiceRig,
-) -> None:
-    required = await rig.ask()
-    first = required.json()["accepts"][0]
-    lower = {f"accepted.{name}": first[name].lower() for name in ("payTo", "asset")}
-    domain = {"name": TESTNET.token_name, "version": TESTNET.token_version}
-    for claims in (lower, {"accepted.extra": domain}):
-        assert (await rig.ask(**sign(rig, 2, required, claims=claims))).status_code == 200
 
 
 @FLOWS
