@@ -59,8 +59,6 @@ ROUTES = [
 
 
 def ask(method: str, path: str, app=None, **sent) -> httpx.Response:
-    """Return the application's answer to one request."""
-
     async def exchange() -> httpx.Response:
         transport = httpx.ASGITransport(app or Application(ROUTES), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://kit") as http:

@@ -501,7 +501,6 @@ versions with this path.
 
 
 def with_value(body: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Return a request with another value at a path, or without it."""
     changed: dict[str, Any] = json.loads(json.dumps(body))
     *outer, name = path.split(".")
     inside = changed

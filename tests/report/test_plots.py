@@ -293,7 +293,6 @@ def marked(ax: Axes, marker: str) -> list[tuple[float, float]]:
 
 
 def stepped(ax: Axes) -> dict[str, Any]:
-    """Return the points of each step line, by its label."""
     lines = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
     return {str(line.get_label()): seen(ax, line) for line in lines}
 

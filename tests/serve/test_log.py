@@ -149,7 +149,6 @@ def test_json_has_one_object_a_request_with_whole_ids() -> None:
 def logged(
     lines: list[bytes], *, is_json: bool = False
 ) -> Iterator[tuple[LocalServer, httpx.Client]]:
-    """A server that logs to these lines, and a client of it."""
     server = LocalServer(seed=1)
     server.log_form = Form(lines.append, is_json=is_json)
     with server, httpx.Client(base_url=server.url, trust_env=False) as client:

@@ -351,7 +351,6 @@ async def test_for_another_resource_it_is_refused(
 
 
 def with_low_v(payment: dict[str, str]) -> dict[str, str]:
-    """Return a payment whose signature ends with v 0 or 1."""
     ((name, text),) = payment.items()
     signature = json.loads(base64.b64decode(text))["payload"]["signature"]
     low = signature[:-2] + {"1b": "00", "1c": "01"}[signature[-2:]]

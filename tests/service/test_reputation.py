@@ -17,7 +17,6 @@ def settled(store: Store, resource: str = "/a") -> tuple[int, str]:
 
 
 def tracks(store: Store) -> dict[str, tuple[int, int]]:
-    """Return matched and served payments of each resource, counted anew."""
     sql = (
         "SELECT resource_url, count(*), sum(payment_id IN (SELECT payment_id FROM served)) "
         "FROM payments WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"

@@ -95,8 +95,6 @@ def planned(
     price_base: int = PRICE,
     **options: Any,
 ) -> Estimate:
-    """Estimate a run of checks against a URL."""
-
     async def main() -> Estimate:
         async with reach(parse("http://127.0.0.1:9", **options)) as setting:
             return make_plan(

@@ -38,7 +38,6 @@ NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
 
 
 def result(check_id: str, outcome: str, level: str = "MUST", **more: Any) -> Result:
-    """Return a result of an id, with these texts."""
     section, told = check_id.split("/")[1], {"title": "t", **more}
     return Result(id=check_id, level=level, section=section, outcome=Outcome(outcome), **told)
 
