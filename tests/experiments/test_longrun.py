@@ -1,6 +1,5 @@
 """The mean of a steady state: the warm-up is left out, and its interval covers what it says."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -48,14 +47,6 @@ def test_batch_means_by_hand() -> None:
     assert (row["low"], row["high"]) == pytest.approx((4 - half, 4 + half), abs=1e-4)
     assert row["lag1"] == pytest.approx((-2 * 0 + 0 * 0 + 0 * 2) / 8)
     assert (row["unit"], row["seeds"], row["correlated"]) == ("batch", 1, False)
-
-
-def test_batches_that_follow_one_another_widen_the_interval() -> None:
-    """Four batches of two: 1, 2, 3 and 4, whose lag-1 autocorrelation is 0.25."""
-    row = facts_of_runs([(np.array([1.0, 1, 2, 2, 3, 3, 4, 4]), 0)], 4, 0.95)
-    assert row["lag1"] == pytest.approx(0.25)
-    half = 3.18245 * np.std([1, 2, 3, 4], ddof=1) / 2 * math.sqrt(1.25 / 0.75)
-    assert (row["low"], row["high"]) == pytest.approx((2.5 - half, 2.5 + half), abs=1e-4)
 
 
 def test_the_warm_up_is_so_many_seconds_or_found() -> None:

@@ -30,12 +30,6 @@ def test_mean_quantiles_and_counts_by_group() -> None:
     assert np.isnan([second["mean"], second["low"]]).all()
 
 
-def test_failed_points_are_counted_and_left_out() -> None:
-    frame = pd.DataFrame({"n": [1, 1], "seed": [0, 1], "x": [4.0, None], "error": [None, "no"]})
-    (row,) = summarize(frame, by="n").to_dict("records")
-    assert (row["mean"], row["rows"], row["failed"]) == (4, 1, 1)
-
-
 @pytest.mark.thorough
 def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
     """300 studies of 40 seeds each, exponential; nine in ten intervals have the mean."""

@@ -17,7 +17,6 @@ from x402sim.events import (
     NoAnswer,
     Note,
     PaymentIndexed,
-    PaymentRefused,
     RequestSent,
 )
 from x402sim.journal import EVERY, HEADER, OURS, VERSION, Entry, Journal, Maker, line
@@ -45,28 +44,6 @@ def test_with_a_limit_only_the_newest_are_kept_and_numbers_go_on():
 
 
 # --- the form of a line ----------------------------------------------------------------
-
-
-def test_a_line_has_its_fields_in_the_order_of_their_declaration():
-    refused = PaymentRefused(
-        payment_id="pay_1", refusal="?", reason=None, final=True, leaves_earlier=False
-    )
-    note = Note(name="ü", data={"zebra": 1, "ant": {"b": 1, "a": "é"}})
-    journal = Journal()
-    journal.record(5, refused)
-    journal.record(6, note)
-    assert HEADER == b'{"journal":"x402sim","version":6}\n'
-    assert (
-        journal.ndjson()
-        == HEADER
-        + (
-            '{"seq":0,"at_ms":5,"event":"payment refused","actor":"service","payment_id":"pay_1",'
-            '"refusal":"?","reason":null,"final":true,"leaves_earlier":false}\n'
-            '{"seq":1,"at_ms":6,"event":"note","actor":"world","name":"ü",'
-            '"data":{"ant":{"a":"é","b":1},"zebra":1}}\n'
-        ).encode()
-    )
-    assert list(Journal.load(journal.ndjson())) == [Entry(0, 5, refused), Entry(1, 6, note)]
 
 
 # --- listeners, merging ----------------------------------------------------------------

@@ -82,15 +82,6 @@ def test_both_hold_the_same_while_it_is_written(both):
     assert len(list(on_disk)) == MANY + 1
 
 
-def test_a_reader_sees_what_there_was_when_it_began(both):
-    on_disk = both[1]
-    seen = 0
-    for _ in on_disk:
-        on_disk.record(1, INDEXED)
-        seen += 1
-    assert (seen, len(on_disk)) == (MANY, 2 * MANY)
-
-
 def test_the_file_is_the_journal_and_is_opened_without_reading_its_entries(file, both):
     in_memory, on_disk = both
     on_disk.close()

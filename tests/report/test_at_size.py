@@ -21,9 +21,7 @@ from x402sim.events import (
     Note,
     PayerJoined,
     RequestSent,
-    TransactionMined,
     Transfer,
-    name_of,
 )
 from x402sim.journal import EVERY, Entry, Journal, OnDisk, read_line
 from x402sim.report.frames import TABLES
@@ -182,16 +180,6 @@ def run_in_one_step() -> Run:
             await alice.ask(header=alice.sign(first, steps=1))
 
     return World().play(story)
-
-
-def test_every_event_of_a_purchase_is_its_payments() -> None:
-    found = run_in_one_step()
-    every = Payments(found.journal)
-    shown, _ = on_the_page(found, 1)
-    of_none = {name_of(each.event) for each in found.journal if not every.payment_of(each.event)}
-    assert not of_none & {"authorization consumed", "payment settled"}
-    mined = [each.event for each in shown if isinstance(each.event, TransactionMined)]
-    assert [each.call for each in mined] == ["transferWithAuthorization"]
 
 
 def test_a_page_of_a_large_run_has_the_newest_lanes_only(file: Path, read: list[int]) -> None:

@@ -407,18 +407,6 @@ async def busy(world: LiveWorld) -> None:
         await alice.buy()
 
 
-def test_the_times_beside_the_arrows_are_those_of_the_frame() -> None:
-    found = run("replayed")
-    ax = plots.sequence(found, rows_shown=1000, fold=False)
-    times = dict(zip(ax.get_yticks(), (t.get_text() for t in ax.get_yticklabels()), strict=True))
-    frame = found.latency.set_index("exchange")
-    for kind, column in (("request", "sent_s"), ("answer", "ended_s"), ("exchange", "sent_s")):
-        for number, arrow in named(ax, kind).items():
-            row = int(np.floor(arrow.xy[1]))
-            told = times[max(at for at in times if at <= row)]
-            assert float(told) == pytest.approx(frame.loc[int(number), column], abs=6e-4), kind
-
-
 # --- money ---------------------------------------------------------------------------
 
 

@@ -589,17 +589,6 @@ async def test_a_payment_whose_name_another_takes_meanwhile_is_still_good(rig: S
     assert (await rig.ask(**plain)).status_code == 200
 
 
-@scene
-async def test_a_named_payment_in_another_spelling_is_no_other_payment(rig: ServiceRig) -> None:
-    payment = await named(rig)
-    first = await rig.ask(**payment)
-    respelled = changed(payment[PAYMENT_HEADERS[2]], {"resource.description": "the same"})
-    refused = await rig.ask(PAYMENT_SIGNATURE=respelled)
-    assert (refused.status_code, refused.json()["error"]) == (409, "Payment identifier in use")
-    assert "send the payment again as it was sent first" in refused.json()["reason"]
-    assert (await rig.ask(**payment)).content == first.content
-
-
 @VERSIONS
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"])
 @scene

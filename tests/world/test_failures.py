@@ -182,17 +182,6 @@ async def forgetful(world: LiveWorld) -> None:
     await alice.buy()
 
 
-def test_a_forgotten_await_fails_with_its_line() -> None:
-    for _ in range(2):  # Python itself would warn once only
-        run = World().play(forgetful)
-        assert re.fullmatch(
-            r"ForgottenAwait: coroutine 'LiveWorld.fault' was never awaited "
-            r"\(test_failures.py:\d+\): write `await`",
-            run.reason,
-        )
-        assert trace(run) == ()
-
-
 @pytest.mark.parametrize(
     "misuse",
     [
