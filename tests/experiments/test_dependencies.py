@@ -60,6 +60,7 @@ IN_SESSION = [
     ("class B:\n def f(self): return 1\nclass A(B): pass\na = A()\n"
      "def experiment(n, seed): return a.f()", "the class B"),
     ("K = []\nK.append(1)\ndef experiment(n, seed): return K[0]", "the value K"),
+    ("K = [1]\ndef f(): K.append(0)\ndef experiment(n, seed): return K[0]", "the value K"),
     ("K = {}\nK['a'] = 1\ndef experiment(n, seed): return K['a']", "the value K"),
     ("K = 1\nclass A:\n def f(self): return K\na = A()\ndef experiment(n, seed): return a.f()",
      "the value K"),

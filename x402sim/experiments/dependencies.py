@@ -49,17 +49,15 @@ class Text:
             table = symtable.symtable(ast.unparse(statement), "a statement", "exec")
             self._used[statement] = {*_globals(table)}
             bound = {each.get_name() for each in table.get_symbols() if each.is_assigned()}
-            for name in {*bound, *_changed(statement)}:
-                is_new = isinstance(statement, _FUNCTION | ast.ClassDef) or (
-                    isinstance(statement, ast.Assign)
-                    and name in bound
-                    and name not in self._used[statement]
-                )
+            is_definition = isinstance(statement, _FUNCTION | ast.ClassDef)
+            for name in bound if is_definition else bound.union(_changed(statement)):
+                is_computed = name not in bound or name in self._used[statement]
+                is_new = is_definition or (isinstance(statement, ast.Assign) and not is_computed)
                 before = [] if is_new else self._about.get(name, [])
                 self._about[name] = [*before, statement]
 
     def about(self, name: str) -> list[ast.stmt]:
-        """Return the statements that make a value: the last that binds it anew, and later ones."""
+        """Return the statements that make a value, from the last new binding on."""
         return self._about.get(name, [])
 
     def used(self, name: str) -> Iterator[str]:
