@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import played
+from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, Payer, SpendingCapExceeded, World
+from x402sim.backends import FacilitatorSettings
 from x402sim.events import RequestSent
 from x402sim.policies import AtMost, PayerPolicy, SameAuthorization
 from x402sim.report.reading import checks_of
@@ -58,3 +59,17 @@ def test_the_journal_has_the_nonce_and_a_lie_of_the_facilitator_breaks_a_law() -
     sent = (each.event for each in run.journal if isinstance(each.event, RequestSent))
     (nonce,) = {each.authorization for each in sent if each.authorization}
     assert len(bytes.fromhex(nonce)) == 32
+
+
+def test_another_service_uses_the_facilitator_of_its_settings() -> None:
+    async def story(world: LiveWorld) -> None:
+        other = await world.another_service(facilitator="dear")
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.at(other).buy()).status == 200
+        with pytest.raises(ValueError, match="Possible: cheap, dear"):
+            await world.another_service(facilitator="free")
+
+    facilitators = {name: FacilitatorSettings() for name in ("cheap", "dear")}
+    run = play(story, facilitator=facilitators)
+    asked = {each.event.to for each in run.journal if isinstance(each.event, RequestSent)}
+    assert asked & facilitators.keys() == {"dear"}

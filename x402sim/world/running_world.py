@@ -364,6 +364,10 @@ class RunningWorld:
 
             changed = selling(changed, goods_of(sells))
         setup = replace(first.env, network=on.network, settings=changed)
+        if (facilitator := settings.get("facilitator")) is not None:
+            if facilitator not in self.options.facilitators:
+                raise ValueError(unknown("facilitator", facilitator, self.options.facilitators))
+            setup = replace(setup, facilitator_url=f"http://{host_of(facilitator)}")
         if not shares_database:
             setup = replace(setup, secret=self.rng.secret(f"ids of {name}"))
         on._start(name, setup, first.store if shares_database else Store())
