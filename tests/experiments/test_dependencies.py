@@ -60,6 +60,8 @@ IN_SESSION = [
     ("class B:\n def f(self): return 1\nclass A(B): pass\na = A()\n"
      "def experiment(n, seed): return a.f()", "the class B"),
     ("K = []\nK.append(1)\ndef experiment(n, seed): return K[0]", "the value K"),
+    ("experiment = lambda n, seed: 1", "the code of <lambda> has changed"),
+    ("K = 1\nexperiment = lambda n, seed: [K for _ in range(n)][0]", "the value K"),
     ("K = [1]\ndef f(): K.append(0)\ndef experiment(n, seed): return K[0]", "the value K"),
     ("K = {}\nK['a'] = 1\ndef experiment(n, seed): return K['a']", "the value K"),
     ("K = 1\nclass A:\n def f(self): return K\na = A()\ndef experiment(n, seed): return a.f()",
@@ -300,7 +302,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / BUNDLE).read_text())["unread"]) == 1
     namespace = ran(BASE.format("n"))
     del namespace["In"]
-    with pytest.warns(UserWarning, match="experiment, and what it uses: there is no text of it"):
+    with pytest.warns(UserWarning, match="what experiment uses: there is no text of it"):
         assert played(namespace, tmp_path / "typed") == [1, 1]
 
 

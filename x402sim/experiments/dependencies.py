@@ -14,6 +14,7 @@ import inspect
 import pickle
 import re
 import symtable
+import sys
 import types
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,6 +44,7 @@ class Text:
     """A program's text: the top-level statements that bind or change each name."""
 
     def __init__(self, source: str) -> None:
+        self.is_known = bool(source)
         self._about: dict[str, list[ast.stmt]] = {}
         self._used: dict[ast.stmt, set[str]] = {}
         for statement in ast.parse(source).body:
@@ -121,9 +123,9 @@ class Dependencies:
         else:
             function = inspect.unwrap(root)
             top = function.__qualname__.partition(".")[0]
-            if not self._text.about(top):
-                self.unread.append(f"{name}, and what it uses: there is no text of it")
             self._add_text(top, f"the code of {name}")
+            if not self._text.about(top):
+                self._add_code(function, name)
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
             for each, cell in cells:
                 if (value := _content(cell)) is not None:
@@ -147,6 +149,18 @@ class Dependencies:
                     self._add_file(found[1], Path(found[1]))
         for used in self._text.used(name):
             self._add_text(used)
+
+    def _add_code(self, function: types.FunctionType, name: str) -> None:
+        """Add a function that the text does not name: a lambda, or one typed at Python's prompt."""
+        if not self._text.is_known:
+            self.unread.append(f"what {name} uses: there is no text of it")
+        codes = [*_codes(function.__code__)]
+        parts = [(each.co_code.hex(), each.co_names, _constants(each)) for each in codes]
+        given = function.__defaults__, function.__kwdefaults__
+        self._add_value(f"the code of {name}", (parts, given))
+        for each in codes:
+            for used in each.co_names:
+                self._add_text(used)
 
     def _add_value(self, key: str, value: Any) -> None:
         """Add a value without a text; a function or an object of a class counts by its text."""
@@ -182,6 +196,18 @@ class Dependencies:
             self.files[name] = file
 
 
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _codes(each)
+
+
+def _constants(code: types.CodeType) -> list[str]:
+    plain = [each for each in code.co_consts if not isinstance(each, types.CodeType)]
+    return [repr(sorted(map(repr, c)) if isinstance(c, frozenset) else c) for c in plain]
+
+
 def _digest(*texts: str) -> str:
     return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -206,6 +232,6 @@ def _source_of(space: Namespace) -> str:
         return "\n".join(cells_run(space))
     with suppress(NotRepeatable):
         program = running()
-        if program.program.name == TYPED and space.get("__name__") == "__main__":
+        if program.program.name == TYPED and space is vars(sys.modules["__main__"]):
             return program.texts[TYPED].decode()
     return ""
