@@ -45,6 +45,20 @@ def test_a_payer_that_starts_again_sends_the_same_payment_again(tmp_path: Path) 
     assert ask(shop, again) == 200, "the payment id pays again, without the folder"
 
 
+def test_a_receipt_outlives_a_payer_that_is_killed_before_the_goods(tmp_path: Path) -> None:
+    """The file says "settled" before the payment is shown; else it would expire, and be replaced."""
+
+    def goods(proof: str | None) -> Any:
+        for file in files(tmp_path) if proof else []:
+            kept = json.loads(file.read_text())["unfinished"]
+            seen.append((len(kept["sent"]), len(kept["unserved"])))
+        return served(proof)
+
+    seen = list[tuple[int, int]]()
+    assert ask(Shop(goods), payer(tmp_path)) == 200
+    assert seen == [(0, 1)]
+
+
 def test_what_is_left_counts_for_the_cap(tmp_path: Path) -> None:
     lost = Shop(served, lambda body: LOST)
     assert ask(lost, payer(tmp_path)) is LOST

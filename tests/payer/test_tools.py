@@ -123,6 +123,35 @@ def test_a_tool_is_paid_and_its_result_is_the_answer(as_events: bool) -> None:
     assert paid["resource"] == {"url": "mcp://tool/forecast"}
 
 
+@pytest.mark.parametrize("as_events", [False, True])
+def test_a_large_result_arrives(as_events: bool) -> None:
+    rows = [{"row": n, "tags": ["a", "[" * 9]} for n in range(3000)]
+    shop = ToolShop([serves(json.dumps(rows)) | {"structuredContent": {"rows": rows}}], as_events)
+    with client(shop, payer()) as http:
+        assert call(http).json()["structuredContent"]["rows"] == rows
+
+
+def test_a_result_that_cannot_be_read_is_told_and_its_payment_sent_again() -> None:
+    broken = b"data: {" + b"[" * 3000 + b"\n\n"
+    events = {"Content-Type": "text/event-stream"}
+    shop = ToolShop([lambda _: httpx.Response(200, headers=events, content=broken)])
+    with client(shop, payer()) as http:
+        with pytest.raises(httpx.RemoteProtocolError, match="cannot be read: .* nested too deeply"):
+            call(http)
+        assert call(http).status_code == 200
+    assert len(set(shop.nonces)) == 1
+
+
+def test_a_redirected_call_is_an_error_of_the_connection() -> None:
+    shop = ToolShop([lambda _: httpx.Response(303, headers={"Location": "/other"})])
+    with client(shop, payer()) as http:
+        http.follow_redirects = True
+        with pytest.raises(httpx.RemoteProtocolError, match="redirected to http://shop.test/other"):
+            call(http)
+        assert call(http).status_code == 200
+    assert len(set(shop.nonces)) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "header"),
     [

@@ -155,12 +155,13 @@ class PaymentAuth(FlowAuth):
 
     A payment has bought something when the caller has read the answer's body to the end. If the
     body breaks off, or the caller closes the answer earlier, the next request sends the same
-    payment again. While a body is being read, other requests in one step pay for themselves; an
-    answer that is dropped without being closed counts as being read.
+    payment again. While a body is being read, other requests pay for themselves, in two steps if
+    the server refuses the payment id; an answer that is dropped without being closed counts as
+    being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
-    most `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
-    therefore pay one after the other.
+    most `max_unserved` payments (default 1) may have bought nothing yet, beside those whose answers
+    are being read. Requests for one resource therefore pay one after the other.
 
     The payer reads at most `max_answer_bytes` of a 402 or of the answer to a settlement. A call
     takes at most `deadline_s` seconds until the head of its answer arrives; waiting for other
@@ -471,6 +472,7 @@ class PaymentAuth(FlowAuth):
             self.receipts.append(answer)
         else:
             payment.hint = answer
+        order.store()  # settled: after a restart, too, it is shown until it has bought something
         return None
 
 

@@ -35,6 +35,8 @@ def tool_request(
 
 
 def _called(request: httpx.Request) -> mcp.Call:
+    if request.method != "POST":  # the client follows a redirect by itself
+        raise httpx.RemoteProtocolError(f"a call of a tool is redirected to {request.url}")
     call: mcp.Call = decode(request.content, mcp.Call)
     return call
 
@@ -216,7 +218,9 @@ def _passed_on(response: httpx.Response, incoming: mcp.Incoming) -> httpx.Respon
     Raises `httpx.RemoteProtocolError` if an event stream ended before the result.
     """
     if response.is_success and incoming.is_events:
-        raise httpx.RemoteProtocolError("the stream of events ended before the result of the tool")
+        why = incoming.unread and f"; a message cannot be read: {incoming.unread}"
+        what = f"the stream of events ended before the result of the tool{why}"
+        raise httpx.RemoteProtocolError(what)
     status = 502 if response.is_success else response.status_code
     kept = {
         name: text

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from x402sim.protocol import x402
-from x402sim.protocol.messages import decoded, encode
+from x402sim.protocol.messages import BadMessage, decode, decoded, encode
 
 PAYMENT, RESPONSE = "x402/payment", "x402/payment-response"
 """The keys of `_meta`: of a call that pays, and of a result."""
@@ -221,6 +221,8 @@ class Incoming:
     response: dict[str, Any] | None = None
     body: bytearray = field(default_factory=bytearray)
     """What came, of anything but events."""
+    unread: str = ""
+    """Why a message is no JSON that can be read."""
     _line: bytes = b""
     """The line of a stream that has not ended yet."""
     _data: list[bytes] = field(default_factory=list)
@@ -253,7 +255,11 @@ class Incoming:
         return self.content_type.partition(";")[0].strip().lower() == EVENTS
 
     def _take(self, data: bytes) -> None:
-        value = decoded(data)
+        try:
+            value = decode(data, Any, is_wide=True)  # a caller bounds its bytes
+        except BadMessage as wrong:
+            self.unread = str(wrong)
+            return
         is_mine = isinstance(value, dict) and value.get("id") == self.number
         if is_mine and not {"result", "error"}.isdisjoint(value):
             self.response = self.response or value

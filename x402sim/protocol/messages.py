@@ -6,7 +6,9 @@ known ones are typed strictly.
 Clauses: 2.1/*, 2.2/*, 2.4/record, 4.1/receipt, 4.2/quote.
 """
 
+import re
 from functools import cache
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -186,23 +188,35 @@ class BadMessage(ValueError):
 
 MAX_BRACKETS = 2000
 """More arrays and objects than any message has, and few enough for a small stack."""
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
+_NO_BRACKETS = bytes({*range(256)} - {*b"[{]}"})
 
 
-def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS) -> Any:
+def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS, is_wide: bool = False) -> Any:
     """Decode JSON bytes as a message; raises `BadMessage` saying what is wrong, and where.
 
     The decoder recurses as deep as Python's recursion limit allows, and libraries such as
     web3 raise that limit beyond what the stack holds: so the brackets are counted first.
-    At `most` so many arrays and objects are read.
+    At `most` so many arrays and objects are read; `is_wide` bounds only how deep they are nested.
     """
     if len(body) > most and (brackets := body.count(b"[") + body.count(b"{")) > most:
-        raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
+        if not is_wide:
+            raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
+        if _depth(body) > most:
+            raise BadMessage("the JSON is nested too deeply")
     try:
         return _decoder(kind).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadMessage(str(error)) from error
     except RecursionError as error:
         raise BadMessage("the JSON is nested too deeply") from error
+
+
+def _depth(body: bytes) -> int:
+    """Return how deep arrays and objects are nested; brackets in texts do not count."""
+    brackets = _TEXTS.sub(b"", body).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(each - 1 for each in brackets), default=0)
 
 
 def decoded(body: bytes, kind: Any = Any) -> Any:
