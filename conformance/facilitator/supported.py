@@ -29,7 +29,7 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     version = play.dialect.version
     wanted = {
         "x402Version": version,
-        "scheme": x402.SCHEME,
+        "scheme": play.dialect.scheme,
         "network": x402.network_name(version, play.room.network),
     }
     if any(wanted.items() <= each.items() for each in _kinds(observed)):

@@ -76,7 +76,7 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     found = {each["id"]: each["outcome"] for each in json.loads(file.read_text())["results"]}
-    assert len(found) == 2  # in three dialects each
+    assert len(found) == 2  # in five dialects each
     assert set(found.values()) == {"passed"}
 
 
@@ -200,7 +200,7 @@ def test_what_was_started_ends_with_the_judge(tmp_path: Path) -> None:
         ([], "give the command that starts it"),
         (["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"], "gets RPC_URL"),
         (["http://127.0.0.1:1", "--rpc", "https://base.example"], "http://127.0.0.1:PORT"),
-        (["--start", OURS, "--dialects", "v3"], "dialects are v1, v2, cronos"),
+        (["--start", OURS, "--dialects", "v3"], "dialects are v1, v2, permit2, upto, cronos"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_with_what_to_do(args: list[str], told: str) -> None:

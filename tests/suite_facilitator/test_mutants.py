@@ -24,8 +24,8 @@ from x402sim.suite.facilitator.truth import Observed
 from x402sim.suite.started import App
 
 DEFECTS = {
-    "any payee": "facilitator/fields/payee [v2]",
-    "any amount": "facilitator/fields/amount-less [v1]",
+    "any payee": "facilitator/fields/payee [v2 permit2 upto]",
+    "any amount": "facilitator/fields/amount-less [v1 permit2]",
     "takes more": "facilitator/fields/amount-more [v2]",
     "any network": "facilitator/fields/network-unknown [v2] facilitator/fields/network [v2]",
     "the payer's scheme": "facilitator/fields/scheme-of-payment [v2]",
@@ -55,19 +55,19 @@ DEFECTS = {
     "verify sends": "facilitator/answer/verify-only [v2]",
     "another hash": "facilitator/control/settles [v2]",
     "used is a success": "facilitator/nonce/used-elsewhere [v2] facilitator/nonce/cancelled-between [v1]",
-    "no look at nonces + no trial": "facilitator/nonce/cancelled-verify [v2] facilitator/nonce/cancelled-gas [v2]",
+    "no look at nonces + no trial": "facilitator/nonce/cancelled-verify [v2] facilitator/nonce/cancelled-gas [v2 permit2 upto]",
     "no look at balances + no trial": "facilitator/balance/none-verify [v2] facilitator/balance/none-gas [v1]",
     "no look before sending": "kit/balance/gone-between-gas [v2] kit/nonce/used-between-gas [v1] "
     "kit/token/paused-between-gas [v2] kit/wallet/contract-changes-gas [v2]",
-    "replays": "facilitator/again/settled-gas [v2]",
+    "replays": "facilitator/again/settled-gas [v2 permit2 upto]",
     "knows nonces alone + remembers success": "facilitator/again/same-nonce [v1 v2]",
-    "two at once": "kit/again/at-once-gas [v2] kit/again/under-way-gas [v1]",
+    "two at once": "kit/again/at-once-gas [v2 upto] kit/again/under-way-gas [v1]",
     "a new hash each time + answers as before": "facilitator/again/settled [v2]",
     "jams": "facilitator/many/after-refusals [v2]",
     "nonces collide": "facilitator/many/eight-all [v2] kit/many/eight-in-a-block-all [v2]",
     "success when sent": "facilitator/chain/not-mined [v2] facilitator/chain/reverted [v2] "
     "facilitator/balance/gone-in-the-pool [v2]",
-    "reverted is a success": "facilitator/chain/reverted [v1] facilitator/nonce/used-in-the-pool [v2]",
+    "reverted is a success": "facilitator/chain/reverted [v1 upto] facilitator/nonce/used-in-the-pool [v2]",
     "late is a success": "facilitator/chain/not-mined [v1]",
     "late is a failure": "facilitator/chain/not-mined [v2] kit/chain/not-mined-pending [v2] "
     "facilitator/node/receipt-fails [v2]",
@@ -76,10 +76,24 @@ DEFECTS = {
     "an error of the node is a yes + no look at balances": "facilitator/node/verify-down [v2]",
     "an error of the node is a success": "facilitator/node/send-refused [v2]",
     "an error of the node is a failure": "facilitator/node/send-lost [v2]",
-    "remembers success": "kit/chain/undone [v2]",
+    "remembers success": "kit/chain/undone [v2] facilitator/again/for-more (part) [upto]",
     "asks keys for wallets + no trial": "facilitator/wallet/delegated-elsewhere-verify [v2]",
     "takes undeployed wallets + no trial": "facilitator/wallet/not-deployed-verify [v2]",
     "any asset settles + status only + no trial + no look at balances": "facilitator/token/without-code [v2]",
+    "no look at allowances + no trial": "facilitator/balance/none-verify (allowance) [permit2] "
+    "facilitator/balance/none-gas (allowance) [upto] facilitator/balance/too-little-gas (allowance) [upto]",
+    "no look at allowances + no trial + success when sent": "facilitator/balance/none (allowance) [permit2 upto] "
+    "facilitator/balance/gone-between (allowance) [upto] facilitator/balance/gone-in-the-pool (allowance) [permit2]",
+    "any maximum": "facilitator/fields/amount-more (verified-alone) [upto]",
+    "no trial": "facilitator/balance/none-verify (permit-forged) [upto] facilitator/balance/none-gas (permit-forged) [permit2]",
+    "sponsors nothing": "facilitator/balance/sponsored [permit2 upto]",
+    "any spender + no trial": "facilitator/domain/contract (spender) [permit2 upto]",
+    "any facilitator + no trial": "facilitator/domain/contract (facilitator) [upto]",
+    "demands equality": "facilitator/fields/part [upto]",
+    "settles the maximum": "facilitator/fields/part [upto]",
+    "sends nothing used + no trial": "facilitator/fields/part [upto]",
+    "tells no amount": "facilitator/fields/part [upto]",
+    "settles above + no trial": "facilitator/fields/amount-less-gas [upto]",
 }  # fmt: skip
 """What a facilitator gets wrong, and the ids that catch it; `+` joins what must be wrong, too."""
 IN_CI = [
