@@ -103,7 +103,9 @@ async def _too_little(play: Play) -> Observed:
 
 @case(
     "balance/none",
-    *_refused("A payment with a forged permit for Permit2", texts.ALLOWANCE),
+    *_refused(
+        "A payment with a forged permit for Permit2", texts.ALLOWANCE, texts.PERMIT_SIGNATURE
+    ),
     variant="permit-forged",
     absent=_ALLOWS,
 )

@@ -44,7 +44,7 @@ from x402sim.protocol.permit2_payments import (
     permit2_payload,
 )
 from x402sim.report.exchange import Message
-from x402sim.suite.drafts import with_value, without
+from x402sim.suite.drafts import in_permit2, permit2_of, with_value, without
 from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
 
@@ -115,13 +115,6 @@ BY_PERMIT2 = STANDARD[2:]
 
 _AUTHORIZATION = ("from", "to", "value", "validAfter", "validBefore", "nonce")
 _AMOUNT = {1: "maxAmountRequired", 2: "amount"}
-_IN_PERMIT2 = {
-    "to": ("witness", "to"),
-    "value": ("permitted", "amount"),
-    "validAfter": ("witness", "validAfter"),
-    "validBefore": ("deadline",),
-}
-"""The places of these fields of an authorization in a message of Permit2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +157,7 @@ class Draft:
                 if name not in _AUTHORIZATION:
                     raise KeyError(name)
                 if self.permit:
-                    inner = _IN_PERMIT2.get(name, (name,))
-                    return (payment, "payload", "permit2Authorization", *inner)
+                    return (payment, "payload", *in_permit2(name))
                 own = () if is_cronos else ("authorization",)
                 return (payment, "payload", *own, name)
             case "requirements":
@@ -232,16 +224,7 @@ class Draft:
     @property
     def message(self) -> Permit2Authorization:
         """The signed message of a payment by Permit2."""
-        auth = self.auth
-        return Permit2Authorization(
-            from_=auth.from_,
-            amount=auth.value,
-            nonce=int.from_bytes(auth.nonce),
-            deadline=max(0, auth.valid_before - 1),
-            to=auth.to,
-            valid_after=auth.valid_after,
-            **self.permit,
-        )
+        return permit2_of(self.auth, self.permit)
 
     @property
     def call(self) -> tuple[Address, bytes]:
