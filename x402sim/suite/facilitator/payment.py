@@ -23,7 +23,6 @@ from x402sim.protocol.eip3009 import (
     Authorization,
     Domain,
     Permit,
-    permit_digest,
     transfer_digest,
 )
 from x402sim.protocol.networks import Network
@@ -39,9 +38,9 @@ from x402sim.protocol.permit2_payments import (
     METHOD,
     PERMIT2_METHOD,
     PROXIES,
-    SPONSORED_PERMIT,
     UPTO,
     permit2_payload,
+    sponsored,
 )
 from x402sim.report.exchange import Message
 from x402sim.suite.drafts import in_permit2, permit2_of, with_value, without
@@ -242,19 +241,8 @@ class Draft:
         """Return a copy with the payer's EIP-2612 permit for Permit2, and the permit."""
         auth = self.auth
         permit = Permit(auth.from_, PERMIT2, auth.value, 0, auth.valid_before - 1)
-        key = PrivateKey(from_hex((by or self.wallet).private_key, 32))
-        signature = sign(permit_digest(permit, self.network.domain), key)
-        info = {
-            "from": checksum(permit.owner),
-            "asset": checksum(self.network.asset),
-            "spender": checksum(permit.spender),
-            "amount": str(permit.value),
-            "nonce": str(permit.nonce),
-            "deadline": str(permit.deadline),
-            "signature": to_hex(signature),
-            "version": "1",
-        }
-        extension = {SPONSORED_PERMIT: {"info": info, "schema": {}}}
+        signature = (by or self.wallet).sign_permit(permit, self.network.domain)
+        extension = sponsored(permit, self.network.asset, signature)
         return self.with_value("payment.extensions", extension), (permit, signature)
 
     def sealed(self, signature: bytes) -> "Draft":
