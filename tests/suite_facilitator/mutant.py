@@ -259,7 +259,8 @@ class Facilitator:
         ]
         own = checksum(self.key.address)
         upto = {"x402Version": 2, "scheme": "upto", "network": self.name(2)}
-        kinds.append(upto | {"extra": {"facilitatorAddress": own}})
+        if not self.has("EIP-3009 alone"):
+            kinds.append(upto | {"extra": {"facilitatorAddress": own}})
         if self.has("offers what it has not"):
             kinds.append({"x402Version": 2, "scheme": "exact", "network": "eip155:8453"})
         if self.has("hides a version"):
@@ -357,6 +358,8 @@ class Facilitator:
         named = extra.get("assetTransferMethod", method)
         if named != method and (version, named) != (2, "permit2"):
             raise Invalid("unsupported_asset_transfer_method" if version == 2 else bad)
+        if named == "permit2" and self.has("EIP-3009 alone"):
+            raise Invalid("unsupported_asset_transfer_method")
         if named == "permit2":
             permit, signature = self.read_permit(payload, is_upto=is_upto)
             if asset != self.network.asset:

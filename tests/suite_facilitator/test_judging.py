@@ -80,6 +80,16 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     assert set(found.values()) == {"passed"}
 
 
+def test_one_without_permit2_is_not_judged_by_it_in_one_line_each() -> None:
+    start = f"{sys.executable} -m tests.suite_facilitator.mutant 'EIP-3009 alone'"
+    done = conformance("--start", start, "--only", "facilitator/control")
+    assert done.exit_code == 0, done.output
+    said = words(done)
+    assert "Not judged: x402 version 2, exact by Permit2 (permit2): a good payment" in said
+    unlisted = "GET /supported lists no upto with extra.facilitatorAddress"
+    assert f"Not judged: x402 version 2, upto (upto): {unlisted}" in said
+
+
 @pytest.mark.parametrize(
     ("success", "code", "outcome", "said"),
     [
