@@ -3,7 +3,7 @@
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
 from x402sim.suite.row import only
-from x402sim.suite.server.case import Demand, Trade, case, trade
+from x402sim.suite.server.case import Demand, Trade, case, trade, used_nothing
 from x402sim.suite.server.payment import Dialect, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.verdict import Found, Inconclusive, Violation
@@ -63,7 +63,6 @@ def _receipt(play: Play, observed: Trade) -> Found:
 )
 async def _buys(play: Play) -> Trade:
     bought = await trade(play, again=0)
-    receipt = receipt_in(play.dialect, bought.answers[0])
-    if play.dialect is Dialect.UPTO and receipt.get("amount") == "0" and not bought.moved:
+    if used_nothing(play, bought) and not bought.moved:
         raise Inconclusive("what it sells has used nothing: name a request that uses something")
     return bought

@@ -21,6 +21,7 @@ from x402sim.suite.server.case import (
     served_only_if_settled,
     times_made,
     uncounted,
+    used_nothing,
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
 from x402sim.suite.server.payment import BEFORE_S, Dialect, receipt_in
@@ -149,9 +150,10 @@ class Streamed:
     is_settled: bool
 
 
-def _is_whole(_: Play, observed: Streamed) -> Found:
-    answer = observed.trade.answers[0]
-    if answer.is_2xx and not answer.is_cut and len(observed.trade.moved) == 1:
+def _is_whole(play: Play, observed: Streamed) -> Found:
+    answer, count = observed.trade.answers[0], len(observed.trade.moved)
+    is_paid = count == 1 or (count == 0 and used_nothing(play, observed.trade))
+    if answer.is_2xx and not answer.is_cut and is_paid:
         return None
     return Violation(demand="whole-stream", actual=observed.trade.summary)
 

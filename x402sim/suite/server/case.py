@@ -308,9 +308,16 @@ def is_honest(play: Play, answer: Answer) -> bool:
     return is_named or "pending" in reason_in(play.dialect, answer)
 
 
+def used_nothing(play: Play, observed: Trade) -> bool:
+    """Tell whether a receipt of `upto` says that nothing was used: then nothing need move."""
+    receipts = [receipt_in(play.dialect, each) for each in observed.answers if each.is_sale]
+    said = any(each.get("success") is True and each.get("amount") == "0" for each in receipts)
+    return play.dialect is Dialect.UPTO and said
+
+
 def served_only_if_settled(play: Play, observed: Trade) -> Found:
     """Find a success that was answered without a transfer."""
-    if not observed.is_served or observed.moved:
+    if not observed.is_served or observed.moved or used_nothing(play, observed):
         return None
     return Violation(
         demand="no-success-without-transfer",

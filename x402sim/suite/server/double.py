@@ -50,7 +50,7 @@ class Call:
     def nonce(self) -> str:
         """The nonce of the payment, in small letters; empty without one."""
         found = self.at("paymentPayload", "payload", "authorization", "nonce")
-        if (number := self.at(*_PERMIT2, "nonce")) is not None:
+        if isinstance(number := self.at(*_PERMIT2, "nonce"), str):
             with suppress(ValueError, OverflowError):
                 return to_hex(int(number, 0).to_bytes(32))
         return found.lower() if isinstance(found, str) else ""
