@@ -20,7 +20,7 @@ from x402sim.suite.facilitator.case import (
     tried,
     tries,
 )
-from x402sim.suite.facilitator.payment import STANDARD, Answer, Dialect
+from x402sim.suite.facilitator.payment import BY_PERMIT2, STANDARD, Answer, Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money
 from x402sim.suite.facilitator.truth import used_by_another
@@ -78,8 +78,29 @@ WORDS: dict[str, Sequence[str]] = {
     "a wallet that is not deployed": (_SIGNATURE, f"{_EVM}undeployed_smart_wallet"),
     "no money": ("insufficient_funds",),
 }
+_PERMIT2 = "invalid_permit2_"
+BY_PERMIT2_WORDS: dict[str, Sequence[str]] = {
+    "another signer": (f"{_PERMIT2}signature",),
+    "too little": (
+        "permit2_amount_mismatch",
+        "invalid_upto_evm_payload_settlement_exceeds_amount",
+    ),
+    "another payee": (f"{_PERMIT2}recipient_mismatch",),
+    "expired": ("permit2_deadline_expired",),
+    "early": ("permit2_not_yet_valid",),
+    "another scheme": ("unsupported_scheme", "invalid_scheme", f"{_PERMIT2}spender"),
+    "no signature": (f"{_PERMIT2}signature",),
+    "another network": ("invalid_network",),
+    "a used nonce": ("permit2_invalid_nonce",),
+    "a wallet that is not deployed": (f"{_PERMIT2}signature", "permit2_allowance_required"),
+    "no money": ("permit2_insufficient_balance", "insufficient_funds"),
+    "another spender": (f"{_PERMIT2}spender",),
+    "another token": ("permit2_token_mismatch",),
+    "no allowance": ("permit2_allowance_required",),
+    "another facilitator": ("upto_facilitator_mismatch",),
+}
 """The words of section 9 for each fault, or else the word shared by the public libraries. `GENERAL`
-words are true of every fault.
+words are true of every fault. By Permit2 the words are those of the public libraries.
 """
 GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_settle_error")
 
@@ -120,11 +141,12 @@ def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
     return None
 
 
-def _words(_: Play, observed: Sequence[Tried]) -> Violation | None:
+def _words(play: Play, observed: Sequence[Tried]) -> Violation | None:
     own: dict[str, None] = {}
+    known = BY_PERMIT2_WORDS if play.dialect in BY_PERMIT2 else WORDS
     for each in observed:
         for answer in (each.verified, each.settled):
-            if answer.reason and answer.reason not in (*WORDS[each.about], *GENERAL):
+            if answer.reason and answer.reason not in (*known[each.about], *GENERAL):
                 own[f"{each.about}: {answer.reason}"] = None
     if not own:
         return None
@@ -219,14 +241,17 @@ async def _wrong(play: Play) -> list[Tried]:
     domain = msgspec.structs.replace(good.network.domain, name=named["name"])
     absent = contract.wallet_address(payer.address_bytes)
     await play.room.chain.fund(absent, good.auth.value)
-    await used_by_another(play, used)
+    if play.dialect is not Dialect.UPTO:  # only the named facilitator can settle it
+        await used_by_another(play, used)
     wrong = {
         "another signer": good.signed(by=other),
         "too little": good.signed(value=1),
         "another payee": good.signed(to=play.payee()),
         "expired": good.signed(valid_before=play.wall_s - 100),
         "early": good.signed(valid_after=play.wall_s + 100),
-        "another scheme": good.demanding("scheme", "upto"),
+        "another scheme": good.demanding(
+            "scheme", "exact" if play.dialect is Dialect.UPTO else "upto"
+        ),
         "no signature": good.without("signature"),
         "another network": good.demanding("network", "eip155:1"),
         "another name of the token": good.signed(domain=domain).demanding("extra", named),
@@ -234,6 +259,17 @@ async def _wrong(play: Play) -> list[Tried]:
         "a wallet that is not deployed": good.signed(from_=absent),
         "no money": await play.draft(poor),
     }
+    if play.dialect in BY_PERMIT2:
+        del wrong["another name of the token"]
+        elsewhere = msgspec.structs.replace(domain, verifying_contract=play.payee())
+        wrong |= {
+            "another spender": good.signed(permit={"spender": play.payee()}),
+            "another token": good.signed(domain=elsewhere),
+            "no allowance": await play.draft(allowed_base=0),
+        }
+    if play.dialect is Dialect.UPTO:
+        wrong["another facilitator"] = good.signed(permit={"facilitator": play.payee()})
+        del wrong["a used nonce"]
     return [await tried(play, draft, about) for about, draft in wrong.items()]
 
 

@@ -3,10 +3,15 @@
 The JSON is right in all these payments; only recovering the signer shows the fault.
 """
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
+from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.eip3009 import PERMIT_TYPEHASH, RECEIVE_TYPEHASH
+from x402sim.protocol.permit2 import EXACT_PROXY, UPTO_PROXY
+from x402sim.protocol.permit2_payments import UPTO
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
@@ -17,8 +22,9 @@ from x402sim.suite.facilitator.case import (
     only,
     tries_each,
 )
-from x402sim.suite.facilitator.payment import STANDARD, Dialect, Draft
+from x402sim.suite.facilitator.payment import BY_PERMIT2, STANDARD, Dialect, Draft
 
+_OTHER_PROXY = {x402.SCHEME: UPTO_PROXY, UPTO: EXACT_PROXY}
 OTHER = Address(bytes.fromhex("11" * 20))
 _IS_WHOSE = "a signature for another token or chain is none for this one"
 _NO_EXTRA = "the dialect of Cronos has no `extra`"
@@ -40,6 +46,11 @@ def _named(name: str, version: str | None = None) -> Change:
     return change
 
 
+def _permitted(parts: Callable[[Draft], dict[str, Address]]) -> Change:
+    """Return the change of further fields of Permit2's message."""
+    return lambda draft: draft.signed(permit=parts(draft))
+
+
 def _extra(**parts: object) -> Change:
     return lambda draft: draft.demanding("extra", {**draft.get("requirements.extra"), **parts})
 
@@ -50,7 +61,34 @@ _OTHERS: dict[str, dict[str, Change]] = {
     "chain": {"no chain's id": _for(chain_id=424_242), "Base's id": _for(chain_id=8453)},
     "contract": {"another contract": _for(verifying_contract=OTHER)},
 }
+_ONLY_PERMIT2 = only(BY_PERMIT2, "EIP-3009 names no contract but the token")
 ROWS = [
+    case(
+        "domain/contract",
+        *must_refuse(
+            "A payment for another spender than the scheme's proxy is refused",
+            texts.P2_PROXY,
+            texts.CALLS,
+            so="another contract's transfer is not this settlement, and may go elsewhere",
+        ),
+        variant="spender",
+        absent=_ONLY_PERMIT2,
+    )(
+        tries_each(
+            {
+                "the other scheme's proxy": _permitted(
+                    lambda draft: {"spender": _OTHER_PROXY[draft.dialect.scheme]}
+                ),
+                "another contract": _permitted(lambda _: {"spender": OTHER}),
+            }
+        )
+    ),
+    case(
+        "domain/contract",
+        *must_refuse("A payment for another facilitator is refused", texts.FACILITATOR),
+        variant="facilitator",
+        absent=only([Dialect.UPTO], "only `upto` names a facilitator"),
+    )(tries_each({"another account": _permitted(lambda _: {"facilitator": OTHER})})),
     *(
         case(
             f"domain/{slug}",

@@ -1,8 +1,10 @@
 """Fields that are wrong on their own: signed so, only written so, or missing."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import replace as changed
 
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address
@@ -11,6 +13,7 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
+    Tried,
     agreed,
     case,
     is_paid,
@@ -18,14 +21,25 @@ from x402sim.suite.facilitator.case import (
     must_refuse,
     only,
     refused,
+    tried,
     tries,
     tries_each,
 )
-from x402sim.suite.facilitator.payment import STANDARD, Dialect, Draft
+from x402sim.suite.facilitator.payment import STANDARD, VERSION_2, Dialect, Draft
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.truth import Observed, is_not_valid, observe
+from x402sim.suite.verdict import Violation
 
 THIEF = Address(bytes.fromhex("7b" * 20))
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
-_ONE = {Dialect.V2: "version 2 says `exactly matches`: amount-more"}
+_ONE = {
+    Dialect.V2: "version 2 says `exactly matches`: amount-more",
+    Dialect.UPTO: "the signed amount is a maximum: part",
+}
+_OTHER_SCHEMES = (
+    ("exact", "upto", "", {Dialect.UPTO: "the other scheme is exact: from-upto"}),
+    ("upto", "exact", "from-upto", only([Dialect.UPTO], "the other scheme is upto")),
+)
 _CRONOS = "the dialect of Cronos has one copy of it"
 _EMPTY: dict[str, Any] = {"null": None, "empty": "", "a list": [], "an object": {}, "true": True}
 
@@ -51,7 +65,7 @@ def _another(draft: Draft) -> tuple[str, int]:
 def _other_network(draft: Draft) -> Draft:
     """Ask for a payment on another network, and sign for the other network's chain."""
     name, chain = _another(draft)
-    domain = replace(draft.network.domain, chain_id=chain)
+    domain = changed(draft.network.domain, chain_id=chain)
     return draft.demanding("network", name).signed(domain=domain)
 
 
@@ -76,9 +90,9 @@ def _scheme(name: str) -> Change:
     return lambda draft: draft.demanding("scheme", name)
 
 
-def _only_in(where: str) -> Change:
+def _only_in(where: str, scheme: str) -> Change:
     part = "accepted" if where == "the payment" else "requirements"
-    return lambda draft: draft.with_value(f"{part}.scheme", "upto")
+    return lambda draft: draft.with_value(f"{part}.scheme", scheme)
 
 
 def _version(value: Any) -> Change:
@@ -86,6 +100,49 @@ def _version(value: Any) -> Change:
         return draft.with_value("body.x402Version", value).with_value("payment.x402Version", value)
 
     return change
+
+
+_USED: dict[str, Callable[[int], int]] = {
+    "one base unit": lambda _: 1,
+    "all but one base unit": lambda base: base - 1,
+    "nothing": lambda _: 0,
+}
+
+
+async def _parts(play: Play) -> list[Tried]:
+    """Verify the maximum, and settle what was used, by a payment for each amount."""
+    payer, found = await play.room.payer(), []
+    for about, used in _USED.items():
+        draft = await play.draft(payer)
+        part = draft.using(used(draft.auth.value))
+        found.append(await tried(play, part, about, verified_as=draft))
+    return found
+
+
+def _is_used_up_to(_: Play, observed: Sequence[Tried]) -> Violation | None:
+    for each in observed:
+        used, answer = int(each.draft.get("requirements.amount")), each.settled
+        moved = [it for it in each.money.moved if it.sender == each.draft.auth.from_]
+        hashes = [it.tx_hash for it in moved] or [""]
+        is_part = [it.amount_base for it in moved] == [used] * bool(used)
+        is_told = [answer.transaction] == hashes and answer.fields.get("amount") == str(used)
+        if answer.succeeded and is_part and is_told:
+            continue
+        return Violation(
+            expected=f"{used} of {each.draft.auth.value} base units settle, and amount tells it"
+            if used
+            else "success without a transfer, transaction empty, and amount 0",
+            actual=f"{each.about}: verify: {each.verified.how}; settle: {answer.how}; "
+            f"{each.money.summary}",
+            demand="part-settles",
+        )
+    return None
+
+
+async def _verified_for_less(play: Play) -> Observed:
+    draft = await play.draft()
+    verified = await play.verify(draft.signed(value=draft.auth.value + 1))
+    return replace(await observe(play), verified=verified)
 
 
 _REQUIRED = (
@@ -104,8 +161,35 @@ ROWS = [
     case(
         "fields/amount-more",
         *must_refuse("A payment of 1 base unit more than required is refused", texts.AMOUNT),
-        absent=only([Dialect.V2], "version 1 says `meets or exceeds`: amount-exceeds"),
+        absent={
+            **dict.fromkeys(
+                (Dialect.V1, Dialect.CRONOS), "version 1 says `meets or exceeds`: amount-exceeds"
+            ),
+            Dialect.PERMIT2: "the text says `covers`: amount-exceeds",
+            Dialect.UPTO: "at settle the signed amount is a maximum: verified alone",
+        },
     )(tries(lambda draft: draft.signed(value=draft.auth.value + 1))),
+    case(
+        "fields/amount-more",
+        Demand(
+            title="A maximum of 1 base unit more than required is not valid",
+            ground=texts.explicit(texts.UPTO_AMOUNT),
+            test=is_not_valid,
+        ),
+        variant="verified-alone",
+        absent=only([Dialect.UPTO], "verify and settle have the same amount"),
+    )(_verified_for_less),
+    case(
+        "fields/part",
+        Demand(
+            title="A part of the signed maximum settles: what was used, or nothing",
+            ground=texts.explicit(
+                texts.PART, texts.UPTO_TRANSFER, texts.NOTHING_USED, texts.AMOUNT_TOLD
+            ),
+            test=_is_used_up_to,
+        ),
+        absent=only([Dialect.UPTO], "only `upto` settles a part of the signed amount"),
+    )(_parts),
     case(
         "fields/amount-exceeds",
         left_open(
@@ -129,7 +213,10 @@ ROWS = [
             ),
             test=refused,
         ),
-        absent=only(STANDARD, "what the public facilitator of Cronos does is not documented"),
+        absent={
+            Dialect.CRONOS: "what the public facilitator of Cronos does is not documented",
+            Dialect.UPTO: "who has used nothing pays nothing: part",
+        },
     )(tries(lambda draft: draft.demanding("amount", "0").signed(value=0))),
     case(
         "fields/payee",
@@ -182,27 +269,40 @@ ROWS = [
             texts.TOKEN_AND_NETWORK,
         ),
     )(tries(lambda draft: draft.with_value("accepted.network", _another(draft)[0]))),
-    case(
-        "fields/scheme",
-        *must_refuse(
-            "A payment in an unlisted scheme is refused",
-            texts.PAIRS,
-            texts.INVALID_SCHEME,
-            so="it supports `exact` explicitly, and another scheme means another thing",
-        ),
-    )(tries_each({name: _scheme(name) for name in ("upto", "deferred", "exactly")})),
-    case(
-        "fields/scheme-of-payment",
-        *must_refuse(
-            "A payment in another scheme than the requirements' is refused",
-            texts.PAIRS,
-            texts.PARAMETER_MATCHING,
-            so="one of the two has chosen `upto`, and the other has not",
-        ),
-    )(
-        tries_each(
-            {f"`upto` in {where}": _only_in(where) for where in ("the payment", "the requirements")}
+    *(
+        case(
+            "fields/scheme",
+            *must_refuse(
+                "A payment in an unlisted scheme is refused",
+                texts.PAIRS,
+                texts.INVALID_SCHEME,
+                so=f"it supports `{own}` explicitly, and another scheme means another thing",
+            ),
+            variant=variant,
+            absent=absent,
+        )(tries_each({name: _scheme(name) for name in (other, "deferred", "exactly")}))
+        for own, other, variant, absent in _OTHER_SCHEMES
+    ),
+    *(
+        case(
+            "fields/scheme-of-payment",
+            *must_refuse(
+                "A payment in another scheme than the requirements' is refused",
+                texts.PAIRS,
+                texts.PARAMETER_MATCHING,
+                so=f"one of the two has chosen `{other}`, and the other has not",
+            ),
+            variant=variant,
+            absent=absent,
+        )(
+            tries_each(
+                {
+                    f"`{other}` in {where}": _only_in(where, other)
+                    for where in ("the payment", "the requirements")
+                }
+            )
         )
+        for _, other, variant, absent in _OTHER_SCHEMES
     ),
     case(
         "fields/version",
@@ -282,7 +382,7 @@ ROWS = [
             why="the text speaks of the authorization only",
         ),
         agreed("With two different copies, a payment called valid settles as signed", texts.CALLS),
-        absent=only([Dialect.V2], "only version 2 repeats the requirements in the payment"),
+        absent=only(VERSION_2, "only version 2 repeats the requirements in the payment"),
     )(
         tries_each(
             {
@@ -326,7 +426,7 @@ ROWS = [
             ),
             test=is_paid,
         ),
-        absent=only([Dialect.V2], "extensions are of version 2"),
+        absent=only(VERSION_2, "extensions are of version 2"),
     )(
         tries_each(
             {

@@ -86,8 +86,8 @@ async def _sixty(play: Play) -> Observed:
 )
 async def _one_reverts(play: Play) -> Observed:
     """One of the relayer's transactions reverts when mined; good payments follow."""
-    await play.room.controls.force_revert(1)
     drafts = [await play.draft() for _ in range(5)]
+    await play.room.controls.force_revert(1)
     first = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
     await play.room.controls.force_revert(0)
     pairs = list(zip(drafts, first, strict=True))

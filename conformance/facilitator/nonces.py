@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, case
-from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.case import Demand, case, only
+from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
@@ -34,6 +34,7 @@ from x402sim.suite.facilitator.truth import (
 )
 from x402sim.suite.verdict import Inconclusive
 
+_BOUND = {Dialect.UPTO: "no stranger can settle it: the message names the facilitator"}
 USED = (
     "the token has said that the nonce is used: it is no verified payment, and anybody can ask "
     "again and again, for each of which the relayer pays (SR5, SR6)"
@@ -92,7 +93,7 @@ def _spelled(draft: Draft) -> list[Draft]:
     """Return the same payment in other spellings, with the same signature and nonce."""
 
     def large(name: str) -> Draft:
-        return draft.with_value(name, "0x" + str(draft.get(name))[2:].upper())
+        return draft.with_value(name, str(draft.get(name)).upper().replace("0X", "0x"))
 
     return [draft, large("nonce"), large("signature"), draft.with_value("body.note", "again")]
 
@@ -131,14 +132,22 @@ _OTHER = texts.derived(
 )
 
 
-@case("nonce/used-elsewhere", *_is_refused("A payment already submitted by a stranger"))
+@case(
+    "nonce/used-elsewhere",
+    *_is_refused("A payment already submitted by a stranger"),
+    absent=_BOUND,
+)
 async def _used_elsewhere(play: Play) -> Observed:
     draft = await play.draft()
     await used_by_another(play, draft)
     return await _after(play, draft)
 
 
-@case("nonce/used-for-another", *_is_refused("A payment with the nonce of an earlier payment"))
+@case(
+    "nonce/used-for-another",
+    *_is_refused("A payment with the nonce of an earlier payment"),
+    absent=_BOUND,
+)
 async def _used_for_another(play: Play) -> Observed:
     first = await play.draft()
     await used_by_another(play, first)
@@ -156,6 +165,7 @@ async def _cancelled(play: Play) -> Observed:
 @case(
     "nonce/used-between",
     *_is_refused("A payment used between verify and settle", says=False),
+    absent=_BOUND,
 )
 async def _used_between(play: Play) -> Observed:
     draft = await play.draft()
@@ -182,6 +192,7 @@ async def _cancelled_between(play: Play) -> Observed:
         "relayer's reverted transaction is no success"
     ),
     kind=ROUGH,
+    absent=_BOUND,
 )
 async def _used_in_the_pool(play: Play) -> Observed:
     """A stranger's transaction comes before the relayer's in the same block."""
@@ -292,4 +303,14 @@ ROWS = [
             test=must_not_settle,
         ),
     )(_elsewhere(lambda _, draft: draft.demanding("amount", str(10 * draft.auth.value)))),
+    case(
+        "again/for-more",
+        Demand(
+            title="A settled payment is no success for another part of the maximum",
+            ground=texts.explicit(texts.UPTO_ONCE),
+            test=must_not_settle,
+        ),
+        variant="part",
+        absent=only([Dialect.UPTO], "only `upto` settles a part"),
+    )(_elsewhere(lambda _, draft: draft.using(draft.auth.value // 2))),
 ]

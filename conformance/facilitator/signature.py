@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from x402sim.protocol.crypto import ORDER, ZERO_ADDRESS, PrivateKey, from_hex, sign
-from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.crypto import ORDER, ZERO_ADDRESS
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
@@ -61,8 +60,7 @@ async def _of_others(play: Play) -> list[Tried]:
     for about, raw in (("65 zeros", bytes(65)), ("v 27 of zeros", bytes(64) + b"\x1b")):
         draft = own.signed(from_=nobody.from_).sealed(raw)
         found.append(await tried(play, draft, f"from the zero address, {about}"))
-    key = PrivateKey(from_hex(thief.private_key, 32))
-    stolen = own.sealed(sign(transfer_digest(other.auth, play.room.network.domain), key))
+    stolen = own.sealed(other.signed(by=thief).signature)
     found.append(await tried(play, stolen, "signed by another key, for another payment"))
     return found
 

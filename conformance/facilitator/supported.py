@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
+from x402sim.protocol.permit2_payments import UPTO
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, case, no_server_error, only
 from x402sim.suite.facilitator.payment import SHOWN, Answer, Dialect, drafted
 from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import BALANCE_BASE
 from x402sim.suite.verdict import Inconclusive, Violation
 
 _LIST = "/discovery/resources"
@@ -29,7 +31,7 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     version = play.dialect.version
     wanted = {
         "x402Version": version,
-        "scheme": x402.SCHEME,
+        "scheme": play.dialect.scheme,
         "network": x402.network_name(version, play.room.network),
     }
     if any(wanted.items() <= each.items() for each in _kinds(observed)):
@@ -134,12 +136,15 @@ async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
         named, scheme = str(kind.get("network")), str(kind.get("scheme"))
         version = kind.get("x402Version")
         dialect = Dialect.V1 if version == 1 else Dialect.V2
-        payer, times = await play.room.payer(), (play.now_s, play.wall_s)
-        draft = drafted(dialect, ours, payer, play.payee(), times, play.draw())
+        payer, times, account = await play.room.payer(), (play.now_s, play.wall_s), None
+        if (version, scheme) == (2, UPTO):
+            dialect, account = Dialect.UPTO, await play.facilitator()
+            await play.room.allow(payer.address_bytes, BALANCE_BASE)
+        draft = drafted(dialect, ours, payer, play.payee(), times, play.draw(), facilitator=account)
         draft = draft.demanding("network", named).demanding("scheme", scheme)
         for part in ("body", "payment"):
             draft = draft.with_value(f"{part}.x402Version", version)
-        is_good = (scheme, named) == (x402.SCHEME, x402.network_name(dialect.version, ours))
+        is_good = (scheme, named) == (dialect.scheme, x402.network_name(dialect.version, ours))
         about = f"{scheme} on {named}, version {version}"
         play.say(f"{about}:")
         found.append((about, is_good, await play.verify(draft)))

@@ -37,6 +37,8 @@ async def _wallet(play: Play, draft: Draft, *, owner: Wallet | None = None) -> A
     slots = contract.wallet_storage((owner or draft.wallet).address_bytes)
     await play.room.controls.set_code(account, contract.wallet_code(), slots)
     await play.room.chain.fund(account, 10**6)
+    if draft.permit:
+        await play.room.allow(account, 10**6)
     return account
 
 

@@ -18,7 +18,7 @@ from x402sim.suite.facilitator.case import (
     tries_each,
     unsettled,
 )
-from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ChainRoomKind
 
@@ -74,6 +74,7 @@ def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
     return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
 
 
+_SIMULATED = {Dialect.PERMIT2: "a simulation shows it, which this text only recommends"}
 _BY_BLOCK = "what counts is the time of the block, and the chain says it"
 
 
@@ -186,6 +187,7 @@ ROWS = [
             only_simulated=True,
         ),
         kind=AHEAD,
+        absent=_SIMULATED,
     )(_refused_each({"ended on the chain": lambda now: (now - 600, now + 300)})),
     case(
         "window/early-on-chain",
@@ -198,5 +200,6 @@ ROWS = [
             only_simulated=True,
         ),
         kind=BEHIND,
+        absent=_SIMULATED,
     )(_refused_each({"not begun on the chain": lambda now: (now - 600, now + 300)})),
 ]

@@ -2,16 +2,19 @@
 
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, Trade, case, trade
-from x402sim.suite.server.payment import receipt_in
+from x402sim.suite.row import only
+from x402sim.suite.server.case import Demand, Trade, case, trade, used_nothing
+from x402sim.suite.server.payment import Dialect, receipt_in
 from x402sim.suite.server.play import Play
-from x402sim.suite.verdict import Found, Violation
+from x402sim.suite.verdict import Found, Inconclusive, Violation
 
 
 def _sells(play: Play, observed: Trade) -> Found:
     offer = observed.payment.offer
     wanted = (str(offer["payTo"]).lower(), observed.payment.auth.value)
     moved = [(to_hex(each.to), each.amount_base) for each in observed.moved]
+    if play.dialect is Dialect.UPTO:  # the signed amount is a maximum
+        moved = [(to, max(base, wanted[1])) for to, base in moved]
     if observed.is_served and moved == [wanted]:
         return None
     return Violation(
@@ -25,7 +28,9 @@ def _receipt(play: Play, observed: Trade) -> Found:
     hashes = {each.tx_hash for each in observed.moved}
     name = str(receipt.get("transaction")).lower()
     if receipt.get("success") is True and name in hashes:
-        return None
+        amounts = {str(each.amount_base) for each in observed.moved}
+        if play.dialect is not Dialect.UPTO or {receipt.get("amount")} == amounts:
+            return None
     return Violation(
         demand="receipt-has-hash",
         actual=f"{play.dialect.response_place}: {answer.how}",
@@ -45,8 +50,19 @@ def _receipt(play: Play, observed: Trade) -> Found:
         ground=texts.explicit(texts.RESPONSE, texts.SUCCESS_FIELD, texts.TRANSACTION),
         test=_receipt,
         suffix="receipt",
+        absent={Dialect.UPTO: "the answer names the amount, too"},
+    ),
+    Demand(
+        title="The answer names the settlement, and the settled amount",
+        ground=texts.explicit(texts.RESPONSE, texts.TRANSACTION, texts.AMOUNT_TOLD),
+        test=_receipt,
+        suffix="receipt",
+        absent=only([Dialect.UPTO], "the price is the amount"),
     ),
     is_control=True,
 )
 async def _buys(play: Play) -> Trade:
-    return await trade(play, again=0)
+    bought = await trade(play, again=0)
+    if used_nothing(play, bought) and not bought.moved:
+        raise Inconclusive("what it sells has used nothing: name a request that uses something")
+    return bought

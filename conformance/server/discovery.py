@@ -259,7 +259,9 @@ async def _described(play: Play) -> list[Described]:
         ground=texts.ours(texts.LISTED, because="a payer has chosen by the price that is listed"),
         test=_is_as_listed,
     ),
-    absent={Dialect.V1: "a catalogue is one: it is judged with version 2"},
+    absent=dict.fromkeys(
+        (Dialect.V1, Dialect.UPTO), "a catalogue is one: it is judged with version 2"
+    ),
 )
 async def _catalogue(play: Play) -> list[Listed]:
     """Ask for the server's own catalogues, and for each entry.

@@ -1,9 +1,12 @@
 """Handlers that are slow, stream or redirect: served goods and charges."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from x402sim.protocol.money import to_base
 from x402sim.suite import texts
+from x402sim.suite.row import only
 from x402sim.suite.server.case import (
     BEGINS_S,
     HUNG_UP,
@@ -18,9 +21,10 @@ from x402sim.suite.server.case import (
     served_only_if_settled,
     times_made,
     uncounted,
+    used_nothing,
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
-from x402sim.suite.server.payment import BEFORE_S, receipt_in
+from x402sim.suite.server.payment import BEFORE_S, Dialect, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import as_json, says
@@ -73,6 +77,71 @@ def _is_charged(play: Play, observed: Trade) -> Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Metered:
+    """A purchase of an item whose amount used is known: in base units, used and asked for."""
+
+    trade: Trade
+    used: int
+    asked: Sequence[int]
+
+
+def _is_what_was_used(play: Play, observed: Sequence[Metered]) -> Found:
+    for each in observed:
+        most, moved = each.trade.payment.auth.value, [it.amount_base for it in each.trade.moved]
+        actual = f"{each.trade.summary}; used {each.used} of at most {most} base units"
+        if above := [asked for asked in each.asked if asked > most]:
+            return Violation(
+                demand="settles-at-most-maximum",
+                actual=f"settle was asked for {above[0]}; {actual}",
+                why="no facilitator settles it, and what was used is lost",
+            )
+        if each.used <= most and (
+            not each.trade.is_served or moved != [each.used] * bool(each.used)
+        ):
+            more = sum(moved) - each.used
+            why = "charged for more than was used" if more > 0 else "used, and not settled"
+            return Violation(
+                demand="settles-what-was-used",
+                actual=actual,
+                loss=play.tokens(abs(more), why) if more else None,
+            )
+    return None
+
+
+@case(
+    "handler/used",
+    Demand(
+        title="The amount used is settled, once, no more and no less",
+        ground=texts.derived(
+            texts.USED,
+            texts.DETERMINED,
+            texts.UPTO_ACTUAL,
+            so="who settles the maximum, nothing, or before the work does not settle the amount "
+            "used",
+        ),
+        test=_is_what_was_used,
+    ),
+    absent=only([Dialect.UPTO], "the price is the amount"),
+)
+async def _metered(play: Play) -> list[Metered]:
+    """Buy each item whose use is known."""
+    if not play.metered:
+        raise NotApplicable("it needs a request sold `upto` whose use is known: --metered")
+    found = []
+    for item in play.metered:
+        payment = await play.draft(item)
+        answer = await play.pay(payment, item)
+        if answer.is_2xx:
+            await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+        bought = await sent_again(play, payment, [answer], again=0, item=item)
+        calls = [it for it in play.double.calls if (it.path, it.nonce) == (SETTLE, payment.nonce)]
+        asked = [it.amount_base for it in calls if it.amount_base is not None]
+        used = to_base(item.used, play.room.network.decimals)
+        found.append(Metered(trade=bought, used=used, asked=asked))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Streamed:
     """A purchase of a stream; whether the payment was settled at the first piece and at the end."""
 
@@ -81,9 +150,10 @@ class Streamed:
     is_settled: bool
 
 
-def _is_whole(_: Play, observed: Streamed) -> Found:
-    answer = observed.trade.answers[0]
-    if answer.is_2xx and not answer.is_cut and len(observed.trade.moved) == 1:
+def _is_whole(play: Play, observed: Streamed) -> Found:
+    answer, count = observed.trade.answers[0], len(observed.trade.moved)
+    is_paid = count == 1 or (count == 0 and used_nothing(play, observed.trade))
+    if answer.is_2xx and not answer.is_cut and is_paid:
         return None
     return Violation(demand="whole-stream", actual=observed.trade.summary)
 

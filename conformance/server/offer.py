@@ -273,7 +273,10 @@ def _calls_itself(play: Play, observed: Visit) -> str:
 def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
     for each in observed:
         amount = int(each.payment.offer[play.dialect.amount])
-        if not each.is_served or [moved.amount_base for moved in each.moved] != [amount]:
+        paid = [moved.amount_base for moved in each.moved]
+        if play.dialect is Dialect.UPTO:  # the amount of an offer is a maximum
+            paid = [max(base, amount) for base in paid]
+        if not each.is_served or paid != [amount]:
             return Violation(
                 demand="each-offer-sells",
                 actual=f"the offer of {amount} base units: {each.summary}",
@@ -306,7 +309,9 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         ),
         test=_same,
         suffix="same",
-        absent=dict.fromkeys((Dialect.V2, Dialect.MCP), "it is judged with version 1"),
+        absent=dict.fromkeys(
+            (Dialect.V2, Dialect.UPTO, Dialect.MCP), "it is judged with version 1"
+        ),
     ),
     Demand(
         title="The body offers nothing beyond PAYMENT-REQUIRED",

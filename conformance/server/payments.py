@@ -10,16 +10,19 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Domain
+from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.suite import texts
 from x402sim.suite.money import Transfer
+from x402sim.suite.row import only
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, is_blamed
 from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import Found, Violation
+from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.text.words import counted
 
+_ONLY_UPTO = only([Dialect.UPTO], "EIP-3009 needs no allowance")
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
 THIEF = checksum(PrivateKey(b"\x09" * 32).address)
 _VALUES: tuple[Any, ...] = (
@@ -101,7 +104,10 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
         if each.answer.is_sale:
             offer = each.payment.offer if each.payment else {}
             price, to = int(offer.get(play.dialect.amount, 0)), str(offer.get("payTo")).lower()
-            if [(moved.amount_base, to_hex(moved.to)) for moved in each.moved] == [(price, to)]:
+            paid = [(moved.amount_base, to_hex(moved.to)) for moved in each.moved]
+            if play.dialect is Dialect.UPTO:  # the price is a maximum
+                paid = [(max(base, price), payee) for base, payee in paid]
+            if paid == [(price, to)]:
                 continue
             return Violation(
                 demand="wrong-buys-nothing",
@@ -271,7 +277,8 @@ def _another_chain(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 def _another_scheme(play: Play, payment: Payment) -> Mapping[str, Payment]:
     where = "accepted.scheme" if play.dialect.version == 2 else "scheme"
-    return {"it names the scheme upto": payment.with_value(where, "upto")}
+    other = "exact" if play.dialect is Dialect.UPTO else "upto"
+    return {f"it names the scheme {other}": payment.with_value(where, other)}
 
 
 def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
@@ -290,6 +297,7 @@ def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
                     auth=payment.auth,
                     domain=payment.domain,
                     body=payment.body,
+                    permit=payment.permit,
                 )
             ).body["payload"]["signature"],
         ),
@@ -319,6 +327,7 @@ def _poor(play: Play, payment: Payment) -> Mapping[str, Payment]:
         auth=payment.auth,
         domain=payment.domain,
         body=payment.body,
+        permit=payment.permit,
     )
     return {"the payer has nothing": empty.signed(from_=poor.address_bytes)}
 
@@ -384,6 +393,43 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
     moved, asked = tuple(await play.moved()), play.double.calls[calls:]
     about = f"in {other}"
     return [Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)]
+
+
+def _is_412(_: Play, observed: list[Refusal]) -> Found:
+    (each,) = observed
+    if each.answer.status == 412 or not each.answer.status:
+        return None
+    return Violation(
+        demand="missing-allowance-is-412",
+        actual=each.answer.how,
+        why="a payer that is told 402 signs again, and never approves",
+    )
+
+
+@case(
+    "payment/balance",
+    *_demands("A payer without an allowance for Permit2"),
+    Demand(
+        title="A payer without an allowance for Permit2 is told 412, and the word",
+        ground=texts.ours(
+            texts.PRECONDITION,
+            because="it says what to do: approve, and send the payment again. The text is of who "
+            "verifies; the HTTP transport knows 402 alone, and so do the public libraries",
+        ),
+        test=_is_412,
+        suffix="allowance",
+    ),
+    variant="allowance",
+    absent=_ONLY_UPTO,
+)
+async def _unallowed(play: Play) -> list[Refusal]:
+    payment = await play.draft()
+    if SPONSORED_PERMIT in (payment.body.get("extensions") or {}):
+        raise NotApplicable(f"it offers {SPONSORED_PERMIT}, which needs no allowance")
+    await play.room.allow(payment.auth.from_, 0)
+    answer = await play.pay(payment)
+    moved, asked = tuple(await play.moved(payment)), play.double.calls
+    return [Refusal(about="no allowance", payment=payment, answer=answer, moved=moved, asked=asked)]
 
 
 ROWS = [

@@ -15,7 +15,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.suite.wire import as_json, says
 
-ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2), "only a tool has results")
+ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2, Dialect.UPTO), "only a tool has results")
 NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
 DRAFT = "org.x402/payment"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"

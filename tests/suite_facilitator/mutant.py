@@ -1,7 +1,8 @@
 """A facilitator that does everything right, and one switch for each thing that one gets wrong.
 
 `Facilitator(rpc_url, key, network, defects)` is an ASGI application that verifies and settles
-payments of both versions of the standard on any EVM chain behind JSON-RPC, with a relayer's key.
+payments of both versions of the standard, also by Permit2, on any EVM chain behind JSON-RPC, with a
+relayer's key.
 `python -m tests.suite_facilitator.mutant DEFECT…` serves one, as the judge starts it. It shares the
 kit's hashing and coding, and nothing of its facilitator, so that the judge is held against another one
 than ours.
@@ -36,8 +37,17 @@ from x402sim.protocol.crypto import (
     to_hex,
     unwrapped,
 )
-from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.protocol.eip3009 import Authorization, Domain, Permit, transfer_digest
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, Network
+from x402sim.protocol.permit2 import (
+    EXACT_PROXY,
+    PERMIT2,
+    UPTO_PROXY,
+    Permit2Authorization,
+    permit2_digest,
+    signer_of,
+)
+from x402sim.protocol.permit2_payments import terms_of
 
 MARGIN_S, ASK_S, RECEIPT_S, POLL_S = 6, 6.0, 3.0, 0.05
 """The least validity that is left, and how long it waits for the node, and for a receipt."""
@@ -121,10 +131,32 @@ class Asked:
     pay_to: bytes
     asset: bytes
     domain: Domain
+    permit: Permit2Authorization | None = None
+    """The message of Permit2, whose terms `auth` has."""
+    sponsored: tuple[Permit, bytes] | None = None
+
+    @property
+    def is_upto(self) -> bool:
+        return self.permit is not None and self.permit.facilitator is not None
+
+    @property
+    def to_move(self) -> int:
+        """What is to be settled."""
+        return self.amount if self.is_upto else self.auth.value
+
+    @property
+    def call(self) -> tuple[bytes, bytes]:
+        """The contract, and the calldata, that move the money."""
+        if self.permit is None:
+            return self.asset, abi.transfer_with_authorization(self.auth, self.signature)
+        data = abi.settle(self.permit, self.amount, self.signature, self.sponsored)
+        return self.permit.spender, data
 
     @property
     def is_used(self) -> Invalid:
         """The refusal of an authorization that is used."""
+        if self.permit is not None:
+            return Invalid("permit2_invalid_nonce")
         state = "invalid_transaction_state"
         return Invalid(state if self.version == 1 else "invalid_exact_evm_nonce_already_used")
 
@@ -225,14 +257,18 @@ class Facilitator:
             {"x402Version": version, "scheme": "exact", "network": self.name(version)}
             for version in (2, 1)
         ]
+        own = checksum(self.key.address)
+        upto = {"x402Version": 2, "scheme": "upto", "network": self.name(2)}
+        if not self.has("EIP-3009 alone"):
+            kinds.append(upto | {"extra": {"facilitatorAddress": own}})
         if self.has("offers what it has not"):
             kinds.append({"x402Version": 2, "scheme": "exact", "network": "eip155:8453"})
         if self.has("hides a version"):
-            kinds.pop()
+            del kinds[1]
         signers = {"eip155:*": [checksum(self.key.address)]}
         if self.has("another signer"):
             signers = {"eip155:*": [checksum(Address(b"\x11" * 20))]}
-        return {"kinds": kinds, "extensions": [], "signers": signers}
+        return {"kinds": kinds, "extensions": ["eip2612GasSponsoring"], "signers": signers}
 
     # --- reading -------------------------------------------------------------------------
 
@@ -267,7 +303,7 @@ class Facilitator:
                 with suppress(ValueError, OverflowError):
                     if (found := parse(text)) < 2**256:
                         return found
-        if self.has("numbers for texts") and isinstance(text, int | float):
+        if self.has("numbers for texts") and type(text) in (int, float):
             return int(text)
         if not isinstance(text, str) or not _DIGITS.fullmatch(text) or int(text) >= 2**256:
             raise Invalid(wrong)
@@ -295,28 +331,44 @@ class Facilitator:
         accepted = payment if version == 1 else payment.get("accepted")
         if not isinstance(accepted, dict):
             raise Invalid("invalid_payload")
+        is_upto = version == 2 and wanted.get("scheme") == "upto"
         if version == 2 and self.has("the payer's token"):
             wanted = {**wanted, "asset": accepted.get("asset")}
             asset = _address(wanted["asset"], bad)
         if self.has("the payer's scheme"):
             wanted = {**wanted, "scheme": accepted.get("scheme")}
         for name, right, habit, reason in (
-            ("scheme", "exact", "any scheme", "unsupported_scheme"),
+            ("scheme", "upto" if is_upto else "exact", "any scheme", "unsupported_scheme"),
             ("network", self.name(version), "any network", "invalid_network"),
         ):
             said = [wanted.get(name), *([] if self.has("any accepted") else [accepted.get(name)])]
             if said != [right] * len(said) and not self.has(habit):
                 raise Invalid(reason)
         if version == 2 and not self.has("any accepted"):
-            for name in ("amount", "payTo", "asset"):
+            for name in ("payTo", "asset") if is_upto else ("amount", "payTo", "asset"):
                 if str(accepted.get(name)).lower() != str(wanted[name]).lower():
                     raise Invalid("invalid_payload")
         extra = {} if self.has("ignores extra") else wanted.get("extra")
         if not isinstance(extra, dict):
             raise Invalid(bad)
-        if extra.get("assetTransferMethod", "eip3009") != "eip3009":
+        method = "permit2" if is_upto else "eip3009"
+        payload = payment.get("payload")
+        if self.has("ignores extra") and isinstance(payload, dict):  # its form tells the method
+            method = "permit2" if "permit2Authorization" in payload else method
+        named = extra.get("assetTransferMethod", method)
+        if named != method and (version, named) != (2, "permit2"):
             raise Invalid("unsupported_asset_transfer_method" if version == 2 else bad)
-        auth, signature = self.read_payload(payment.get("payload"))
+        if named == "permit2" and self.has("EIP-3009 alone"):
+            raise Invalid("unsupported_asset_transfer_method")
+        if named == "permit2":
+            permit, signature = self.read_permit(payload, is_upto=is_upto)
+            if asset != self.network.asset:
+                raise Invalid("permit2_token_mismatch")
+            return Asked(
+                version, terms_of(permit), signature, amount, pay_to, asset, self.network.domain,
+                permit, _sponsored(payment.get("extensions")),
+            )  # fmt: skip
+        auth, signature = self.read_payload(payload)
         own = {} if not self.has("ignores extra") else {"extra": x402.domain_of(self.network)}
         domain = self.domain({**wanted, **own}, asset, bad)
         if self.has("any asset"):
@@ -340,6 +392,30 @@ class Facilitator:
         auth = Authorization(sender, to, value, after, before, bytes.fromhex(nonce[2:]))
         return auth, bytes.fromhex(signature[2:])
 
+    def read_permit(self, payload: Any, *, is_upto: bool) -> tuple[Permit2Authorization, bytes]:
+        bad = "invalid_payload"
+        said = payload.get("permit2Authorization") if isinstance(payload, dict) else None
+        parts = [said.get("permitted"), said.get("witness")] if isinstance(said, dict) else []
+        signature = payload.get("signature") if parts else None
+        if not parts or not all(isinstance(each, dict) for each in parts):
+            raise Invalid(bad)
+        if not isinstance(signature, str) or not _BYTES.fullmatch(signature):
+            raise Invalid(bad)
+        permitted, witness = parts
+        named = _address(witness.get("facilitator"), bad) if is_upto else None
+        found = Permit2Authorization(
+            from_=Address(_address(said.get("from"), bad)),
+            token=Address(_address(permitted.get("token"), bad)),
+            amount=self.number(permitted.get("amount"), bad),
+            spender=Address(_address(said.get("spender"), bad)),
+            nonce=self.number(said.get("nonce"), bad),
+            deadline=self.number(said.get("deadline"), bad),
+            to=Address(_address(witness.get("to"), bad)),
+            valid_after=self.number(witness.get("validAfter"), bad),
+            facilitator=None if named is None else Address(named),
+        )
+        return found, bytes.fromhex(signature[2:])
+
     def domain(self, wanted: Any, asset: bytes, bad: str) -> Domain:
         extra = wanted["extra"]
         name, own = (extra.get("name"), extra.get("version")), self.network.domain
@@ -361,14 +437,19 @@ class Facilitator:
         if is_settle and self.has("settle checks nothing"):
             return asked
         if auth.to != asked.pay_to and not self.has("any payee"):
-            raise Invalid("invalid_exact_evm_payload_recipient_mismatch")
-        self.check_amount(asked)
+            kind = "exact_evm_payload" if asked.permit is None else "permit2"
+            raise Invalid(f"invalid_{kind}_recipient_mismatch")
+        self.check_amount(asked, is_settle=is_settle)
         early = "invalid_exact_evm_payload_authorization_valid_after"
+        if asked.permit is not None:
+            self.check_permit(asked.permit)
+            early = "permit2_not_yet_valid"
         if auth.valid_after >= now_s and not self.has("no validAfter"):
             raise Invalid(early)
         margin_s = 0 if self.has("no margin") else MARGIN_S
         if auth.valid_before < now_s + margin_s and not self.has("no validBefore"):
-            raise Invalid(early.replace("after", "before"))
+            late = "permit2_deadline_expired" if asked.permit else early.replace("after", "before")
+            raise Invalid(late)
         try:
             return await self.check_on_chain(asked, is_settle=is_settle)
         except Reverts:
@@ -378,8 +459,25 @@ class Facilitator:
                 return asked
             raise Invalid(f"unexpected_{'settle' if is_settle else 'verify'}_error") from None
 
-    def check_amount(self, asked: Asked) -> None:
+    def check_permit(self, permit: Permit2Authorization) -> None:
+        is_upto = permit.facilitator is not None
+        proxy = UPTO_PROXY if is_upto else EXACT_PROXY
+        if permit.spender != proxy and not self.has("any spender"):
+            raise Invalid("invalid_permit2_spender")
+        if is_upto and permit.facilitator != self.key.address and not self.has("any facilitator"):
+            raise Invalid("upto_facilitator_mismatch")
+        if permit.token != self.network.asset:
+            raise Invalid("permit2_token_mismatch")
+
+    def check_amount(self, asked: Asked, *, is_settle: bool = True) -> None:
         value, amount = asked.auth.value, asked.amount
+        settles = is_settle and not self.has("demands equality")
+        if asked.is_upto and (settles or self.has("any maximum")):
+            if amount > value and not self.has("settles above"):
+                raise Invalid("invalid_upto_evm_payload_settlement_exceeds_amount")
+            return
+        if asked.permit is not None and amount and value != amount and not self.has("any amount"):
+            raise Invalid("permit2_amount_mismatch")
         if amount == 0 and not self.has("takes nothing"):
             raise Invalid("invalid_payment_requirements")
         may_exceed = asked.version == 1 and self.has("takes more in version 1")
@@ -392,17 +490,37 @@ class Facilitator:
     async def check_on_chain(self, asked: Asked, *, is_settle: bool) -> Asked:
         auth = asked.auth
         asked = await self.check_signature(asked)
-        used = await self.node.call(asked.asset, abi.authorization_state(auth.from_, auth.nonce))
-        if int.from_bytes(used) and not self.has("no look at nonces"):
+        used = await self.is_used(asked)
+        if used and not self.has("no look at nonces"):
             raise asked.is_used
         held = await self.node.call(asked.asset, abi.balance_of(auth.from_))
         if int.from_bytes(held) < auth.value and not self.has("no look at balances"):
             raise Invalid("insufficient_funds")
+        asked = await self.check_allowance(asked)
         if self.has("no trial") or (is_settle and self.has("no trial before sending")):
             return asked
-        data = abi.transfer_with_authorization(auth, asked.signature)
-        await self.node.call(asked.asset, data, self.key.address)
+        if asked.to_move:
+            await self.node.call(*asked.call, self.key.address)
         return asked
+
+    async def is_used(self, asked: Asked) -> bool:
+        auth, permit = asked.auth, asked.permit
+        if permit is None:
+            data = abi.authorization_state(auth.from_, auth.nonce)
+            return bool(int.from_bytes(await self.node.call(asked.asset, data)))
+        word = await self.node.call(PERMIT2, abi.nonce_bitmap(auth.from_, permit.nonce))
+        return bool(int.from_bytes(word) >> (permit.nonce & 255) & 1)
+
+    async def check_allowance(self, asked: Asked) -> Asked:
+        """Return the payment, without its permit if the allowance is there."""
+        if asked.permit is None or self.has("no look at allowances"):
+            return asked
+        data = abi.allowance(asked.auth.from_, PERMIT2)
+        allowed = int.from_bytes(await self.node.call(asked.asset, data))
+        if allowed < asked.to_move and (asked.sponsored is None or self.has("sponsors nothing")):
+            raise Invalid("permit2_allowance_required")
+        has_it = allowed >= asked.to_move
+        return replace(asked, sponsored=None) if has_it else asked
 
     async def check_signature(self, asked: Asked) -> Asked:
         """Ask whoever can know: the wallet if it has code (EIP-1271), else its key."""
@@ -419,6 +537,9 @@ class Facilitator:
                 raise Invalid("invalid_exact_evm_payload_undeployed_smart_wallet")
             asked = replace(asked, signature=(signature := unwrapped(signature)))
         digest = transfer_digest(auth, domain)
+        if asked.permit is not None:
+            wrong = Invalid("invalid_permit2_signature")
+            digest = permit2_digest(asked.permit, self.network.chain_id)
         if has_code and not self.has("asks keys for wallets"):
             try:
                 said = await self.node.call(auth.from_, abi.is_valid_signature(digest, signature))
@@ -427,6 +548,11 @@ class Facilitator:
             if said[:32] != abi.VALID_SIGNATURE:
                 raise wrong
             return asked
+        if asked.permit is not None:
+            with suppress(BadSignature):
+                if signer_of(digest, signature) == auth.from_:
+                    return asked
+            raise wrong
         domains = [domain]
         if self.has("any chain"):
             domains += [_with(domain, chain_id=each) for each in (1, 8453, 424_242)]
@@ -483,6 +609,8 @@ class Facilitator:
 
     async def first(self, asked: Asked, settling: Settling) -> dict[str, Any]:
         """Check again, send, and wait."""
+        if asked.is_upto and self.has("settles the maximum"):
+            asked = replace(asked, amount=asked.auth.value)
         if self.has("jams"):  # a nonce is reserved, and not given back by a refusal
             await self.reserved()
         looks = not (settling.tx_hash or self.has("no look before sending"))
@@ -493,6 +621,8 @@ class Facilitator:
                 if self.has("used is a success") and re.search("nonce|state", str(why)):
                     return self.success(asked, self.last_hash)
                 raise
+        if not asked.to_move and not self.has("sends nothing used"):
+            return self.success(asked, "")
         try:
             settling.tx_hash, settling.raw = await self.send(asked)
         except (NodeGone, NodeSays) as problem:
@@ -530,16 +660,15 @@ class Facilitator:
 
     async def send(self, asked: Asked) -> tuple[str, str]:
         """Sign and send a transaction; return its hash and its bytes."""
-        data = abi.transfer_with_authorization(asked.auth, asked.signature)
         if self.has("nonces collide"):
-            return await self.sent_with(await self.count("latest"), asked.asset, data)
+            return await self.sent_with(await self.count("latest"), *asked.call)
         async with self.turn:
             if self.has("jams"):
                 assert self.next_nonce is not None
-                return await self.sent_with(self.next_nonce, asked.asset, data)
+                return await self.sent_with(self.next_nonce, *asked.call)
             if self.has("counts by itself"):
-                return await self.sent_with(await self.reserved(), asked.asset, data)
-            return await self.sent_with(await self.count(), asked.asset, data)
+                return await self.sent_with(await self.reserved(), *asked.call)
+            return await self.sent_with(await self.count(), *asked.call)
 
     async def reserved(self) -> int:
         """Count nonces by itself."""
@@ -613,6 +742,8 @@ class Facilitator:
         payer = asked.pay_to if self.has("another payer") else asked.auth.from_
         network = "base" if self.has("another network") else self.name(asked.version)
         said = {"success": True, "transaction": tx_hash, "network": network}
+        if asked.is_upto and not self.has("tells no amount"):
+            said["amount"] = str(asked.amount)
         return said | {"payer": checksum(Address(payer))}
 
     def failed(self, asked: Asked, reason: str, tx_hash: str) -> dict[str, Any]:
@@ -635,7 +766,7 @@ def _transferred(receipt: Any, asked: Asked) -> bool:
     return any(
         str(log.get("address")).lower() == to_hex(asked.asset)
         and [str(each).lower() for each in log.get("topics", [])] == wanted
-        and int(str(log.get("data")), 16) == auth.value
+        and int(str(log.get("data")), 16) == asked.to_move
         for log in receipt.get("logs") or []
     )
 
@@ -652,14 +783,28 @@ def _address(text: Any, wrong: str) -> bytes:
     return bytes.fromhex(text[2:])
 
 
+def _sponsored(extensions: Any) -> tuple[Permit, bytes] | None:
+    extension = extensions.get("eip2612GasSponsoring") if isinstance(extensions, dict) else None
+    info = extension.get("info", {}) if isinstance(extension, dict) else {}
+    if "signature" not in info:
+        return None
+    owner, spender = (Address(_address(info.get(name), "")) for name in ("from", "spender"))
+    amount, nonce, deadline = (int(info[name]) for name in ("amount", "nonce", "deadline"))
+    signature = bytes.fromhex(info["signature"][2:])
+    return Permit(owner, spender, amount, nonce, deadline), signature
+
+
 def _version_in(sent: Any) -> Any:
     found = sent.get("x402Version") if isinstance(sent, dict) else None
     return found if type(found) is int else None
 
 
 def _payer_in(sent: Any) -> str | None:
-    for name in ("paymentPayload", "payload", "authorization", "from"):
-        sent = sent.get(name) if isinstance(sent, dict) else None
+    payload = sent
+    for name in ("paymentPayload", "payload"):
+        payload = payload.get(name) if isinstance(payload, dict) else None
+    auth = payload.get("authorization", payload.get("permit2Authorization")) if isinstance(payload, dict) else None  # fmt: skip
+    sent = auth.get("from") if isinstance(auth, dict) else None
     return sent if isinstance(sent, str) and _ADDRESS.fullmatch(sent) else None
 
 

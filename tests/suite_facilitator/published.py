@@ -70,7 +70,7 @@ PUBLISHED = {
         "ours, `x402sim facilitator`",
         (sys.executable, "-m", "x402sim", "facilitator"),
         "x402sim",
-        (Dialect.V1, Dialect.V2, Dialect.CRONOS),
+        tuple(Dialect),
     ),
 }
 

@@ -76,8 +76,18 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     found = {each["id"]: each["outcome"] for each in json.loads(file.read_text())["results"]}
-    assert len(found) == 2  # in three dialects each
+    assert len(found) == 2  # in five dialects each
     assert set(found.values()) == {"passed"}
+
+
+def test_one_without_permit2_is_not_judged_by_it_in_one_line_each() -> None:
+    start = f"{sys.executable} -m tests.suite_facilitator.mutant 'EIP-3009 alone'"
+    done = conformance("--start", start, "--only", "facilitator/control")
+    assert done.exit_code == 0, done.output
+    said = words(done)
+    assert "Not judged: x402 version 2, exact by Permit2 (permit2): a good payment" in said
+    unlisted = "GET /supported lists no upto with extra.facilitatorAddress"
+    assert f"Not judged: x402 version 2, upto (upto): {unlisted}" in said
 
 
 @pytest.mark.parametrize(
@@ -192,7 +202,7 @@ def test_what_was_started_ends_with_the_judge(tmp_path: Path) -> None:
         ([], "give the command that starts it"),
         (["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"], "gets RPC_URL"),
         (["http://127.0.0.1:1", "--rpc", "https://base.example"], "http://127.0.0.1:PORT"),
-        (["--start", OURS, "--dialects", "v3"], "dialects are v1, v2, cronos"),
+        (["--start", OURS, "--dialects", "v3"], "dialects are v1, v2, permit2, upto, cronos"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_with_what_to_do(args: list[str], told: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from tests.suite.cases import names, with_ids
@@ -15,6 +15,8 @@ from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App
 from x402sim.suite.verdict import Found, Violation
 
+METERED = {"/weather": "0.004", "/tides?used=nothing": "0", "/tides?used=more": "0.02"}
+"""Requests for what a shop sells `upto`, and the tokens that each uses."""
 ITEMS = tuple(map(item_in, ("/weather", "/forecast?city=Paris", 'POST /report {"title": "a"}')))
 
 
@@ -40,6 +42,7 @@ class Bench:
                 "redirecting": item_in("/forecast?city=moved"),
             }
             | ({"counter": item_in("/count")} if self.counts else {}),
+            metered=tuple(replace(item_in(target), used=used) for target, used in METERED.items()),
             shares=True,
             jobs=1,
             patience_s=self.patience_s,
@@ -126,11 +129,12 @@ def broken(
     bench: type[Bench], every: list[RoomCase], habits: Mapping[str, str]
 ) -> dict[str, dict[str, Found]]:
     """Return what honest shops break: one that does everything right, and those with habits."""
-    plays = by_play(every)
+    plays = by_play([case for case in every if case.dialect is not Dialect.UPTO])
     chunks = [plays[at : at + PLAYS] for at in range(0, len(plays), PLAYS)]
     asked = [([case for group in each for case in group], "", "") for each in chunks]
     for habit, prefixes in habits.items():
-        dialects = ("v1" if habit.endswith("version 1") else "v2", Dialect.MCP)
+        version = "v1" if habit.endswith("version 1") else "v2"
+        dialects = ("upto" if habit == "sells upto" else version, Dialect.MCP)
         begins = tuple(prefixes.split())
         about = [case for case in every if case.id.startswith(begins) and case.dialect in dialects]
         asked.append((about, "", habit))

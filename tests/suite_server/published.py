@@ -72,7 +72,7 @@ class Published:
         return None if is_tool else FAILS.replace("/", f"{self.under}/", 1)
 
 
-V1, V2, MCP = Dialect
+V1, V2, _, MCP = Dialect
 PUBLISHED = {
     "FastAPI": Published("x402", "sell.py", "fastapi", V2),
     "Flask": Published("x402", "sell.py", "flask", V2),

@@ -81,7 +81,11 @@ class Order:
 
     @property
     def authorization(self) -> Any:
-        return self.payment["payload"]["authorization"]
+        return _authorization(self.payment["payload"])
+
+    @property
+    def is_upto(self) -> bool:
+        return self.version == 2 and "permit2Authorization" in self.payment["payload"]
 
     @property
     def key(self) -> str:
@@ -90,6 +94,12 @@ class Order:
     @property
     def receipt_name(self) -> str:
         return ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[self.version == 1]
+
+
+def _authorization(payload: Any) -> Any:
+    if not isinstance(payload, dict):
+        return None
+    return payload.get("authorization", payload.get("permit2Authorization"))
 
 
 class Store:
@@ -171,6 +181,8 @@ class Shop:
     owed: dict[str, Any] = field(default_factory=dict)
     minded: dict[str, Any] = field(default_factory=dict)
 
+    settler: str = ""
+    """The account that settles `upto`."""
     host: str = OWN_HOST
     challenges: Any = field(default_factory=lambda: itertools.count(1))
     nonces: set[str] = field(default_factory=set)
@@ -271,6 +283,11 @@ class Shop:
         if self.has("serves one name") and headers["host"].partition(":")[0] != "127.0.0.1":
             return Reply(400, {"error": "no such host"})
         self.requests += 1
+        if self.has("sells upto") and not self.settler:
+            async with httpx.AsyncClient(trust_env=False, verify=False) as http:
+                kinds = (await http.get(f"{self.facilitator}/supported")).json()["kinds"]
+            extras = [each["extra"] for each in kinds if each["scheme"] == "upto"]
+            self.settler = extras[0]["facilitatorAddress"]
         is_browser = "text/html" in headers.get("accept", "")
         is_page = self.has("a page for browsers") and "payment-signature" not in headers
         if is_browser and (is_page or self.has("a page that cannot be paid")):
@@ -378,9 +395,24 @@ class Shop:
             "mimeType": "application/json",
         }
 
+    def upto(self, path: str) -> dict[str, Any]:
+        """The offer of what is sold by its use: the price is the most."""
+        wanted = self.requirements(2, path)
+        extra = wanted["extra"] | {"facilitatorAddress": self.settler}
+        return wanted | {"scheme": "upto", "extra": extra}
+
+    def used(self, order: Order, wanted: Any) -> int:
+        """Return what an order uses of the most: two fifths, or what its query says."""
+        most = int(wanted["amount"])
+        if "used=nothing" in order.query:
+            return 0
+        return 2 * most if "used=more" in order.query else most * 2 // 5
+
     def offers(self, path: str) -> list[dict[str, Any]]:
         """The offers of version 2: one, or another network's before it and a dearer one behind."""
         wanted = self.requirements(2, path)
+        if self.has("sells upto"):
+            return [wanted, self.upto(path)]
         if not (self.has("several offers") or self.has("settles the first offer")):
             return [wanted]
         elsewhere = wanted | {
@@ -521,7 +553,7 @@ class Shop:
                     return version, None
                 raise Malformed(f"{name} is not base64 of JSON") from None
             payload = payment.get("payload") if isinstance(payment, dict) else None
-            auth = payload.get("authorization") if isinstance(payload, dict) else None
+            auth = _authorization(payload)
             if not isinstance(auth, dict) or not isinstance(auth.get("nonce"), str):
                 raise Malformed(f"{name} holds no payment")
             if payment.get("x402Version") != version:
@@ -649,6 +681,8 @@ class Shop:
                 if self.has("settles what is invalid"):
                     await self.post("/settle", asked)
                 reason = str(said.get("invalidReason"))
+                if reason == "permit2_allowance_required" and not self.has("402 without allowance"):
+                    return replace(self.refuse(order, reason), status=412)
                 failed = {"success": False, "errorReason": reason, "transaction": ""}
                 return self.refuse(order, reason, failed if self.has("says failed") else None)
         is_told = self.has("charges failures and says so")
@@ -671,6 +705,14 @@ class Shop:
         if path == "/stream" and self.has("settles after the stream"):
             content = self.content(order)
             return Reply(200, content, {}, pieces, lambda: self.post_quietly("/settle", asked))
+        if order.is_upto:
+            used, most = self.used(order, wanted), int(wanted["amount"])
+            if used > most and not self.has("bounds nothing"):
+                return Reply(500, {"error": "used more than was signed"})
+            if self.has("never settles"):
+                return Reply(200, self.content(order))
+            used = most if self.has("settles the maximum") else used
+            asked["paymentRequirements"] = {**wanted, "amount": str(used)}
         try:
             said = await self.post("/settle", asked)
         except Unknown:
@@ -692,6 +734,8 @@ class Shop:
             return Reply(500, {"error": "failed"}, told)
         if success if is_lax else success is True:
             receipt = {**said}
+            if self.has("tells no amount"):
+                receipt.pop("amount")
             if self.has("no hash"):
                 receipt["transaction"] = ""
             if not (where and self.has("redirects without a receipt")):

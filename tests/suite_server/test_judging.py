@@ -58,6 +58,7 @@ def test_what_is_sold_is_read_with_its_method_and_body() -> None:
         (["/a"], {"start": "x", "facilitator": "http://127.0.0.1:1"}, "runs already"),
         (["/a"], {"start": "x", "dialects": "v3"}, "dialects are v1, v2"),
         (["/a"], {"start": "x", "restart": "perhaps"}, "yes or no"),
+        (["/a"], {"start": "x", "metered": ["/chat"]}, "no amount in tokens"),
         (["/a"], {"start": "x", "patience": 0.0}, "above 0"),
     ],
 )

@@ -116,6 +116,15 @@ DEFECTS = {
     "kit/replicas/in-turn-told-again [v2]",
     "keeps it in memory, never verifies, serves before settling": "server/restart/served [v2] "
     "server/replicas/in-turn [v2] server/replicas/at-once [v2]",
+    "sells upto, settles the maximum": "server/handler/used [upto]",
+    "sells upto, never settles": "server/handler/used [upto] server/control/sells [upto] server/order/refused [upto]",
+    "sells upto, bounds nothing": "server/handler/used [upto]",
+    "sells upto, tells no amount": "server/control/sells-receipt [upto]",
+    "sells upto, charges failures and says so": "server/order/handler-fails-flow [upto]",
+    "sells upto, serves before settling": "server/order/refused [upto]",
+    "sells upto, open when settle fails": "server/order/settle-lost [upto]",
+    "sells upto, serves again": "server/many/again [upto]",
+    "sells upto, 402 without allowance": "kit/payment/balance-allowance (allowance) [upto]",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
 COUNTED = {
@@ -156,6 +165,7 @@ HONEST = {
     "settles after the stream": "server/handler/stream-left kit/handler/stream-left",
     "sells the same each time": "server/many",
     "reason in the body of version 1": "server/order/refused",
+    "sells upto": "server kit",
 }
 """What honest shops do differently, and the demands that it could break, with blanks between."""
 SLOW = "settled-late"

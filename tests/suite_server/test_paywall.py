@@ -34,7 +34,14 @@ from x402sim.service.sources import flagged, selling
 from x402sim.serving.serve import open_service
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Given
-from x402sim.suite.server.subject import ServerJudge, ServerOptions, all_cases, begin, item_in
+from x402sim.suite.server.subject import (
+    ServerJudge,
+    ServerOptions,
+    all_cases,
+    begin,
+    item_in,
+    metered_in,
+)
 from x402sim.suite.started import App
 
 PAGE = (ROOT / "x402sim" / "guide" / "selling.md").read_text("utf-8")
@@ -83,7 +90,7 @@ def api() -> Iterator[str]:
         server.server_close()
 
 
-def assert_passes(words: str, *more: str) -> None:
+def assert_passes(words: str, *more: str, least: int = 160) -> None:
     """A line of the judge, with this Python's x402sim, ends without a failed MUST."""
     own = shlex.join([sys.executable, "-m", "x402sim"])
     _, *words_ = shlex.split(words.replace("x402sim service", f"{own} service"))
@@ -91,7 +98,7 @@ def assert_passes(words: str, *more: str) -> None:
     results = json.loads(done.stdout)["results"]
     wrong = [each for each in results if each["outcome"] in ("failed", "inconclusive")]
     assert (done.exit_code, wrong) == (0, []), done.stderr
-    assert sum(each["outcome"] == "passed" for each in results) > 160
+    assert sum(each["outcome"] == "passed" for each in results) > least
 
 
 LINE = next(each for each in blocks(PAGE, "sh") if "conformance server" in each)
@@ -120,9 +127,30 @@ def test_goods_of_files_pass(tmp_path: Path) -> None:
     assert_passes(LINE.replace(upstream, sells))
 
 
-def found(policy: ServicePolicy, ids: str) -> list[CaseResult]:
+@pytest.mark.thorough
+@pytest.mark.waits
+@pytest.mark.timeout(300)
+def test_goods_sold_upto_pass() -> None:
+    sells = '--sell "GET /premium/a 0.003 upto 0.01" --sell "GET /premium/b 0.02 upto 0.02"'
+    upstream = '--upstream http://127.0.0.1:3000 --price "/premium/* 0.05"'
+    metered = ("--metered", "0.003 /premium/a", "--metered", "0.02 /premium/b")
+    assert_passes(LINE.replace(upstream, sells), *metered, least=100)
+
+
+def test_goods_sold_upto_are_settled_as_used_and_a_missing_approval_is_told() -> None:
+    ids = (
+        "server/control/sells [upto] server/control/sells-receipt [upto] server/handler/used [upto] "
+        "kit/payment/balance-allowance (allowance) [upto] server/order/settled-lost [upto]"
+    )
+    judged = found(ServicePolicy(), ids, "GET /weather 0.003 upto 0.01", "0.003 /weather")
+    assert [each.outcome for each in judged] == [Outcome.PASSED] * 5, judged
+
+
+def found(
+    policy: ServicePolicy, ids: str, good: str = "GET /weather 0.01", *metered: str
+) -> list[CaseResult]:
     def make(given: Given) -> Any:
-        goods = flagged(["GET /weather 0.01"], [])
+        goods = flagged([good], [])
         setup = Environment(
             private_key=bytes.fromhex(KEY[2:]),
             facilitator_url=given.facilitator_url,
@@ -144,7 +172,13 @@ def found(policy: ServicePolicy, ids: str) -> list[CaseResult]:
 
     async def play() -> list[CaseResult]:
         items = [item_in("/weather")]
-        judge = ServerJudge(subject=App(make), dialects=(Dialect.V2,), items=items, jobs=1)
+        judge = ServerJudge(
+            subject=App(make),
+            dialects=(Dialect.UPTO if metered else Dialect.V2,),
+            items=items,
+            metered=[*map(metered_in, metered)],
+            jobs=1,
+        )
         return [result for _, result in await judge.every(cases(ids))]
 
     return asyncio.run(play())

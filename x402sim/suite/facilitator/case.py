@@ -1,6 +1,6 @@
 """Declares cases of a facilitator: rows, and the demands on a payment."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,10 +9,10 @@ from x402sim.spec.ground import BINDING, Sentence
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
 from x402sim.suite.drafts import lost
-from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
+from x402sim.suite.facilitator.payment import BY_PERMIT2, Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
-from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.row import Demand as Demand, RoomCase, only as only
 from x402sim.suite.verdict import Violation
 
 
@@ -46,6 +46,24 @@ class FacilitatorRow(row.RoomRow):
     after: Demand | None = None
     """The demand after a row without a MUST of its own; by default `NEXT`."""
 
+    def __post_init__(self) -> None:
+        names = (self.section, f"{self.section}/{self.slug}")
+        if why := next((NOT_BY_PERMIT2[name] for name in names if name in NOT_BY_PERMIT2), ""):
+            absent = {**self.absent, **dict.fromkeys(BY_PERMIT2, why)}
+            object.__setattr__(self, "absent", absent)
+
+    def cases(self) -> Iterator[RoomCase]:
+        """Yield a case for each demand and dialect; by Permit2, with grounds of its texts."""
+        for case in row.RoomRow.cases(self):
+            sentences = _BY_PERMIT2.get(case.dialect)
+            if sentences is None:
+                yield case
+                continue
+            found = [sentences.get(each, each) for each in case.ground.sentences]
+            kept = tuple(dict.fromkeys(each for each in found if each is not None))
+            if kept or not found:
+                yield replace(case, ground=replace(case.ground, sentences=kept))
+
     @property
     def besides(self) -> Sequence[Demand]:
         """A MUST for a row whose own demands have no MUST."""
@@ -58,6 +76,60 @@ class FacilitatorRow(row.RoomRow):
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
+NOT_BY_PERMIT2 = {
+    "body": "a body is read before its scheme",
+    "spelling": "the spellings are of JSON, and the columns of both versions have them",
+    **{
+        f"domain/{slug}": "Permit2's message has neither name nor version of the token"
+        for slug in ("name", "version", "named-wrongly", "named-otherwise")
+    },
+    **{
+        f"token/{slug}": "the code of such tokens is run by EIP-3009"
+        for slug in ("named-by-payer", "burns", "silent", "takes-a-fee", "reverts-when-mined")
+    },
+    **{
+        f"supported/{slug}": "the list is one for all schemes"
+        for slug in ("kinds", "signers", "fields", "discovery")
+    },
+}
+"""Why these sections and rows are not played by Permit2; all others are."""
+_BY_PERMIT2: dict[Dialect, dict[Sentence, Sentence | None]] = {
+    Dialect.PERMIT2: {
+        texts.AMOUNT: texts.P2_AMOUNT,
+        texts.AMOUNT_V1: texts.P2_AMOUNT,
+        texts.BYTES_65: texts.P2_SIGNATURE,
+        texts.CALLS: texts.P2_SETTLES,
+        texts.EIP3009_WINDOW: texts.P2_WINDOW,
+        texts.RECOVERS: texts.P2_SIGNATURE,
+        texts.SIMULATE: None,
+        texts.SUFFICIENT: texts.P2_BALANCE,
+        texts.TOKEN_AND_NETWORK: texts.P2_TOKEN,
+    },
+    Dialect.UPTO: {
+        texts.ALLOWANCE: texts.UPTO_ALLOWANCE,
+        texts.AMOUNT: texts.UPTO_AMOUNT,
+        texts.AMOUNT_V1: texts.UPTO_MAXIMUM,
+        texts.BALANCE: texts.UPTO_BALANCE,
+        texts.BYTES_65: texts.UPTO_SIGNATURE,
+        texts.CALLS: texts.UPTO_SETTLES,
+        texts.CONSUMED: texts.UPTO_ONCE,
+        texts.DIRECT: texts.UPTO_SETTLES,
+        texts.EIP3009_WINDOW: texts.UPTO_WINDOW,
+        texts.PARAMETER_MATCHING: texts.UPTO_PAYEE,
+        texts.RECOVERS: texts.UPTO_SIGNATURE,
+        texts.SAFETY: None,
+        texts.SIGNATURE: texts.UPTO_SIGNATURE,
+        texts.SIMULATE: texts.UPTO_SIMULATE,
+        texts.SPONSORED: texts.UPTO_SPONSORED,
+        texts.SUFFICIENT: texts.UPTO_BALANCE,
+        texts.TOKEN_AND_NETWORK: texts.UPTO_TOKEN,
+        texts.TRANSFER_IS_CORRECT: texts.UPTO_TRANSFER,
+        texts.WINDOW: texts.UPTO_WINDOW,
+    },
+}
+"""For sentences of EIP-3009 and `exact`: the sentence of the dialect with the same content; None
+without one. A demand without a sentence left is not made.
+"""
 case = FacilitatorRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
@@ -112,12 +184,17 @@ class Tried:
     about: str = ""
 
 
-async def tried(play: Play, draft: Draft, about: str = "") -> Tried:
-    """Verify and settle a payment, whatever verify says; return the outcome."""
+async def tried(
+    play: Play, draft: Draft, about: str = "", *, verified_as: Draft | None = None
+) -> Tried:
+    """Verify and settle a payment, whatever verify says; return the outcome.
+
+    `verified_as` is the request to verify in `upto`, with the maximum.
+    """
     since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
     if about:
         play.say(f"{about}:")
-    verified, settled = await play.verify(draft), await play.settle(draft)
+    verified, settled = await play.verify(verified_as or draft), await play.settle(draft)
     money = await play.room.money(since, sent_before)
     play.saw(money)
     return Tried(draft=draft, verified=verified, settled=settled, money=money, about=about)

@@ -9,19 +9,41 @@ import base64
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import cronos, x402
+from x402sim.protocol import abi, cronos, x402
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, from_hex, sign, to_hex
-from x402sim.protocol.eip3009 import TRANSFER_TYPEHASH, Authorization, Domain, transfer_digest
+from x402sim.protocol.eip3009 import (
+    TRANSFER_TYPEHASH,
+    Authorization,
+    Domain,
+    Permit,
+    transfer_digest,
+)
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import (
+    PERMIT2,
+    Permit2Authorization,
+    permit2_digest,
+    typed_digest,
+    witness_hash,
+)
+from x402sim.protocol.permit2_payments import (
+    FACILITATOR,
+    METHOD,
+    PERMIT2_METHOD,
+    PROXIES,
+    UPTO,
+    permit2_payload,
+    sponsored,
+)
 from x402sim.report.exchange import Message
-from x402sim.suite.drafts import with_value, without
+from x402sim.suite.drafts import in_permit2, permit2_of, with_value, without
 from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
 
@@ -39,6 +61,8 @@ class Dialect(StrEnum):
 
     V1 = "v1"
     V2 = "v2"
+    PERMIT2 = "permit2"
+    UPTO = "upto"
     CRONOS = "cronos"
 
     @property
@@ -49,7 +73,12 @@ class Dialect(StrEnum):
     @property
     def version(self) -> x402.Version:
         """The version in the dialect's messages."""
-        return 2 if self is Dialect.V2 else 1
+        return 1 if self in (Dialect.V1, Dialect.CRONOS) else 2
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of a payment."""
+        return UPTO if self is Dialect.UPTO else x402.SCHEME
 
     @property
     def verify_path(self) -> str:
@@ -75,16 +104,16 @@ class Dialect(StrEnum):
 _TITLES = {
     Dialect.V1: "x402 version 1",
     Dialect.V2: "x402 version 2",
+    Dialect.PERMIT2: "x402 version 2, exact by Permit2",
+    Dialect.UPTO: "x402 version 2, upto",
     Dialect.CRONOS: "the dialect of Cronos",
 }
-STANDARD = (Dialect.V1, Dialect.V2)
+STANDARD = (Dialect.V1, Dialect.V2, Dialect.PERMIT2, Dialect.UPTO)
+VERSION_2 = STANDARD[1:]
+BY_PERMIT2 = STANDARD[2:]
 
 _AUTHORIZATION = ("from", "to", "value", "validAfter", "validBefore", "nonce")
-_AMOUNT = {
-    Dialect.V1: "maxAmountRequired",
-    Dialect.V2: "amount",
-    Dialect.CRONOS: "maxAmountRequired",
-}
+_AMOUNT = {1: "maxAmountRequired", 2: "amount"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +123,9 @@ class Draft:
     `with_value` and `without` change one value of the JSON under the old signature. `signed`
     changes the authorization and signs it anew, under the old requirements. `demanding` changes
     both copies of the requirements, under the old authorization.
+
+    `permit` has further fields of a message of Permit2: token, spender, facilitator. Of the other
+    fields, `auth` has the terms: the deadline is the second before `valid_before`.
     """
 
     dialect: Dialect
@@ -102,6 +134,7 @@ class Draft:
     auth: Authorization
     signature: bytes
     body: Mapping[str, Any]
+    permit: Mapping[str, Any] = field(default_factory=dict)
 
     # --- the places of values --------------------------------------------------------------
 
@@ -113,7 +146,7 @@ class Draft:
         Raises `KeyError` for a name that the dialect does not have.
         """
         part, _, field = name.rpartition(".")
-        field = _AMOUNT[self.dialect] if field == "amount" else field
+        field = _AMOUNT[self.dialect.version] if field == "amount" else field
         is_cronos = self.dialect is Dialect.CRONOS
         payment = "paymentHeader" if is_cronos else "paymentPayload"
         match part:
@@ -122,11 +155,13 @@ class Draft:
                     return (payment, "payload", "signature")
                 if name not in _AUTHORIZATION:
                     raise KeyError(name)
+                if self.permit:
+                    return (payment, "payload", *in_permit2(name))
                 own = () if is_cronos else ("authorization",)
                 return (payment, "payload", *own, name)
             case "requirements":
                 return ("paymentRequirements", field)
-            case "accepted" if self.dialect is Dialect.V2:
+            case "accepted" if self.dialect.version == 2:
                 return (payment, "accepted", field)
             case "accepted" if field in ("scheme", "network"):
                 return (payment, field)
@@ -162,17 +197,53 @@ class Draft:
         domain: Domain | None = None,
         typehash: bytes = TRANSFER_TYPEHASH,
         by: Wallet | None = None,
+        permit: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> "Draft":
         """Return a copy with these fields of `Authorization`, signed anew.
 
-        `domain` and `typehash` are the signed domain and type, `by` is the signer. The requirements
-        stay.
+        `domain` and `typehash` are the signed domain and type, `by` is the signer. A message of
+        Permit2 gets the domain's chain and, as the token, the domain's contract; `permit` has its
+        other fields. The requirements stay.
         """
         auth = msgspec.structs.replace(self.auth, **fields)
         key = PrivateKey(from_hex((by or self.wallet).private_key, 32))
-        signature = sign(transfer_digest(auth, domain or self.network.domain, typehash), key)
-        return replace(self, auth=auth)._written().sealed(signature)
+        domain = domain or self.network.domain
+        draft = replace(self, auth=auth)
+        if self.permit:
+            own = {**self.permit, "token": domain.verifying_contract, **(permit or {})}
+            message = (draft := replace(draft, permit=own)).message
+            digest = permit2_digest(message, domain.chain_id)
+            if typehash != TRANSFER_TYPEHASH:
+                digest = typed_digest(domain.chain_id, typehash, message, witness_hash(message))
+        else:
+            digest = transfer_digest(auth, domain, typehash)
+        return draft._written().sealed(sign(digest, key))
+
+    @property
+    def message(self) -> Permit2Authorization:
+        """The signed message of a payment by Permit2."""
+        return permit2_of(self.auth, self.permit)
+
+    @property
+    def call(self) -> tuple[Address, bytes]:
+        """The contract that moves the money, and the calldata."""
+        if not self.permit:
+            data = abi.transfer_with_authorization(self.auth, self.signature)
+            return self.network.asset, data
+        return self.message.spender, abi.settle(self.message, self.auth.value, self.signature)
+
+    def using(self, amount_base: int) -> "Draft":
+        """Return the request to settle in `upto`, for the amount used."""
+        return self.with_value("requirements.amount", str(amount_base))
+
+    def sponsored(self, by: Wallet | None = None) -> tuple["Draft", tuple[Permit, bytes]]:
+        """Return a copy with the payer's EIP-2612 permit for Permit2, and the permit."""
+        auth = self.auth
+        permit = Permit(auth.from_, PERMIT2, auth.value, 0, auth.valid_before - 1)
+        signature = (by or self.wallet).sign_permit(permit, self.network.domain)
+        extension = sponsored(permit, self.network.asset, signature)
+        return self.with_value("payment.extensions", extension), (permit, signature)
 
     def sealed(self, signature: bytes) -> "Draft":
         """Return a copy with another signature."""
@@ -183,7 +254,7 @@ class Draft:
         if any; nothing is signed anew.
         """
         changed = self.with_value(f"requirements.{field}", value)
-        if self.dialect is Dialect.V2 or field in ("scheme", "network"):
+        if self.dialect.version == 2 or field in ("scheme", "network"):
             changed = changed.with_value(f"accepted.{field}", value)
         elif field == "asset" and self.dialect is Dialect.CRONOS:
             changed = changed.with_value("accepted.asset", value)
@@ -192,6 +263,9 @@ class Draft:
     def _written(self) -> "Draft":
         """Return a copy with the authorization written into the JSON."""
         auth, draft = self.auth, self
+        if self.permit:
+            sent = msgspec.to_builtins(permit2_payload(self.message, b""))
+            return self.with_value("payload.permit2Authorization", sent["permit2Authorization"])
         times: Any = (auth.valid_after, auth.valid_before)
         if self.dialect is not Dialect.CRONOS:
             times = map(str, times)
@@ -218,14 +292,15 @@ def drafted(
     times: tuple[int, int],
     nonce: bytes,
     amount_base: int = PRICE_BASE,
+    facilitator: Address | None = None,
 ) -> Draft:
-    """Return a payment, good at both times in Unix seconds."""
+    """Return a payment, good at both times in Unix seconds; in `upto`, for one facilitator."""
     after_s, before_s = min(times) - BEFORE_S, max(times) + TIMEOUT_S
     auth = Authorization(wallet.address_bytes, to, amount_base, after_s, before_s, nonce)
     wanted: dict[str, Any] = {
-        "scheme": x402.SCHEME,
+        "scheme": dialect.scheme,
         "network": x402.network_name(dialect.version, network),
-        _AMOUNT[dialect]: str(amount_base),
+        _AMOUNT[dialect.version]: str(amount_base),
         "asset": checksum(network.asset),
         "payTo": checksum(to),
         "maxTimeoutSeconds": TIMEOUT_S,
@@ -245,6 +320,10 @@ def drafted(
         body["paymentPayload"] = {"x402Version": 1, **paid, "payload": {}}
     else:
         wanted["extra"] = x402.domain_of(network)
+        if dialect is Dialect.PERMIT2:
+            wanted["extra"] |= {METHOD: PERMIT2_METHOD}
+        elif facilitator is not None:
+            wanted["extra"] |= {FACILITATOR: checksum(facilitator)}
         resource = {"url": RESOURCE, "description": "one report", "mimeType": "application/json"}
         body["paymentPayload"] = {
             "x402Version": 2,
@@ -253,8 +332,15 @@ def drafted(
             "payload": {},
         }
     body["paymentRequirements"] = wanted
+    permit = {"spender": PROXIES[dialect.scheme], "facilitator": facilitator}
     empty = Draft(
-        dialect=dialect, network=network, wallet=wallet, auth=auth, signature=b"", body=body
+        dialect=dialect,
+        network=network,
+        wallet=wallet,
+        auth=auth,
+        signature=b"",
+        body=body,
+        permit=permit if dialect in BY_PERMIT2 else {},
     )
     return empty.signed()
 

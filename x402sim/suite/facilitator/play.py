@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,14 +11,23 @@ import httpx
 from x402sim.clock import stopwatch
 from x402sim.http.bounded import Limits, receive
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import Address, PrivateKey
+from x402sim.protocol.crypto import Address, PrivateKey, parse_address
 from x402sim.protocol.messages import decoded, encode
+from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
 from x402sim.report.exchange import Exchange, Message
 from x402sim.suite import rooms
-from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Dialect, Draft, drafted
-from x402sim.suite.facilitator.room import FacilitatorRoom, Money
+from x402sim.suite.facilitator.payment import (
+    BY_PERMIT2,
+    PRICE_BASE,
+    Answer,
+    Dialect,
+    Draft,
+    drafted,
+)
+from x402sim.suite.facilitator.room import BALANCE_BASE, FacilitatorRoom, Money
 from x402sim.suite.redact import redacted
 from x402sim.suite.started import CLOCK
+from x402sim.suite.verdict import Inconclusive
 from x402sim.text.words import printable
 
 MOST_BYTES = 1 << 22
@@ -56,20 +66,45 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         """Our own time in whole Unix seconds."""
         return CLOCK.now_s()
 
-    async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
-        """Return a good payment of a new payer, or of `payer`.
+    async def draft(
+        self,
+        payer: Wallet | None = None,
+        *,
+        amount_base: int = PRICE_BASE,
+        allowed_base: int = BALANCE_BASE,
+    ) -> Draft:
+        """Return a good payment of a new payer, or of `payer`, who has allowed Permit2 so much.
 
         If the chain's clock differs from ours, the payment's window is open by both clocks.
         """
+        payer = payer or await self.room.payer()
+        if self.dialect in BY_PERMIT2:
+            await self.room.allow(payer.address_bytes, allowed_base)
         return drafted(
             self.dialect,
             self.room.network,
-            payer or await self.room.payer(),
+            payer,
             self.payee(),
             (self.now_s, self.wall_s),
             hashlib.sha256(self.draw()).digest(),
             amount_base,
+            await self.facilitator() if self.dialect is Dialect.UPTO else None,
         )
+
+    async def facilitator(self) -> Address:
+        """Return the account that settles `upto`, as GET /supported names it.
+
+        Raises `Inconclusive` without one.
+        """
+        if self.room.account is None:
+            kinds = (await self.get(self.dialect.supported_path)).fields.get("kinds")
+            for kind in kinds if isinstance(kinds, list) else []:
+                with suppress(AttributeError, TypeError, KeyError, ValueError):
+                    if (kind["scheme"], kind["network"]) == (UPTO, self.room.network.caip2):
+                        self.room.account = parse_address(kind["extra"][FACILITATOR])
+        if self.room.account is None:
+            raise Inconclusive(f"GET /supported lists no {UPTO} with extra.{FACILITATOR}")
+        return self.room.account
 
     # --- requests ---------------------------------------------------------------------------
 

@@ -20,8 +20,10 @@ from starlette.types import ASGIApp
 from x402sim.chain.base import PLENTY_WEI, Call, Chain, Controls, TxReceipt
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.rng import Rng
 from x402sim.serving.local import certificates
 from x402sim.suite import rooms, row
@@ -247,7 +249,10 @@ class FacilitatorRoom(rooms.Room):
     """The unused payers."""
     own: set[str] = field(default_factory=set)
     """Hashes of the judge's own transactions."""
+    account: Address | None = None
+    """The account that settles `upto`, once a play has asked for it."""
     _drawn: int = 0
+    _allowed: dict[Address, int] = field(default_factory=dict)
 
     # --- the facilitator --------------------------------------------------------------------
 
@@ -293,6 +298,15 @@ class FacilitatorRoom(rooms.Room):
             has = BALANCE_BASE if balance_base is None else balance_base
             await self.chain.fund(wallet.address_bytes, has)
         return wallet
+
+    async def allow(self, payer: Address, base: int) -> None:
+        """Let a payer approve Permit2 for so many base units, unless that is so already."""
+        if self._allowed.get(payer, 0) == base:
+            return
+        await self.controls.set_native_balance(payer, PLENTY_WEI)
+        if await self.transact(payer, self.network.asset, abi.approve(PERMIT2, base)) is None:
+            await self.controls.mine()
+        self._allowed[payer] = base
 
     async def transact(self, sender: Address, to: Address, data: bytes) -> TxReceipt | None:
         """Send a transaction of any account but the relayer's; raises `ChainError`.

@@ -49,7 +49,7 @@ from x402sim.suite.rooms import BATCH, ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, beginnings, cases_of, rows_of
 from x402sim.suite.started import START_S, WAIT_S, App
 from x402sim.suite.subject import Subject, Tell, once
-from x402sim.suite.verdict import Lacking, Violation
+from x402sim.suite.verdict import Inconclusive, Lacking, Violation
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted
 
@@ -267,6 +267,11 @@ async def begin(
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
             return ControlPlay(why=f"GET {dialect.supported_path}: {supported.how}")
+        if dialect is Dialect.UPTO:
+            try:
+                await play.facilitator()
+            except Inconclusive as unlisted:
+                return ControlPlay(why=str(unlisted))
         if judge.is_blind:
             return ControlPlay()
         mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]

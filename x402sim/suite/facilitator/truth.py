@@ -11,6 +11,7 @@ from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
@@ -368,13 +369,17 @@ async def drained(play: Play, draft: Draft, sink: Address) -> None:
 
 async def used_by_another(play: Play, draft: Draft) -> None:
     """Let a stranger have the payment's transfer made: anybody may submit it."""
-    data = abi.transfer_with_authorization(draft.auth, draft.signature)
-    await play.room.transact(play.room.owner.address_bytes, draft.network.asset, data)
+    await play.room.transact(play.room.owner.address_bytes, *draft.call)
 
 
 async def cancelled(play: Play, draft: Draft) -> None:
     """Let the payer cancel the payment's nonce."""
     auth, network = draft.auth, draft.network
+    if draft.permit:
+        word, bit = divmod(draft.message.nonce, 256)
+        data = abi.calldata(abi.INVALIDATE_NONCES, word, 1 << bit)
+        await play.room.transact(auth.from_, PERMIT2, data)
+        return
     key = PrivateKey(from_hex(draft.wallet.private_key, 32))
     signature = sign(cancel_digest(auth.from_, auth.nonce, network.domain), key)
     data = abi.cancel_authorization(auth.from_, auth.nonce, signature)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from x402sim.clock import stopwatch
-from x402sim.spec.ground import Ground
+from x402sim.spec.ground import Ground, Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import Demand as Demand, RoomCase, RoomKind
@@ -72,11 +72,9 @@ class ServerRow(row.RoomRow):
             object.__setattr__(self, "absent", {**self.absent, Dialect.MCP: why})
 
     def cases(self) -> Iterator[RoomCase]:
-        """Yield a case for each demand and dialect; over MCP, with grounds of the MCP transport."""
+        """Yield a case for each demand and dialect, with grounds of the dialect's text."""
         for case in row.RoomRow.cases(self):
-            if case.dialect is not Dialect.MCP:
-                yield case
-            elif (ground := of_tools(case.ground)) is not None:
+            if (ground := in_words_of(case.dialect, case.ground)) is not None:
                 yield replace(case, ground=ground)
 
 
@@ -98,11 +96,24 @@ _IN_TOOLS = {
 """For sentences of HTTP and of version 1: the MCP transport's sentence with the same content; None
 without one.
 """
+_IN_UPTO = {
+    texts.FLOW: texts.USED,
+    texts.FAILED_HANDLER: texts.USED,
+    texts.MATCHES: texts.UPTO_AMOUNT,
+    texts.ONE_TRANSFER: texts.UPTO_TRANSFER,
+    texts.DUPLICATE: texts.UPTO_ONCE,
+}
+"""For sentences of `exact`: the sentence of `upto` with the same content."""
+_IN: Mapping[str, Mapping[Sentence, Sentence | None]] = {
+    Dialect.MCP: _IN_TOOLS,
+    Dialect.UPTO: _IN_UPTO,
+}
 
 
-def of_tools(ground: Ground) -> Ground | None:
-    """Return a ground for tools, in sentences of the MCP transport; None if none is left."""
-    found = [_IN_TOOLS.get(each, each) for each in ground.sentences]
+def in_words_of(dialect: Dialect, ground: Ground) -> Ground | None:
+    """Return a ground in sentences of a dialect's text; None if none is left."""
+    sentences = _IN.get(dialect, {})
+    found = [sentences.get(each, each) for each in ground.sentences]
     kept = tuple(dict.fromkeys(each for each in found if each is not None))
     if ground.sentences and not kept:
         return None
@@ -297,9 +308,16 @@ def is_honest(play: Play, answer: Answer) -> bool:
     return is_named or "pending" in reason_in(play.dialect, answer)
 
 
+def used_nothing(play: Play, observed: Trade) -> bool:
+    """Tell whether a receipt of `upto` says that nothing was used: then nothing need move."""
+    receipts = [receipt_in(play.dialect, each) for each in observed.answers if each.is_sale]
+    said = any(each.get("success") is True and each.get("amount") == "0" for each in receipts)
+    return play.dialect is Dialect.UPTO and said
+
+
 def served_only_if_settled(play: Play, observed: Trade) -> Found:
     """Find a success that was answered without a transfer."""
-    if not observed.is_served or observed.moved:
+    if not observed.is_served or observed.moved or used_nothing(play, observed):
         return None
     return Violation(
         demand="no-success-without-transfer",

@@ -8,13 +8,14 @@ A case about races makes the double `strict`: then every used nonce of a payer i
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from x402sim.clock import stopwatch
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json
 
@@ -24,6 +25,7 @@ USED = as_json(
     {"success": False, "errorReason": "nonce_already_used", "transaction": "", "network": ""}
 )
 """The answer of a `strict` facilitator to a nonce that came before."""
+_PERMIT2 = ("paymentPayload", "payload", "permit2Authorization")
 _TERMS = ("scheme", "network", "asset", "payTo", "amount", "maxAmountRequired")
 
 
@@ -48,12 +50,22 @@ class Call:
     def nonce(self) -> str:
         """The nonce of the payment, in small letters; empty without one."""
         found = self.at("paymentPayload", "payload", "authorization", "nonce")
+        if isinstance(number := self.at(*_PERMIT2, "nonce"), str):
+            with suppress(ValueError, OverflowError):
+                return to_hex(int(number, 0).to_bytes(32))
         return found.lower() if isinstance(found, str) else ""
+
+    @property
+    def amount_base(self) -> int | None:
+        """The amount of the requirements in base units; None without one."""
+        found = self.at("paymentRequirements", "amount")
+        return int(found) if isinstance(found, str) and found.isdecimal() else None
 
     @property
     def claim(self) -> str:
         """The payer and the nonce, in small letters: the chain takes one payment for each pair."""
         payer = self.at("paymentPayload", "payload", "authorization", "from")
+        payer = payer or self.at(*_PERMIT2, "from")
         return f"{payer} {self.nonce}".lower()
 
     @property

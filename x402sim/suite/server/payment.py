@@ -4,7 +4,7 @@ import base64
 import copy
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +15,15 @@ from x402sim.protocol import mcp, x402
 from x402sim.protocol.crypto import PrivateKey, from_hex, keccak256, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
-from x402sim.suite.drafts import with_value, without
+from x402sim.protocol.permit2 import permit2_digest
+from x402sim.protocol.permit2_payments import (
+    FACILITATOR,
+    PROXIES,
+    UPTO,
+    Permit2Payload,
+    permit2_payload,
+)
+from x402sim.suite.drafts import in_permit2, permit2_of, with_value, without
 from x402sim.suite.server.raw import Answer
 
 BEFORE_S = 600
@@ -25,7 +33,8 @@ MOST_TIMEOUT_S = 3600
 
 
 class Dialect(StrEnum):
-    """A version of the standard over HTTP, or MCP, whose tools are sold by version 2.
+    """A version of the standard over HTTP, the scheme `upto` of version 2, or MCP, whose tools are
+    sold by version 2.
 
     The value is the name on the command line and in results. A call and its result are read as a
     request and an answer of HTTP (`protocol.mcp`).
@@ -33,12 +42,18 @@ class Dialect(StrEnum):
 
     V1 = "v1"
     V2 = "v2"
+    UPTO = "upto"
     MCP = "mcp"
 
     @property
     def version(self) -> x402.Version:
         """The number of the version."""
         return 1 if self is Dialect.V1 else 2
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of a payment."""
+        return UPTO if self is Dialect.UPTO else x402.SCHEME
 
     @property
     def amount(self) -> str:
@@ -86,12 +101,15 @@ def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dic
         try:
             is_ours = parse_address(str(each.get("asset"))) == network.asset
             parse_address(str(each.get("payTo")))
+            if dialect is Dialect.UPTO:
+                parse_address(str(extra.get(FACILITATOR)))
         except ValueError:
             continue
         amount = each.get(dialect.amount)
         is_amount = isinstance(amount, str) and amount.isascii() and amount.isdecimal()
-        named = each.get("scheme") == x402.SCHEME and each.get("network") == ours
-        if named and is_ours and is_amount and x402.unsupported_in(extra) is None:
+        named = each.get("scheme") == dialect.scheme and each.get("network") == ours
+        can_pay = dialect is Dialect.UPTO or x402.unsupported_in(extra) is None
+        if named and is_ours and is_amount and can_pay:
             yield each
 
 
@@ -104,7 +122,7 @@ def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
     """Tell whether an offer is for the case's payer, perhaps with mistakes."""
     ours = x402.network_name(dialect.version, network)
     for each in offers_in(dialect, answer):
-        if each.get("scheme") == x402.SCHEME and each.get("network") == ours:
+        if each.get("scheme") == dialect.scheme and each.get("network") == ours:
             try:
                 return parse_address(str(each.get("asset"))) == network.asset
             except ValueError:
@@ -136,7 +154,8 @@ class Payment:
     """A payment before it is sent; each change makes a copy.
 
     `with_value` changes a value of the JSON under the old signature; `signed` changes the
-    authorization and signs it anew.
+    authorization and signs it anew. `permit` has further fields of a message of Permit2: spender,
+    facilitator. The token is the domain's contract, and `auth` has the terms.
     """
 
     dialect: Dialect
@@ -146,6 +165,7 @@ class Payment:
     auth: Authorization
     domain: Domain
     body: Mapping[str, Any]
+    permit: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def nonce(self) -> str:
@@ -165,6 +185,8 @@ class Payment:
     def with_value(self, path: str, value: Any) -> "Payment":
         """Return a copy with another value at a path of names with dots; None removes the field."""
         where = path.split(".")
+        if self.permit and where[:2] == ["payload", "authorization"]:
+            where[1:] = in_permit2(where[2]) if where[2:] else ["permit2Authorization"]
         if value is None:
             return replace(self, body=without(self.body, where))
         return replace(self, body=with_value(self.body, where, value))
@@ -174,9 +196,13 @@ class Payment:
         auth = msgspec.structs.replace(self.auth, **fields)
         domain = domain or self.domain
         key = PrivateKey(from_hex(self.wallet.private_key, 32))
-        payload = msgspec.to_builtins(
-            x402.exact_payload(auth, sign(transfer_digest(auth, domain), key))
-        )
+        made: Permit2Payload | x402.ExactPayload
+        if self.permit:
+            message = permit2_of(auth, {**self.permit, "token": domain.verifying_contract})
+            made = permit2_payload(message, sign(permit2_digest(message, domain.chain_id), key))
+        else:
+            made = x402.exact_payload(auth, sign(transfer_digest(auth, domain), key))
+        payload = msgspec.to_builtins(made)
         body = {**copy.deepcopy(dict(self.body)), "payload": payload}
         return replace(self, auth=auth, domain=domain, body=body)
 
@@ -218,8 +244,13 @@ def paying(
         auth=auth,
         domain=network.domain,
         body=body,
+        permit=_permit(offer) if dialect is Dialect.UPTO else {},
     )
     return empty.signed()
+
+
+def _permit(offer: Mapping[str, Any]) -> dict[str, Any]:
+    return {"spender": PROXIES[UPTO], "facilitator": parse_address(offer["extra"][FACILITATOR])}
 
 
 def _with_id(extensions: Mapping[str, Any], nonce: bytes) -> dict[str, Any]:

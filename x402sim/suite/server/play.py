@@ -26,6 +26,8 @@ from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.words import counted, printable
 
 Headers = Sequence[tuple[str, str]]
+ALLOWED_BASE = 1000 * 10**6
+"""What each payer lets Permit2 take: all that it has."""
 COUNTER = "counter"
 """The option with the path that counts runs of handlers."""
 
@@ -39,6 +41,8 @@ class Item:
     body: str = ""
     tool: str = ""
     """The name of a tool of the MCP server at the target; the body is the tool's arguments."""
+    used: str = ""
+    """The amount that the item uses if it is sold `upto`, in tokens; empty if unknown."""
 
     @property
     def call(self) -> mcp.Call:
@@ -80,6 +84,8 @@ class Play(rooms.Play[ServerRoom, Answer]):
     items: Sequence[Item]
     handlers: Mapping[str, Item] = field(default_factory=dict)
     """Items with a special handler, by the name of the option, such as `failing`."""
+    metered: Sequence[Item] = ()
+    """Items sold `upto` whose amount used is known."""
     restarts: bool = True
     """Whether the server may be killed and started again."""
     nonces: set[str] = field(default_factory=set)
@@ -206,6 +212,9 @@ class Play(rooms.Play[ServerRoom, Answer]):
         if answer.status != 402 or not offers:
             raise Inconclusive(f"it offers nothing that can be paid: {answer.how}")
         required = required_in(self.dialect, answer) or {}
+        if self.dialect is Dialect.UPTO:
+            for wallet in self.room.world.wallets:
+                await self.room.allow(wallet.address_bytes, ALLOWED_BASE)
         payments = [
             paying(
                 self.dialect,

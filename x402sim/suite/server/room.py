@@ -10,7 +10,7 @@ server", documents a command's environment.
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from starlette.types import ASGIApp
 from x402sim.chain.node.evm_chain import EvmChain, LinkedNode
 from x402sim.http.exchange import OverClient
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import PrivateKey, checksum
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, Hash, PrivateKey, checksum, from_hex, to_hex
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import PERMIT2, UPTO_PROXY
 from x402sim.rng import Rng
 from x402sim.serving.local import LocalServer, certificates
 from x402sim.suite import rooms, row
@@ -171,6 +173,7 @@ class ServerRoom(rooms.Room):
 
     replica: Running | None = None
     """The other server of a deployment of two."""
+    _allowed: dict[Address, int] = field(default_factory=dict)
     wires: dict[tuple[int, str, int], Wire] = field(default_factory=dict)
     """The connections to MCP servers, by the server's start, path and port."""
 
@@ -233,7 +236,24 @@ class ServerRoom(rooms.Room):
 
     async def moved(self, since: int) -> list[Transfer]:
         """Return the transfers of the network's token after a block."""
-        return await transfers(self.chain, since, self.network.asset)
+        found = await transfers(self.chain, since, self.network.asset)
+        return [each if each.nonce else await self._by_permit2(each) for each in found]
+
+    async def _by_permit2(self, moved: Transfer) -> Transfer:
+        """Return a transfer with its nonce of Permit2, which stands in the calldata alone."""
+        tx = await self.chain.transaction(Hash(from_hex(moved.tx_hash, 32)))
+        if tx is None or tx.call.to != UPTO_PROXY:
+            return moved
+        place = 4 + 32 * (2 if tx.call.data.startswith(abi.SETTLE_UPTO) else 7)
+        return replace(moved, nonce=to_hex(tx.call.data[place : place + 32]))
+
+    async def allow(self, payer: Address, base: int) -> None:
+        """Let a payer approve Permit2 for so many base units, unless that is so already."""
+        if self._allowed.get(payer, 0) != base:
+            data = to_hex(abi.approve(PERMIT2, base))
+            sent = {"from": checksum(payer), "to": checksum(self.network.asset), "data": data}
+            await self.world.control.request("POST", "send", sent)
+            self._allowed[payer] = base
 
 
 async def opened(

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
+from x402sim.protocol.money import to_base
 from x402sim.report.results import CaseResult
 from x402sim.suite import rooms
 from x402sim.suite.engine import Judging, Plan, skipped, unclear
@@ -67,6 +68,8 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
     items: Sequence[Item]
     handlers: Mapping[str, Item] = field(default_factory=dict)
     """Requests for a special purpose, by option."""
+    metered: Sequence[Item] = ()
+    """Requests sold `upto`, whose amount used is known."""
 
     purchase_s: float = 0
     """Seconds for the second good payment."""
@@ -98,6 +101,7 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
             dialect=dialect,
             items=self.items,
             handlers=self.handlers,
+            metered=self.metered,
             restarts=self.restarts,
             name=name,
             patience_s=patience_s,
@@ -184,6 +188,18 @@ def item_in(text: str) -> Item:
     return Item(method or ("POST" if body else "GET"), target, body)
 
 
+def metered_in(text: str) -> Item:
+    """Read an amount used, in tokens, and the item: 0.0015 /chat. Raises `ValueError`."""
+    used, _, item = text.strip().partition(" ")
+    try:
+        to_base(used, 18)
+    except ValueError:
+        raise ValueError(
+            f"{as_given(text)} begins with no amount in tokens: give '0.0015 /chat'"
+        ) from None
+    return replace(item_in(item), used=used)
+
+
 def _yes(text: str) -> bool:
     """Read yes or no; raises `ValueError`."""
     if text.lower() not in ("yes", "no"):
@@ -252,6 +268,15 @@ class ServerOptions(OfJudge):
     counter: Item | None = _handler_flag(
         "A free request that is answered how often paid handlers have run, as a number: it tells a "
         "stored answer from a new one where goods are alike."
+    )
+    metered: tuple[Item, ...] = flag(
+        "A request sold `upto` whose use is known, repeatable: the amount used in tokens, and the "
+        "request: '0.0015 /chat'. Is that settled, no more and no less?",
+        unset=(),
+        metavar="'AMOUNT ITEM'",
+        is_repeatable=True,
+        default=(),
+        read=lambda texts: tuple(map(metered_in, texts)),
     )
     facilitator: int | None = flag(
         "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
@@ -346,7 +371,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
 
 def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
     """Return the dialects in which the items may be sold."""
-    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2)
+    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2, Dialect.UPTO)
 
 
 @asynccontextmanager
@@ -361,6 +386,7 @@ async def begin(
         subject=subject,
         items=options.items,
         handlers=options.handlers,
+        metered=options.metered,
         network=options.network,
         seed=options.seed,
         patience_s=options.patience,
@@ -430,8 +456,8 @@ async def _control(
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
         return ControlPlay(
-            why=f"none of its offers is {room.network.name}, exact, for the token of the judge "
-            f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
+            why=f"none of its offers is {room.network.name}, {dialect.scheme}, for the token of "
+            f"the judge (X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
         )
     mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
     played = await judge.played(mine, room)
@@ -529,16 +555,19 @@ def plays(
     *,
     strict: bool = False,
     shared_store: bool = False,
+    metered: Sequence[str] = (),
     **handlers: str,
 ) -> list[CaseOfTest]:
     """Return the plays of items, in these dialects for paths; `only` as on the command line.
 
-    `handlers` are the options that name a request, such as `failing` and `slow`. Raises
+    `metered` are amounts used, each with its item. `handlers` are the options that name a request,
+    such as `failing` and `slow`. Raises
     `ValueError` for an unknown dialect, id or option, and for a text that is no item.
     """
     if unknown := handlers.keys() - set(HANDLERS):
         raise ValueError(f"{', '.join(sorted(unknown))}: options are {', '.join(HANDLERS)}")
     special = {name: item_in(text) for name, text in handlers.items()}
+    uses = [metered_in(each) for each in metered]
     items = [item_in(each) for each in ([sells] if isinstance(sells, str) else sells)]
     wanted = offered(items) if items[0].tool else dialects_in(dialects)
     found = chosen(all_cases(), only, SERVER.documents)
@@ -549,6 +578,7 @@ def plays(
             dialects=(cases[0].dialect,),
             items=items,
             handlers=special,
+            metered=uses,
             shares=shared_store,
             jobs=1,
         )
