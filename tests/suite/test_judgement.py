@@ -349,15 +349,17 @@ def test_a_known_failure_is_told_and_green_in_every_report(tmp_path: Path) -> No
 
 
 def test_failures_of_a_published_version_are_named_and_can_be_accepted() -> None:
-    version = next(each for each in published.versions("server") if "FastAPI" in each.name)
-    assert version.name == "x402 2.25.0 (FastAPI)"
+    version = next(each for each in published.versions("server") if "[fastapi]" in each.name)
+    assert version.name == "x402[fastapi] 2.25.0"
 
     def server(check_id: str, dialect: str, outcome: str = "failed") -> Result:
         case = CaseResult(title="any words", dialect=dialect, outcome=Outcome(outcome))
         return result(check_id, outcome, cases=(case,))
 
     failed = [server(*each) for each in sorted(version.failed)]
-    assert published.closest(failed, "server") == version
+    closest = published.closest(failed, "server")
+    assert closest is not None
+    assert closest.failed >= version.failed, "the first of those that fail as it does"
     found = published.marked([*failed, server("server/new/one", "v2")], version)
     assert [each.known_of for each in found] == [version.name] * len(failed) + [""]
     count = len(failed)
