@@ -29,6 +29,7 @@ from x402sim.suite.command import (
     NO_VERDICT,
     Asked,
     Baseline,
+    Reasons,
     conclude,
     known,
     load,
@@ -346,6 +347,15 @@ def test_a_known_failure_is_told_and_green_in_every_report(tmp_path: Path) -> No
     assert "in the baseline report, too" in report.as_junit(OVEN, found).decode()
     assert "known" in html(OVEN, found)
     assert "in the baseline report, too" in markdown(OVEN, found)
+
+
+def test_a_reason_makes_a_failure_known_and_a_stale_one_fails_the_run(tmp_path: Path) -> None:
+    reasons = {FAILS.id: "repaired in the next release"}
+    code, told = judged(tmp_path, FAILS, HOLDS, baseline=Reasons(reasons))
+    found = told["results"][0]
+    assert (code, found["is_known"], found["known_because"]) == (HELD, True, reasons[FAILS.id])
+    stale = Reasons({**reasons, HOLDS.id: "no more"})
+    assert judged(tmp_path, FAILS, HOLDS, baseline=stale)[0] == FOUND_SOMETHING
 
 
 def test_failures_of_a_published_version_are_named_and_can_be_accepted() -> None:
