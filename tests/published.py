@@ -1,48 +1,24 @@
-"""What the pages of payers, facilitators and servers share: what is kept of published programs, and tables.
+"""What the pages of payers, facilitators and servers share, and the verdicts on published programs.
 
-A page is made of the rows that are played, of the problems that people report with the ids that catch
-them, and of verdicts on programs that others have published, which a file of JSON keeps.
+A page is made of the rows that are played, and of the problems that people report with the ids that
+catch them. conformance/verdicts.json keeps the verdicts; `x402sim conformance site` shows them.
 """
 
 import json
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tests.interop import programs
-from x402sim.report.causes import cause
-from x402sim.report.results import Outcome, Result, by_dialect
+from x402sim.judging import Verdict
+from x402sim.report.results import Outcome, by_dialect
+from x402sim.suite import published
 from x402sim.suite.case import Case
+from x402sim.suite.subject import subject
 from x402sim.text.templates import markdown_table
 
 ROOT = Path(__file__).parents[1]
-SHOWN = 400
-"""How many characters are kept of what was observed, or what a MUST's failure did."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A file of verdicts, by the name of the program that was judged."""
-
-    file: Path
-
-    def all(self) -> dict[str, Any]:
-        """Return the verdicts that are kept."""
-        found: dict[str, Any] = (
-            json.loads(self.file.read_text("utf-8")) if self.file.exists() else {}
-        )
-        return found
-
-    def keep(self, name: str, verdict: Mapping[str, Any], order: Iterable[str]) -> None:
-        """Keep a verdict; the file names the programs in an order."""
-        every = self.all() | {name: verdict}
-        ordered = {each: every[each] for each in order if each in every}
-        self.file.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
 def pinned(program: str, package: str) -> str:
@@ -55,38 +31,26 @@ def pinned(program: str, package: str) -> str:
     return f"{package} {lock['packages'][f'node_modules/{package}']['version']}"
 
 
-def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """Return what is kept of a judgement: how many ids in each dialect, and all that was told."""
-    every = [it for result in results for it in by_dialect(result).items()]
+def keep(found: Verdict, implementation: str, version: str, repeat: str) -> None:
+    """Keep the verdict on a program in conformance/verdicts.json."""
+    cases = subject(found.about.subject).cases()
+    record = published.record_of(found.about, found.results, cases, implementation, version, repeat)
+    published.keep(published.shipped(), record, cases)
 
-    def of(outcome: Outcome) -> list[tuple[dict[str, str], Result]]:
-        return [
-            ({"id": each.id, "dialect": dialect}, each)
-            for dialect, each in every
-            if each.outcome is outcome
-        ]
 
+def kept(of: str) -> dict[str, published.Record]:
+    """Return the records of a subject, by implementation and version."""
+    return {each.name: each for each in published.read(published.shipped()).of(of)}
+
+
+def failed(found: Verdict) -> set[tuple[str, str]]:
+    """Return the ids of a verdict that failed, and their dialects."""
     return {
-        "counts": Counter(str(each.outcome) for _, each in every),
-        "failed": [name | _failure(each) for name, each in of(Outcome.FAILED)],
-        "observed": [
-            name | {"told": cell(each.actual or "", SHOWN)} for name, each in of(Outcome.OBSERVED)
-        ],
-        "inconclusive": [name | {"reason": each.reason} for name, each in of(Outcome.INCONCLUSIVE)],
+        (each.id, dialect)
+        for result in found.results
+        for dialect, each in by_dialect(result).items()
+        if each.outcome is Outcome.FAILED
     }
-
-
-def failed(verdict: Mapping[str, Any]) -> set[tuple[str, str]]:
-    return {(each["id"], each["dialect"]) for each in verdict["failed"]}
-
-
-def _failure(each: Result) -> dict[str, Any]:
-    found: dict[str, Any] = {"level": each.level, "cause": cause(each)}
-    if each.level == "MUST":
-        found["actual"] = cell(each.actual or "", SHOWN)
-    if each.loss is not None:
-        found["lost"] = str(msgspec.structs.replace(each.loss, why=""))
-    return found
 
 
 # --- the page --------------------------------------------------------------------------------
@@ -142,22 +106,8 @@ def problems(about: Mapping[str, Any], cases: Iterable[Case]) -> Iterator[str]:
     yield from ("", "## What no case is about", "", *none.splitlines())
 
 
-def verdicts(what: str, kept: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a table of verdicts: a line for each program, with what it is `about`."""
-    columns = ["passed", "MUST failed", "SHOULD failed", "observed", "inconclusive"]
-    names = [what, "version", "dialects", *columns, "one of its transfers"]
-    lines = []
-    for it in kept:
-        counts, musts = it["counts"], sum(each["level"] == "MUST" for each in it["failed"])
-        numbers = [counts.get("passed", 0), musts, len(it["failed"]) - musts]
-        numbers += [counts.get(each, 0) for each in ("observed", "inconclusive")]
-        shown = f"`{it['transaction']}`"
-        about = [it["about"], f"{it['version']}, {it['day']}", ", ".join(it["dialects"])]
-        lines.append([*about, *map(str, numbers), shown])
-    yield from markdown_table(names, lines).splitlines()
-
-
 def cell(text: str, most: int = 260) -> str:
+    """Return a text as a cell of a table, cut."""
     shown = " ".join(text.split()).replace("|", "\\|")
     return shown if len(shown) <= most else f"{shown[:most]}…"
 
@@ -173,9 +123,8 @@ def page(
     rows: Iterable[Any],
     cases: Sequence[Case],
     ways: Iterable[str],
-    published: Iterable[str],
 ) -> str:
-    """Return a page as Markdown: its words, all plays, the problems of the field, what is published.
+    """Return a page as Markdown: its words, all plays, and the problems of the field.
 
     Two blanks at the end of a line break it, and stay.
     """
@@ -184,8 +133,5 @@ def page(
         f"{len({case.id for case in cases})} ids in {len({case.played_as for case in cases})} plays.",
         *plays(sections, rows, cases, ways),
         *problems(about, cases),
-        "",
-        *about["published"].split("\n"),
-        *published,
     ]
     return "\n".join(each if each.endswith("  ") else each.rstrip() for each in lines) + "\n"

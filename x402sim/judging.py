@@ -21,9 +21,11 @@ from x402sim.clock import Clock, stopwatch
 from x402sim.report.conformance import About
 from x402sim.report.results import Result
 from x402sim.report.verdict import Verdict as Verdict
+from x402sim.suite import sdk
 from x402sim.suite.case import select
 from x402sim.suite.command import judged
 from x402sim.suite.options import STRICT, flags_of
+from x402sim.suite.published import battery_of
 from x402sim.suite.subject import SUBJECTS, subject as subject_of
 from x402sim.suite.verdict import NotReady as NotReady
 from x402sim.text.words import unknown
@@ -64,7 +66,7 @@ def judge(
             flags[name] = [value]
     prefixes = [only] if isinstance(only, str) else [*only]
     cases = select(prefixes, kind.cases(), kind.documents)
-    options = kind.read(_words(what), flags | {STRICT.name: strict})
+    options = sdk.read(kind, _words(what), flags | {STRICT.name: strict}, tell)
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
     unspoken: dict[str, str] = {}
@@ -84,7 +86,9 @@ def judge(
             for each in results
         ]
     return Verdict(
-        about=About(kind.name, options.shown, started, kind.sections, unspoken),
+        about=About(
+            kind.name, options.shown, started, kind.sections, unspoken, battery_of(kind.cases())[0]
+        ),
         results=tuple(results),
         strict=strict,
         done=done,

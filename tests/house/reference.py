@@ -19,7 +19,7 @@ import x402sim
 from x402sim import Decisions, events as declared
 from x402sim.chain.rpc.app import documentation
 from x402sim.cli import COMMANDS, load
-from x402sim.commands.conformance import judge_of
+from x402sim.commands.conformance import SITE, judge_of
 from x402sim.journal import HEADER, Journal
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.states import PAYMENT, SESSION
@@ -86,7 +86,9 @@ def _commands(group: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
         else:
             yield before + name, command
         if name == "conformance":
-            yield from ((judge, judge_of(judge.split()[1])) for judge in JUDGES)
+            yield from (
+                (judge, judge_of(judge.split()[1])) for judge in [*JUDGES, f"conformance {SITE}"]
+            )
 
 
 def _own(name: str, command: Any) -> list[Any]:

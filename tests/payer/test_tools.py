@@ -136,7 +136,9 @@ def test_a_result_that_cannot_be_read_is_told_and_its_payment_sent_again() -> No
     events = {"Content-Type": "text/event-stream"}
     shop = ToolShop([lambda _: httpx.Response(200, headers=events, content=broken)])
     with client(shop, payer()) as http:
-        with pytest.raises(httpx.RemoteProtocolError, match=r"cannot be read: .* nested too deeply"):
+        with pytest.raises(
+            httpx.RemoteProtocolError, match=r"cannot be read: .* nested too deeply"
+        ):
             call(http)
         assert call(http).status_code == 200
     assert len(set(shop.nonces)) == 1
@@ -146,7 +148,9 @@ def test_a_redirected_call_is_an_error_of_the_connection() -> None:
     shop = ToolShop([lambda _: httpx.Response(303, headers={"Location": "/other"})])
     with client(shop, payer()) as http:
         http.follow_redirects = True
-        with pytest.raises(httpx.RemoteProtocolError, match=r"redirected to http://shop\.test/other"):
+        with pytest.raises(
+            httpx.RemoteProtocolError, match=r"redirected to http://shop\.test/other"
+        ):
             call(http)
         assert call(http).status_code == 200
     assert len(set(shop.nonces)) == 1

@@ -1,39 +1,37 @@
-"""Payers that others have published, as the judge of payers starts them, and what came of each.
+"""Payers that are published and have no recipe, as the judge of payers starts them.
 
-`python -m tests.suite_payer.published [NAME…|all]` judges them, and keeps the verdicts with the versions
-in conformance/payer/published.json. It writes conformance/payers.md anew, of these and of all cases.
+`python -m tests.suite_payer.published [NAME…|all]` judges them, and keeps the verdicts in
+conformance/verdicts.json; those with a recipe are judged by `x402sim conformance payer --sdk`. It writes
+conformance/payers.md anew, of all cases.
 """
 
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 
 from tests.interop import programs
 from tests.interop.table import with_version
-from tests.published import ROOT, Kept, page as markdown, words
+from tests.published import ROOT, keep, page as markdown, words
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
-from x402sim.report.results import Outcome, Result, by_dialect
+from x402sim.report.results import Outcome
+from x402sim.suite.case import ONLY
 from x402sim.suite.payer.play import Task
 from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 from x402sim.version import VERSION
 
-KEPT = Kept(ROOT / "conformance" / "payer" / "published.json")
 DEADLINE_S = 9
 CRASHES = ("kit/hostile/deep-402", "payer/control/buys")
 """What is judged of a program once more, by a process for each start."""
-DOCUMENTS = ("payer", "kit")
-"""Whose ids are kept: what is observed is not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +131,8 @@ def _bought(http: httpx.Client, request: httpx.Request) -> str:
 
 
 PAYERS: dict[str, Program | Own] = {
-    "httpx": Program("PyPI x402", "pay.py", "httpx", "v2"),
-    "httpx-v1": Program("PyPI x402", "pay.py", "httpx-v1", "v1"),
-    "requests": Program("PyPI x402", "pay.py", "requests", "v2"),
-    "requests-v1": Program("PyPI x402", "pay.py", "requests-v1", "v1"),
-    "@x402/fetch": Program("npm @x402/fetch", "npm_v2/pay.mjs", "fetch", "v2"),
+    "x402[httpx] (version 1)": Program("PyPI x402", "pay.py", "httpx-v1", "v1"),
+    "x402[requests] (version 1)": Program("PyPI x402", "pay.py", "requests-v1", "v1"),
     "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", "v2"),
     "x402-fetch": Program("npm x402-fetch", "npm_v1/pay.mjs", "fetch", "v1"),
     "x402-axios": Program("npm x402-axios", "npm_v1/pay.mjs", "axios", "v1"),
@@ -146,12 +141,12 @@ PAYERS: dict[str, Program | Own] = {
     "mppx": Program("npm mppx", "npm_mppx/pay.mjs", "mppx", "v2"),
     "x402-client": Program("PyPI x402-client", "pay.py", "x402-client", "v2"),
     "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
-    "PaymentAuth": Own("x402sim", by_auth, ",".join(Dialect)),
+    "x402sim (PaymentAuth)": Own("x402sim", by_auth, ",".join(Dialect)),
     "x402sim pay": Own(
         "x402sim", f"{sys.executable} -m x402sim pay", "v1,v2,steps,mcp", "x402sim pay"
     ),
 }
-"""Each payer by its name in the page."""
+"""Each payer by the name of its record."""
 
 
 def verdict(name: str, only: str | tuple[str, ...] = ()) -> Verdict:
@@ -160,70 +155,11 @@ def verdict(name: str, only: str | tuple[str, ...] = ()) -> Verdict:
         return judge("payer", given.pop("what", None), dialects=payer.flows, only=only, **given)
 
 
-def judged(found: Verdict) -> dict[tuple[str, str], Result]:
-    return {
-        (each.id, flow): its
-        for each in found.results
-        for flow, its in by_dialect(each).items()
-        if its.outcome is not Outcome.SKIPPED and each.id.split("/")[0] in DOCUMENTS
-    }
-
-
-def kept(results: Mapping[tuple[str, str], Result]) -> dict[str, Any]:
-    """Return what is kept of results: how many of each document, and those that did not pass.
-
-    With a failure stands what the money did.
-    """
-
-    def of(outcome: Outcome) -> list[dict[str, str]]:
-        return [
-            {"id": name, "dialect": flow} | ({"actual": its.actual} if its.actual else {})
-            for (name, flow), its in results.items()
-            if its.outcome is outcome
-        ]
-
-    return {
-        "counts": Counter(name.split("/")[0] for name, _ in results),
-        "failed": of(Outcome.FAILED),
-        "inconclusive": of(Outcome.INCONCLUSIVE),
-    }
-
-
 FILE = ROOT / "conformance" / "payers.md"
-ABOUT = words(__file__)
-
-
-def published() -> list[str]:
-    """Return what came of payers that others have published: a table, then each in words."""
-    told = KEPT.all()
-    lines = [
-        "| payer | package | flows | failed, of a public text | failed, of ours | lost |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, payer in told.items():
-        cells = [name, f"{payer['package']} {payer['version']}", payer["flows"].replace(",", ", ")]
-        of = Counter(each["id"].split("/")[0] for each in payer["failed"])
-        cells += [f"{of[each]} of {payer['counts'][each]}" for each in DOCUMENTS]
-        lines.append(f"| {' | '.join([*cells, ', '.join(payer['lost']) or 'nothing'])} |")
-    for name, payer in told.items():
-        lines += ["", f"### {name}", ""]
-        if not payer["failed"]:
-            lines.append("Nothing failed.")
-            continue
-        by_end: dict[str, list[str]] = {}
-        for each in payer["failed"]:
-            shown = f"`{each['id']} [{each['dialect']}]`"
-            by_end.setdefault(each.get("actual", ""), []).append(shown)
-        lines += [f"- {end}: {', '.join(ids)}" for end, ids in by_end.items()]
-        if payer["command"]:
-            first = payer["failed"][0]
-            only = f"--dialects {first['dialect']} --only {first['id']}"
-            lines += ["", f"`x402sim conformance payer {only} -- {payer['command']}`"]
-    return lines
 
 
 def page() -> str:
-    return markdown(ABOUT, SECTIONS, rows(), all_cases(), Dialect, published())
+    return markdown(words(__file__), SECTIONS, rows(), all_cases(), Dialect)
 
 
 def main(names: list[str]) -> None:
@@ -232,17 +168,13 @@ def main(names: list[str]) -> None:
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
         if found.outcome is Outcome.INCONCLUSIVE:
             sys.exit(f"{name}: {found.sentence} {sorted({each.reason for each in found.results})}")
-        results = judged(found)
         if isinstance(payer, Program):  # what ends a process is seen where each start has its own
-            alone = judged(judge("payer", payer.words, dialects=payer.flows, only=CRASHES))
-            results |= {each: it for each, it in alone.items() if each[0] == CRASHES[0]}
-        about = {
-            "package": payer.package,
-            "version": payer.version,
-            "flows": payer.flows,
-            "command": payer.command,
-        }
-        KEPT.keep(name, about | {"lost": found.losses} | kept(results), PAYERS)
+            alone = judge("payer", payer.words, dialects=payer.flows, only=CRASHES)
+            ends = {each.id: each for each in alone.results if each.id == CRASHES[0]}
+            results = tuple(ends.get(each.id, each) for each in found.results)
+            found = replace(found, results=results)
+        again = f"x402sim conformance payer{ONLY} -- {payer.command}" if payer.command else ""
+        keep(found, name, payer.version, again)
     FILE.write_text(page(), encoding="utf-8")
 
 

@@ -153,6 +153,6 @@ def test_a_shop_in_fastapi_is_judged_by_a_test(tmp_path: Path) -> None:
 @pytest.mark.campaign
 def test_a_shop_in_next_js_is_judged_by_a_line() -> None:
     assert IN_NEXT in (programs.FOLDER / "npm_next" / "shop.js").read_text()
-    assert PUBLISHED["Next.js"].program == NEXT
+    assert PUBLISHED["@x402/next"].program == NEXT
     assert '--start "npx next start"' in PAGE
-    assert verdict("Next.js", ONLY).outcome is Outcome.PASSED
+    assert verdict("@x402/next", ONLY).outcome is Outcome.PASSED

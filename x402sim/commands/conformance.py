@@ -1,7 +1,8 @@
 """`conformance`: judges a service by its URL, or another subject after its name."""
 
 import inspect
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -10,16 +11,20 @@ from typer.core import TyperCommand
 
 from x402sim.commands.common import as_misuse, completing, made, number, whole
 from x402sim.commands.configuration import defaults
+from x402sim.report.conformance import About
+from x402sim.report.results import Results
 from x402sim.spec.clauses import CLAUSES
-from x402sim.suite import printing
+from x402sim.suite import printing, sdk
 from x402sim.suite.case import select
 from x402sim.suite.command import Asked, load as load_baseline, play, require_places
-from x402sim.suite.options import STRICT, Flag, flags_of
-from x402sim.suite.published import versions
+from x402sim.suite.options import KEEP, STRICT, Flag, OfJudge, flags_of
+from x402sim.suite.published import keep, record_of, versions
 from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
 
 KNOWN = "known"
 """The word for --baseline that stands for the failures of published versions."""
+SITE = "site"
+"""The word after `conformance` for the command that makes a site of verdicts."""
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
 completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
@@ -48,8 +53,9 @@ Known = Annotated[
     typer.Option(
         "--baseline",
         metavar="FILE|known",
-        help="JSON report of an earlier run: only new failures count. `known`: failures known of a "
-        "published version do not count.",
+        help="JSON report of an earlier run: only new failures count. Or a TOML file of known "
+        'failures, `"ID" = "reason"`: one that holds now fails the run. `known`: failures known of '
+        "a published version do not count.",
     ),
 ]
 AsJson = Annotated[
@@ -93,8 +99,9 @@ def _parameter(flag: Flag) -> inspect.Parameter:
 
 def judging(subject: Subject[Any]) -> Callable[..., None]:
     """Return the command for one kind of subject."""
+    keeps = [KEEP] if issubclass(subject.options, OfJudge) else []
 
-    @takes([*flags_of(subject.options), STRICT])
+    @takes([*flags_of(subject.options), *keeps, STRICT])
     def conformance(
         words: Annotated[
             list[str] | None,
@@ -122,7 +129,7 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             cases = select(only or [], subject.cases(), subject.documents)
             if show_list:
                 return printing.show_list(subject, cases)
-            options = subject.read(words or [], given)
+            keep, versions_of = given.pop(KEEP.name, None), given.get("sdk") or [""]
             if as_json and json_file:
                 raise ValueError(
                     "give --json, which prints the report, or --json-file FILE, not both"
@@ -140,25 +147,75 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             takes_known = baseline is not None and str(baseline) == KNOWN
             if takes_known and not versions(subject.name):
                 raise ValueError(f"--baseline {KNOWN}: no published {subject.name} was judged yet")
+            require_one(places, keep, given.get("sdk") or (), only)
+            known = (
+                load_baseline(baseline, subject.name, {each.id for each in subject.cases()})
+                if baseline and not takes_known
+                else None
+            )
+            found = list[tuple[str, Results]]()
+
+            def on_done(about: About, results: Results) -> None:
+                found.append((about.target, results))
+                if keep:
+                    keep_verdict(Path(keep), subject, about, results)
+
             asked = Asked(
                 files=places,
                 strict=given[STRICT.name],
-                baseline=load_baseline(baseline, subject.name)
-                if baseline and not takes_known
-                else None,
+                baseline=known,
                 accepts_published=takes_known,
+                shows=len(versions_of) == 1,
+                on_done=on_done,
             )
+            chosen = [
+                sdk.read(subject, words or [], {**given, "sdk": [each]} if each else given, tell)
+                for each in versions_of
+            ]
         with as_misuse(OSError, begin="cannot write the report: "):
-            code = play(subject, options, cases, asked)
-        raise typer.Exit(code)
+            codes = [play(subject, options, cases, asked) for options in chosen]
+        if len(chosen) > 1:
+            printing.show_columns(found)
+        raise typer.Exit(max(codes))
 
     return conformance
 
 
+def require_one(
+    places: Mapping[str, Path], keep: str | None, versions: Sequence[str], only: list[str] | None
+) -> None:
+    """Raise `ValueError` for a report of several versions, and a kept verdict that is not whole."""
+    if places and len(versions) > 1:
+        raise ValueError(f"--{next(iter(places))}: a report is of one version: give one --sdk")
+    if keep and not versions:
+        raise ValueError("--keep: a verdict is kept of a version that anybody can install: --sdk")
+    if keep and only:
+        raise ValueError("--keep: a verdict is kept of all ids: leave out --only")
+
+
+def keep_verdict(file: Path, subject: Subject[Any], about: About, results: Results) -> None:
+    """Add the verdict on a version to a file of verdicts."""
+    recipe, version = sdk.named(subject.name, about.target)
+    repeat = f"x402sim conformance {subject.name} --sdk {shlex.quote(about.target)}"
+    cases = subject.cases()
+    keep(file, record_of(about, results, cases, recipe.package, version, repeat), cases)
+
+
+def tell(text: str) -> None:
+    """Print a line to stderr."""
+    typer.echo(text, err=True)
+
+
 def judge_of(name: str) -> Any:
-    """Return the command of another judge than the default: `conformance NAME`."""
-    subject, own = subject_of(name), typer.Typer(add_completion=False, rich_markup_mode=None)
-    own.command(name, help=subject.help)(judging(subject))
+    """Return the command of another judge than the default, or of the site: `conformance NAME`."""
+    own = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if name == SITE:
+        from x402sim.commands import site
+
+        own.command(SITE, help=site.HELP)(site.site)
+    else:
+        subject = subject_of(name)
+        own.command(name, help=subject.help)(judging(subject))
     return made(own)
 
 
@@ -170,7 +227,7 @@ class Command(TyperCommand):
         name = args[0] if args else ""
         if name == DEFAULT:
             args = args[1:]
-        elif name in SUBJECTS:
+        elif name in {*SUBJECTS, SITE}:
             command = judge_of(name)
             named["default_map"] = defaults(command, f"conformance {name}")
             return command.make_context(f"{info_name} {name}", args[1:], *more, **named)

@@ -202,6 +202,8 @@ Three more judges, each with options of its own (`--help`):
   x402sim conformance facilitator --start CMD  a facilitator
   x402sim conformance server ITEM --start CMD  a server of the x402 standard
 
+`x402sim conformance site --out DIR` makes pages of verdicts on published versions.
+
 With the URL alone, the suite tests statuses, message shapes and payment checks, and pays nothing.
 With `--payer-key`, the suite also tests payments, bindings, replays and sessions. The suite prints
 a plan first, leaves out checks that do not fit `--budget`, and never exceeds the budget. With `--world`, it also

@@ -57,6 +57,8 @@ class About:
     """The title of each section."""
     unspoken: Mapping[str, str] = field(default_factory=dict)
     """The dialects that the target does not speak, with the reasons."""
+    battery: str = ""
+    """The id of all demands on this kind of subject, of which `--only` may choose some."""
 
 
 def summary(results: Results) -> dict[Outcome, int]:
@@ -112,8 +114,8 @@ def counts_for_exit(result: Result, strict: bool) -> bool:
 
 def why_uncounted(result: Result) -> str:
     """Return why a result does not count for the exit code."""
-    if result.is_known and result.known_of:
-        return f"known of {result.known_of}"
+    if result.is_known and (why := result.known_because or result.known_of):
+        return f"known: {why}" if result.known_because else f"known of {why}"
     return "in the baseline report, too" if result.is_known else "does not count without --strict"
 
 
@@ -239,6 +241,18 @@ def grounds(result: Result) -> list[str]:
     return list(dict.fromkeys("\n".join(lines) for lines in every if lines))
 
 
+def texts_of(grounds: Iterable[Ground | None]) -> tuple[str, ...]:
+    """Return the public texts in grounds, with revisions: "EIP-3009 (draft of 2020-09-28)"."""
+    sources = (str(each.section) for ground in grounds if ground for each in ground.sentences)
+    found = (re.match(r"(?P<name>[^,]+),.*?(?P<revision> \([^()]+\))?$", each) for each in sources)
+    return tuple(sorted({f"{each['name']}{each['revision'] or ''}" for each in found if each}))
+
+
+def _texts(results: Results) -> tuple[str, ...]:
+    own = (each.ground for each in results)
+    return texts_of([*own, *(case.ground for each in results for case in each.cases)])
+
+
 def total_loss(results: Results) -> list[str]:
     """Return the losses of the failed ids, by token; empty if no money was counted."""
     sums: Counter[tuple[str, int]] = Counter()
@@ -269,6 +283,8 @@ def as_json(about: About, results: Results) -> dict[str, Any]:
         "target": about.target,
         "started": about.started,
         **({"unspoken": dict(about.unspoken)} if about.unspoken else {}),
+        **({"battery": about.battery} if about.battery else {}),
+        "texts": _texts(results),
         "summary": summary(results),
         "causes": msgspec.to_builtins(causes(results)),
         "results": plain,
@@ -560,6 +576,8 @@ def as_markdown(about: About, results: Results, *, strict: bool = False) -> str:
     lines += [f"{counted(len(results), 'id')}: {told}", ""]
     for dialect, reason in about.unspoken.items():
         lines += [f"Not judged: {_plain(dialect)}: {_plain(printable(reason))}", ""]
+    if texts := _texts(results):
+        lines += [f"Texts: {_plain('; '.join(texts))}", ""]
     if losses := total_loss(results):
         lines += [f"**Lost, as counted on the ledger: {_plain(', '.join(losses))}**", ""]
     groups = by_cause(results)
@@ -664,6 +682,8 @@ def as_html(about: About, results: Results, *, strict: bool = False) -> str:
         verdict=verdict(results, strict),
         losses=total_loss(results),
         unspoken={dialect: printable(why) for dialect, why in about.unspoken.items()},
+        battery=about.battery,
+        texts=_texts(results),
         counts=tally(results, strict),
         urgent=[
             (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)

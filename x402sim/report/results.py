@@ -146,11 +146,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the id is a control: an ability of every subject worth judging."""
     is_known: bool = False
     """Whether the baseline report has it: then it does not count for the exit code."""
+    known_because: str = ""
+    """The reason that a baseline of known failures gives."""
     known_of: str = ""
-    """The published version with this failure, such as "x402 2.25.0 (FastAPI)"."""
+    """The published version with this failure, such as "x402[fastapi] 2.25.0"."""
 
 
-RARE = ("dialect", "loss", "is_control", "is_known", "known_of")
+RARE = ("dialect", "loss", "is_control", "is_known", "known_because", "known_of")
 """Fields that a report leaves out where they are empty or false."""
 Results = Sequence[Result]
 

@@ -1,14 +1,16 @@
 """`python -m x402sim conformance`: one judgement of a subject, from options to exit code.
 
-A baseline is an earlier JSON report of the same subject; findings of the baseline do not count
-again.
+A baseline is an earlier JSON report of the same subject, or a TOML file of ids with reasons;
+findings of the baseline do not count again. An id of the TOML file that holds fails the run.
 """
 
 import asyncio
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,16 +24,23 @@ from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
 from x402sim.report.causes import cause
 from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, CaseResult, Outcome, Result
+from x402sim.report.results import (
+    INTERRUPTED as WAS_INTERRUPTED,
+    CaseResult,
+    Outcome,
+    Result,
+    by_dialect,
+)
 from x402sim.suite import printing, published
 from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.engine import Judging
 from x402sim.suite.subject import Chosen, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
-from x402sim.text.words import counted, printable
+from x402sim.text.words import counted, printable, unknown
 
-WANTED = "a JSON report (--json-file) of an earlier run"
+WANTED = "a JSON report (--json-file) of an earlier run, or a TOML file of ids with reasons"
+AS_TOML = 'a line of it: "facilitator/fields/network" = "repaired in the next release"'
 _OPEN = (Outcome.FAILED, Outcome.INCONCLUSIVE)
 
 
@@ -58,8 +67,26 @@ class Baseline(msgspec.Struct, frozen=True):
     subject: str = "service"
 
 
-def load(file: Path, subject: str) -> Baseline:
-    """Return a baseline; raises `ValueError` for another kind of file, or another subject's."""
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """Known failures: a reason for each id, or for "ID [DIALECT]"."""
+
+    by_id: Mapping[str, str]
+
+    def of(self, result: Result) -> dict[str, str]:
+        """Return the entries about the judged dialects of a result, by dialect."""
+        entries = {dialect: f"{result.id} [{dialect}]" for dialect in by_dialect(result)}
+        named = {name: it if it in self.by_id else result.id for name, it in entries.items()}
+        return {name: it for name, it in named.items() if it in self.by_id}
+
+
+def load(file: Path, subject: str, ids: Collection[str] = ()) -> Baseline | Reasons:
+    """Return a baseline; raises `ValueError` for another kind of file, or another subject's.
+
+    `ids` are all ids of the subject: a TOML file of reasons may name no other.
+    """
+    if file.suffix == ".toml":
+        return _reasons(file, ids)
     try:
         found = msgspec.json.decode(file.read_bytes(), type=Baseline)
     except OSError as error:
@@ -71,13 +98,41 @@ def load(file: Path, subject: str) -> Baseline:
     return found
 
 
-def known(results: Sequence[Result], baseline: Baseline) -> list[Result]:
+def _reasons(file: Path, ids: Collection[str]) -> Reasons:
+    try:
+        found = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"--baseline {file}: {error.strerror}; it is {WANTED}") from error
+    except ValueError as error:
+        raise ValueError(f"--baseline {file}: {error}; {AS_TOML}") from error
+    for name, reason in found.items():
+        if not isinstance(reason, str) or not reason:
+            raise ValueError(f"--baseline {file}: {name} has no reason; {AS_TOML}")
+        if (check_id := re.sub(r" \[[\w-]+\]$", "", name)) not in ids:
+            raise ValueError(
+                f"--baseline {file}: {unknown('id', check_id, ids, possible='--list')}"
+            )
+    return Reasons(found)
+
+
+def known(results: Sequence[Result], baseline: Baseline | Reasons) -> list[Result]:
     """Return results; the findings that the baseline has, too, are marked as known."""
+    if isinstance(baseline, Reasons):
+        return [_with_reason(each, baseline) for each in results]
     before = {each.id: each for each in baseline.results}
     return [
         msgspec.structs.replace(each, is_known=_is_known(each, before.get(each.id)))
         for each in results
     ]
+
+
+def _with_reason(result: Result, reasons: Reasons) -> Result:
+    entries = reasons.of(result)
+    failed = [name for name, it in by_dialect(result).items() if it.outcome is Outcome.FAILED]
+    if not failed or not {*failed} <= {*entries}:
+        return result
+    why = "; ".join(dict.fromkeys(reasons.by_id[entries[name]] for name in failed))
+    return msgspec.structs.replace(result, is_known=True, known_because=why)
 
 
 def _is_known(result: Result, before: _Found | None) -> bool:
@@ -95,10 +150,16 @@ def _key(case: CaseResult | _Case) -> tuple[str, str]:
     return ("" if case.dialect else printable(case.title), case.dialect)
 
 
-def mended(results: Sequence[Result], baseline: Baseline) -> list[str]:
-    """Return the ids that failed in the baseline, and hold now."""
-    failed = {each.id for each in baseline.results if each.outcome is Outcome.FAILED}
+def mended(results: Sequence[Result], baseline: Baseline | Reasons) -> list[str]:
+    """Return the ids that failed in the baseline, and hold now; of reasons, the entries."""
     holds = (Outcome.PASSED, Outcome.OBSERVED)
+    if isinstance(baseline, Reasons):
+        seen: dict[str, list[Outcome]] = {}
+        for result in results:
+            for dialect, entry in baseline.of(result).items():
+                seen.setdefault(entry, []).append(by_dialect(result)[dialect].outcome)
+        return [each for each, found in seen.items() if all(it in holds for it in found)]
+    failed = {each.id for each in baseline.results if each.outcome is Outcome.FAILED}
     return [each.id for each in results if each.id in failed and each.outcome in holds]
 
 
@@ -120,8 +181,12 @@ class Asked:
 
     files: Mapping[str, Path] = field(default_factory=dict)
     strict: bool = False
-    baseline: Baseline | None = None
+    baseline: Baseline | Reasons | None = None
     accepts_published: bool = False
+    shows: bool = True
+    """Whether the results are printed."""
+    on_done: Callable[[About, Sequence[Result]], None] = lambda about, results: None
+    """Gets the results of a run that was not interrupted."""
 
 
 async def judged(
@@ -205,7 +270,8 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
     console = new_console(stderr=True, highlight=False)
     found: list[Result] = []
     begun: list[Judging[Any]] = []
-    was_interrupted, sections = False, set[str]()
+    is_whole, was_interrupted, sections = False, False, set[str]()
+    battery = published.battery_of(subject.cases())[0]
     with console.status("connecting to the target") as status:
 
         def tell(text: str) -> None:
@@ -234,12 +300,14 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
 
         try:
             results, done = judge(subject, options, cases, on_begin, on_result, tell, on_ready)
-            done = f"{done} in {elapsed():.1f} s"
+            done, is_whole = f"{done} in {elapsed():.1f} s", True
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             results = broken_off(str(error))
             if not found:
-                about = About(subject.name, options.shown, started, subject.sections)
+                about = About(
+                    subject.name, options.shown, started, subject.sections, battery=battery
+                )
                 for kind, file in asked.files.items():
                     is_short = kind == "annotations"  # a line for each id would say the same
                     short = unready(subject.name, str(error)) if is_short else ""
@@ -264,26 +332,33 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             for each in results
         ]
     unspoken = begun[0].plan.unspoken if begun else {}
-    about = About(subject.name, options.shown, started, subject.sections, unspoken)
+    about = About(subject.name, options.shown, started, subject.sections, unspoken, battery)
+    if is_whole:
+        asked.on_done(about, results)
     for kind, file in asked.files.items():
         _write(file, written(kind, about, results, strict=asked.strict))
-    if STDOUT not in map(str, asked.files.values()):
+    if asked.shows and STDOUT not in map(str, asked.files.values()):
         whole = " or ".join(str(file) for file in asked.files.values()) or printing.FILES
         printing.show_results(subject, results, asked.strict, whole=whole)
     in_part, lacks = begun[0].left_open(results) if begun else ([], [])
     for line in [*in_part, *lacks]:
         tell(line)
-    if asked.baseline is not None and (held := mended(results, asked.baseline)):
-        tell(f"failed in the baseline, and holds now: {', '.join(held)}")
+    held = mended(results, asked.baseline) if asked.baseline else []
+    is_stale = bool(held) and isinstance(asked.baseline, Reasons)
+    if held:
+        so = ": take it out of the baseline" if is_stale else ""
+        tell(f"failed in the baseline, and holds now: {', '.join(held)}{so}")
     if asked.accepts_published:
         if version is None:
             tell("--baseline known: no published version has these failures; all of them count")
-        elif held := published.mended(results, version):
-            tell(f"known of {version.name}, and holds here: {', '.join(held)}")
+        elif here := published.mended(results, version):
+            tell(f"known of {version.name}, and holds here: {', '.join(here)}")
     tell(done)
     if was_interrupted:
         return INTERRUPTED
     code = conclude(results, asked.strict)
+    if code == HELD and is_stale:
+        return FOUND_SOMETHING
     return NO_VERDICT if code == HELD and lacks else code
 
 

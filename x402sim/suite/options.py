@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -52,6 +53,14 @@ class Flag:
         return f"--{self.name.replace('_', '-')}"
 
 
+KEEP = Flag(
+    "keep",
+    "Add the verdict of each --sdk to this file, of which `conformance site` makes pages.",
+    metavar="FILE",
+    read=Path,
+    is_repeated=False,
+)
+"""The file of verdicts, of every subject that --sdk can install."""
 STRICT = Flag("strict", "Treat SHOULD failures as failures.", kind=bool, default=False, pytest="")
 """The only flag of the engine that a repetition needs, for every subject."""
 
@@ -135,6 +144,16 @@ class OfJudge:
     """The subject, which has a name for reports, `shown`."""
     rerun: str = ""
     """The command to repeat the run, without --only."""
+    sdk: tuple[str, ...] = flag(
+        "Published version to install, in a folder of its own, and to judge by a recipe: "
+        "x402==2.25.0 of PyPI, @x402/evm@2.27.0 of npm; repeatable, for a table with a column for "
+        "each version.",
+        metavar="PACKAGE",
+        is_repeatable=True,
+        default=(),
+        read=tuple,
+        unset=(),
+    )
     network: Network = flag(  # noqa: RUF009 - it declares a field
         "Network of the payments.",
         metavar="NAME",
@@ -159,7 +178,7 @@ class OfJudge:
     @property
     def shown(self) -> str:
         """The subject's name in reports."""
-        return str(self.subject.shown)
+        return ", ".join(self.sdk) or str(self.subject.shown)
 
 
 def flags_of(options: type[Any]) -> tuple[Flag, ...]:

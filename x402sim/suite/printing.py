@@ -12,11 +12,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
 from x402sim.report import conformance as report, exchange
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
-from x402sim.report.results import NOT_JUDGED, Outcome, Result
+from x402sim.report.results import NOT_JUDGED, Outcome, Result, Results
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case, by_ground, by_id
 from x402sim.suite.engine import Plan
@@ -287,3 +288,24 @@ def _show(console: Console, head: str, text: str, indent: str = " " * 12) -> Non
 def _shown(text: str) -> str:
     """Return another party's text, escaped: no part is markup for `rich` or acts on a terminal."""
     return escape(printable(text))
+
+
+def show_columns(found: Sequence[tuple[str, Results]]) -> None:
+    """Print the ids that failed in a version, with a column for each; then the money lost."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("failed")
+    for target, _ in found:
+        table.add_column(target, justify="center")
+    by_id = [{each.id: each for each in results} for _, results in found]
+    failed = (each.id for _, results in found for each in results if each.outcome is Outcome.FAILED)
+    for check_id in dict.fromkeys(failed):
+        cells = [
+            report.HTML_MARKS[its[check_id].outcome] if check_id in its else "" for its in by_id
+        ]
+        table.add_row(
+            f"{next(its[check_id].level for its in by_id if check_id in its):6} {check_id}", *cells
+        )
+    table.add_row(
+        "lost", *(", ".join(report.total_loss(results)) or "nothing" for _, results in found)
+    )
+    new_console(highlight=False).print(table)

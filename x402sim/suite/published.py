@@ -1,24 +1,262 @@
-"""Known failures of published versions: the verdicts in the `published.json` of each subject.
+"""Verdicts on published software: the records of `conformance/verdicts.json`.
 
-A shop behind a published middleware fails as the middleware does: a report says which failures are
-known of the package, and `--baseline known` accepts them.
+A record is the verdict on one version, by one battery of demands. A shop behind a published
+middleware fails as the middleware does: a report names failures known of a version, and `--baseline
+known` accepts them. `conformance site` makes pages of the file.
 """
 
 import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from x402sim.report.causes import cause
+from x402sim.report.conformance import About, texts_of, total_loss
 from x402sim.report.results import NOT_JUDGED, Outcome, Result, Results, by_dialect
+from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
+from x402sim.suite.case import Case
+from x402sim.text.words import printable
+from x402sim.version import VERSION
 
-FILE, OWN = "published.json", "x402sim"
+FILE, OWN = "verdicts.json", "x402sim"
+GAS = "coins"
+"""The unit of gas, which differs a little between ids."""
+SHOWN = 240
+"""The most characters kept of what a subject did."""
+_OF_A_RUN = ((r"0x[0-9a-fA-F]{24,}", "0x…"), (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"))
+"""Texts that differ in each run, and the text that stands for each."""
+Folded = dict[str, str]
+"""Ids by their beginning: {"server/order": "refused settled-lost"}."""
+
+
+class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Failed ids with one level and cause, and one loss (of gas, the loss of the first id).
+
+    `actual` is what the first of a MUST did.
+    """
+
+    level: Level
+    cause: str
+    dialect: str
+    ids: Folded
+    actual: str = ""
+    lost: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The verdict on one version of an implementation, as one kind of subject.
+
+    `repeat` is the command that judges it again, with the place of --only; `counts` are ids by
+    outcome, in each dialect; `lost` is the money counted on the ledger, by token.
+    """
+
+    subject: str
+    implementation: str
+    version: str
+    day: str
+    battery: str
+    repeat: str
+    counts: dict[Outcome, int]
+    failed: tuple[Failures, ...]
+    dialects: tuple[str, ...] = ()
+    not_judged: dict[str, Folded] = {}
+    lost: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The implementation and the version: "x402[fastapi] 2.25.0"."""
+        return f"{self.implementation} {self.version}"
+
+    @property
+    def failures(self) -> dict[tuple[str, str], Failures]:
+        """The failures by id and dialect."""
+        return {(it, each.dialect): each for each in self.failed for it in unfolded(each.ids)}
+
+
+class Battery(msgspec.Struct, frozen=True):
+    """What a subject was judged by: the kit's version, the texts, and the ids in each dialect."""
+
+    kit: str
+    texts: tuple[str, ...]
+    cases: dict[str, Folded]
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """A failure that was published, and is no longer maintained; `why` says what was wrong."""
+
+    id: str
+    name: str
+    day: str
+    why: str
+
+
+class Verdicts(msgspec.Struct, frozen=True):
+    """The file of verdicts."""
+
+    batteries: dict[str, Battery] = {}
+    records: tuple[Record, ...] = ()
+    withdrawn: tuple[Withdrawn, ...] = ()
+
+    def of(self, subject: str) -> list[Record]:
+        """Return the records of a subject, the newest version of each implementation first."""
+        return [each for each in self.records if each.subject == subject]
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+def shipped() -> Path:
+    """Return the file of verdicts that comes with this package."""
+    return folder(FILE)
+
+
+def read(file: Path) -> Verdicts:
+    """Return the verdicts of a file; none if there is no file. Raises `ValueError`."""
+    if not file.exists():
+        return Verdicts()
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Verdicts)
+    except msgspec.MsgspecError as wrong:
+        raise ValueError(
+            f"{file}: {wrong}; it is no file of verdicts, as --keep makes it"
+        ) from wrong
+
+
+def keep(file: Path, record: Record, cases: Sequence[Case]) -> None:
+    """Put a record by all these cases into a file, in the place of an older one of the version."""
+    before = read(file)
+    key = (record.subject, record.implementation, record.version)
+    others = (
+        each for each in before.records if (each.subject, each.implementation, each.version) != key
+    )
+    records = sorted((record, *others), key=lambda each: _newest_first(each.version))
+    records.sort(key=lambda each: (each.subject, each.implementation))
+    used = {each.battery for each in records}
+    batteries = {**before.batteries, record.battery: battery_of(cases)[1]}
+    kept = {name: batteries[name] for name in sorted(batteries) if name in used}
+    file.write_text(_written(Verdicts(kept, tuple(records), before.withdrawn)), encoding="utf-8")
+
+
+def _newest_first(version: str) -> list[int]:
+    return [-int(number) for number in re.findall(r"\d+", version)]
+
+
+def _written(verdicts: Verdicts) -> str:
+    """Return the file as text: a line for each battery, each record, and each of its failures."""
+    plain = msgspec.to_builtins(verdicts)
+    for each in plain["records"]:
+        each["failed"] = each.pop("failed")  # last, in lines of its own
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    begins = r'(\{"(?:subject|level|kit|id)"|"records"|\],"withdrawn")'
+    return re.sub(begins, r"\n\1", text) + "\n"
+
+
+def folded(ids: Iterable[str]) -> Folded:
+    """Return ids by their beginning."""
+    found: dict[str, list[str]] = {}
+    for each in ids:
+        begin, _, end = each.rpartition("/")
+        found.setdefault(begin, []).append(end)
+    return {begin: " ".join(ends) for begin, ends in found.items()}
+
+
+def unfolded(ids: Folded) -> Iterator[str]:
+    """Yield ids that stand by their beginning."""
+    yield from (f"{begin}/{end}" for begin, ends in ids.items() for end in ends.split())
+
+
+# --- a record of a judgement -----------------------------------------------------------------
+
+
+def battery_of(cases: Sequence[Case]) -> tuple[str, Battery]:
+    """Return the battery that all cases of a subject make, and its id: a digest of the demands."""
+    demands = sorted(
+        (case.name, case.level, case.title, *map(str, case.ground.lines)) for case in cases
+    )
+    dialects: dict[str, list[str]] = {}
+    for case in cases:
+        dialects.setdefault(case.id, []).append(case.dialect)
+    by_dialects: dict[str, list[str]] = {}
+    for check_id, its in dialects.items():
+        by_dialects.setdefault(" ".join(dict.fromkeys(its)), []).append(check_id)
+    found = {name: folded(ids) for name, ids in by_dialects.items()}
+    digest = sha256(json.dumps(demands).encode()).hexdigest()[:12]
+    return digest, Battery(VERSION, texts_of(case.ground for case in cases), found)
+
+
+def record_of(
+    about: About,
+    results: Results,
+    cases: Sequence[Case],
+    implementation: str,
+    version: str,
+    repeat: str,
+) -> Record:
+    """Return the record of a judgement by all cases of a subject."""
+    every = [(name, its) for each in results for name, its in by_dialect(each).items()]
+    groups: dict[tuple[Any, ...], list[Result]] = {}
+    judged = {(its.id, dialect) for dialect, its in every if its.outcome not in NOT_JUDGED}
+    dialects = tuple(dict.fromkeys(dialect for dialect, _ in every))
+    left: dict[str, dict[str, None]] = {}
+    for case in cases:
+        if case.dialect in dialects and (case.id, case.dialect) not in judged:
+            left.setdefault(str(case.dialect), {})[case.id] = None
+    for dialect, its in every:
+        if its.outcome is Outcome.FAILED:
+            lost = _amount(its)
+            key = GAS if lost.endswith(GAS) else lost
+            groups.setdefault((its.level, cause(its), dialect, key), []).append(its)
+    return Record(
+        subject=about.subject,
+        implementation=implementation,
+        version=version,
+        day=about.started[:10],
+        battery=battery_of(cases)[0],
+        repeat=repeat,
+        counts=dict(Counter(its.outcome for _, its in every)),
+        failed=tuple(
+            Failures(
+                level=level,
+                cause=why,
+                dialect=dialect,
+                ids=folded(each.id for each in group),
+                actual=_as_seen(group[0].actual or "") if level == "MUST" else "",
+                lost=_amount(group[0]),
+            )
+            for (level, why, dialect, _), group in groups.items()
+        ),
+        dialects=dialects,
+        not_judged={dialect: folded(ids) for dialect, ids in left.items()},
+        lost=tuple(total_loss(results)),
+    )
+
+
+def _amount(result: Result) -> str:
+    return str(msgspec.structs.replace(result.loss, why="")) if result.loss else ""
+
+
+def _as_seen(text: str) -> str:
+    """Return what a subject did, without what differs in each run, and cut."""
+    text = printable(" ".join(text.split()))
+    for pattern, word in _OF_A_RUN:
+        text = re.sub(pattern, word, text)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+# --- known failures of published versions -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A published version, such as "x402 2.25.0 (FastAPI)", and its failed (id, dialect)."""
+    """A published version, such as "x402[fastapi] 2.25.0", and its failed (id, dialect)."""
 
     name: str
     failed: frozenset[tuple[str, str]]
@@ -27,16 +265,11 @@ class Version:
 @cache
 def versions(subject: str) -> tuple[Version, ...]:
     """Return the versions judged before; empty for a subject without published programs."""
-    file = folder(subject) / FILE
-    if not file.is_file():
-        return ()
-    found = []
-    for program, verdict in json.loads(file.read_text(encoding="utf-8")).items():
-        package = " ".join(filter(None, (verdict.get("package"), verdict["version"])))
-        if not package.startswith(OWN):
-            failed = frozenset((each["id"], each["dialect"]) for each in verdict["failed"])
-            found.append(Version(f"{package} ({program})", failed))
-    return tuple(found)
+    return tuple(
+        Version(each.name, frozenset(each.failures))
+        for each in read(shipped()).of(subject)
+        if not each.implementation.startswith(OWN)
+    )
 
 
 def closest(results: Results, subject: str) -> Version | None:

@@ -3,7 +3,6 @@
 import { x402Facilitator } from "@x402/core/facilitator";
 import { toFacilitatorEvmSigner } from "@x402/evm";
 import { ExactEvmScheme } from "@x402/evm/exact/facilitator";
-import { UptoEvmScheme } from "@x402/evm/upto/facilitator";
 import express from "express";
 import { createWalletClient, http, publicActions } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
@@ -23,7 +22,8 @@ const signer = toFacilitatorEvmSigner({
 });
 const facilitator = new x402Facilitator();
 facilitator.register(X402SIM_NETWORK, new ExactEvmScheme(signer, { deployERC4337WithEIP6492: true }));
-facilitator.register(X402SIM_NETWORK, new UptoEvmScheme(signer));
+const upto = await import("@x402/evm/upto/facilitator").catch(() => null); // older versions have no such scheme
+if (upto) facilitator.register(X402SIM_NETWORK, new upto.UptoEvmScheme(signer));
 
 const app = express();
 app.use(express.json());

@@ -1,4 +1,4 @@
-"""The official facilitator of x402 in Python, behind FastAPI as its repository's basic example has it.
+"""The official facilitator in Python, behind FastAPI as its repository's basic example has it.
 
 Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2).
 """
@@ -21,12 +21,15 @@ app = FastAPI()
 
 
 class Asked(BaseModel):
+    """The body of a request."""
+
     paymentPayload: dict[str, Any]  # noqa: N815 - as it is on the wire
     paymentRequirements: dict[str, Any]  # noqa: N815
 
 
 @app.post("/{name}")
 async def act(name: str, asked: Asked) -> Any:
+    """Verify or settle; what the library raises becomes a 500, as in the example."""
     if name not in ("verify", "settle"):
         raise HTTPException(404)
     try:
@@ -40,6 +43,7 @@ async def act(name: str, asked: Asked) -> Any:
 
 @app.get("/supported")
 async def supported() -> Any:
+    """List the kinds of payments."""
     said = facilitator.get_supported()
     kinds = [kind.model_dump(by_alias=True, exclude_none=True) for kind in said.kinds]
     return {"kinds": kinds, "extensions": said.extensions, "signers": said.signers}

@@ -1,0 +1,20 @@
+// A purchase by the official client for Node: `node payer.mjs fetch`. X402SIM_TASK_FILE names the file of the task. It
+// prints the goods and exits 0, or exits 75, to be started again: the client does not retry by itself.
+import { readFileSync } from "node:fs";
+import { ExactEvmScheme } from "@x402/evm";
+import { wrapFetchWithPaymentFromConfig } from "@x402/fetch";
+import { privateKeyToAccount } from "viem/accounts";
+
+const task = JSON.parse(readFileSync(process.env.X402SIM_TASK_FILE, "utf8"));
+const pay = wrapFetchWithPaymentFromConfig(fetch, {
+  schemes: [{ network: task.network, client: new ExactEvmScheme(privateKeyToAccount(task.private_key)) }],
+  spendControls: { maxAmountPerPayment: `$${task.max_amount}` },
+});
+try {
+  const answer = await pay(task.url, { method: task.method, signal: AbortSignal.timeout(9000) });
+  console.log(await answer.text());
+  process.exit(answer.ok ? 0 : 75);
+} catch (error) {
+  console.error(String(error));
+  process.exit(75);
+}

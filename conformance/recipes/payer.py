@@ -1,0 +1,50 @@
+"""A purchase by the official client in Python: `python payer.py httpx|requests`.
+
+X402SIM_TASK_FILE names the file of the task. It prints the goods and exits 0, or exits 75, to be
+started again: no client retries by itself.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+from eth_account import Account
+from x402 import x402Client, x402ClientSync
+from x402.mechanisms.evm.exact import ExactEvmScheme
+
+AGAIN, DEADLINE_S = 75, 9
+
+
+def client(kind: Any, task: dict[str, Any]) -> Any:
+    """Return a client that pays on the task's network, up to the task's cap."""
+    made = kind()
+    made.set_spend_controls({"max_amount_per_payment": f"${task['max_amount']}"})
+    return made.register(task["network"], ExactEvmScheme(Account.from_key(task["private_key"])))
+
+
+def by_requests(task: dict[str, Any]) -> tuple[int, str]:
+    """Buy with requests."""
+    from x402.http.clients.requests import x402_requests
+
+    session = x402_requests(client(x402ClientSync, task))
+    answer = session.request(task["method"], task["url"], timeout=DEADLINE_S)
+    return answer.status_code, answer.text
+
+
+async def by_httpx(task: dict[str, Any]) -> tuple[int, str]:
+    """Buy with httpx."""
+    from x402.http.clients.httpx import x402HttpxClient
+
+    async with x402HttpxClient(client(x402Client, task), timeout=DEADLINE_S) as http:
+        async with asyncio.timeout(DEADLINE_S):
+            answer = await http.request(task["method"], task["url"])
+            return answer.status_code, answer.text
+
+
+with open(os.environ["X402SIM_TASK_FILE"], encoding="utf-8") as file:
+    task = json.load(file)
+status, text = by_requests(task) if sys.argv[1] == "requests" else asyncio.run(by_httpx(task))
+sys.stdout.write(text)
+sys.exit(0 if 200 <= status < 300 else AGAIN)

@@ -1,0 +1,202 @@
+"""A site of verdicts on published versions; versions installed by recipes; known failures with reasons."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli.runner import run
+from tests.suite.deployment import refused
+from x402sim.report.conformance import About
+from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
+from x402sim.spec.ground import folder
+from x402sim.suite import command, published, sdk
+from x402sim.suite.case import by_id
+from x402sim.suite.published import Verdicts, Withdrawn
+from x402sim.suite.site import SUBJECTS, Site, column, slug
+from x402sim.suite.subject import subject
+
+LOST = "server/order/settled-lost"
+
+
+class Page(HTMLParser):
+    """What a page links to, and the elements that it has."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links, self.tags = set[str](), set[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links |= {value for name, value in attrs if name in ("href", "src") and value}
+
+
+@pytest.fixture(scope="module")
+def site() -> dict[str, str]:
+    return Site(published.read(published.shipped())).made()
+
+
+def test_every_link_of_the_site_leads_to_a_page_and_no_page_has_a_script(
+    site: dict[str, str],
+) -> None:
+    for path, text in site.items():
+        if not path.endswith(".html"):
+            continue
+        page = Page(text)
+        assert "script" not in page.tags
+        for link in page.links - {"data:,"}:
+            target = (Path("/") / path).parent.joinpath(link).as_posix()
+            assert str(Path(target).resolve()).lstrip("/") in site, (path, link)
+    verdicts = published.read(published.shipped())
+    for kind in ("version", "badge"):
+        assert sum(path.startswith(f"{kind}/") for path in site) == len(verdicts.records)
+    ids = {each.id for name in SUBJECTS for each in subject(name).cases()}
+    assert {path for path in site if path.startswith("case/")} == {
+        f"case/{slug(each)}.html" for each in ids
+    }
+
+
+def test_the_page_of_a_case_has_the_sentence_the_loss_and_the_command_that_repeats_it(
+    site: dict[str, str],
+) -> None:
+    page = site[f"case/{slug(LOST)}.html"]
+    for sentence in by_id(subject("server").cases())[LOST][0].ground.sentences:
+        assert sentence.section in page
+    assert "(x402-specification-v2.md, " in page
+    assert "0.01 USDC" in page
+    assert re.search(
+        rf"x402sim conformance server --sdk .{{1,5}}x402\[fastapi\]==2\.25\.0.{{1,5}} --only {LOST}",
+        page,
+    )
+    assert "1 transfer of 10000 base units" in page
+    assert "MUST fail" in site["badge/server-x402-fastapi-2.25.0.svg"]
+    assert LOST in site["drift.html"]
+
+
+def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objections(
+    site: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", ("server",))
+    verdicts = published.read(published.shipped())
+    record = next(it for it in verdicts.of("server") if (LOST, "v2") in it.failures)
+    why = "the recipe was wrong"
+    changed = msgspec.structs.replace(
+        verdicts, withdrawn=(Withdrawn(LOST, record.name, "2026-12-01", why),)
+    )
+    pages = Site(changed).made()
+    link = f"case/{slug(LOST)}.html"
+    version = f"version/{slug(f'server {record.name}')}.html"
+    assert link in site[version]
+    assert link not in pages[version]
+    assert why in pages["object.html"]
+
+
+def result(check_id: str, outcome: str, dialect: str = "v2", loss: int = 0) -> Result:
+    lost = Loss(base=loss, symbol="USDC") if loss else None
+    case = CaseResult(
+        title="t", dialect=dialect, outcome=Outcome(outcome), actual="0x" + "ab" * 32, loss=lost
+    )
+    level = "MUST" if check_id.startswith("facilitator/") else "SHOULD"
+    return Result(id=check_id, level=level, section="fields", title="t", outcome=case.outcome, actual=case.actual, cases=(case,), loss=lost)  # fmt: skip
+
+
+def test_a_verdict_is_kept_in_place_of_the_older_one_of_the_version(tmp_path: Path) -> None:
+    cases, file = subject("facilitator").cases(), tmp_path / "verdicts.json"
+    about = About("facilitator", "x402==2.10.0", "2026-11-29T10:00:00+00:00", {})
+    ids = ("facilitator/fields/network", "facilitator/fields/payee", "facilitator/fields/scheme")
+    failed = [result(each, "failed", loss=10_000) for each in ids[:2]]
+    passed = result(ids[2], "passed")
+    for version, found in (
+        ("2.10.0", [passed]),
+        ("2.9.0", [passed]),
+        ("2.10.0", [*failed, passed]),
+    ):
+        record = published.record_of(about, found, cases, "x402", version, "again")
+        published.keep(file, record, cases)
+    newest, older = published.read(file).records
+    assert (newest.version, older.version) == ("2.10.0", "2.9.0")
+    assert {*newest.failures} == {(each, "v2") for each in ids[:2]}
+    (group,) = newest.failed
+    assert (group.lost, group.actual) == ("0.01 USDC", "0x…")
+    assert newest.lost == ("0.02 USDC",)
+    battery = published.read(file).batteries[newest.battery]
+    outcomes = column(newest, battery, ()).outcomes
+    assert [outcomes[each] for each in ids] == ["failed", "failed", "passed"]
+    assert outcomes["facilitator/fields/version"] == "skipped", "what was not judged has not passed"
+    assert file.read_text().count("\n") > 6, "a line for each record and failure"
+
+
+def test_the_command_writes_a_site_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", ())
+    done = run("conformance", "site", "--out", str(tmp_path / "site"))
+    assert "open" in done.stdout
+    assert (tmp_path / "site" / "index.html").is_file()
+    empty = tmp_path / "none.json"
+    assert "--keep" in refused("site", "--out", str(tmp_path), "--verdicts", str(empty))
+
+
+def test_a_recipe_names_a_program_that_ships_and_options_of_its_judge() -> None:
+    for name in SUBJECTS:
+        for recipe in sdk.recipes(name):
+            assert (folder("recipes") / recipe.program.split()[0]).is_file()
+            given = {**recipe.flags, "start": "a"} if name != "payer" else recipe.flags
+            words = ["program"] if name == "payer" else recipe.sells[:1]
+            assert subject(name).read(words, given).dialects == ("v2",)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("--sdk", "x402"), "x402==VERSION, @x402/evm@VERSION"),
+        (("--sdk", "express@5.0.0"), "x402==VERSION, @x402/evm@VERSION"),
+        (("--sdk", "x402==2.25.0", "--start", "a"), "give no URL, item or command"),
+        (("--start", "a", "--keep", "f.json"), "--sdk"),
+        (("--sdk", "x402==2.25.0", "--keep", "f.json", "--only", "kit"), "leave out --only"),
+        (("--sdk", "x402==2.25.0", "--sdk", "x402==2.7.0", "--html", "-"), "give one --sdk"),
+    ],
+)
+def test_what_sdk_cannot_do_is_refused_before_anything_is_installed(
+    given: tuple[str, ...], why: str
+) -> None:
+    assert why in " ".join(refused("facilitator", *given).split())
+
+
+def test_a_known_failure_has_a_reason_and_one_that_holds_is_stale(tmp_path: Path) -> None:
+    file = tmp_path / "known.toml"
+    ids = {"facilitator/fields/network", "facilitator/fields/payee"}
+    file.write_text(
+        '"facilitator/fields/network [v2]" = "repaired in 3.0"\n"facilitator/fields/payee" = "old"\n'
+    )
+    reasons = command.load(file, "facilitator", ids)
+    found = [
+        result("facilitator/fields/network", "failed"),
+        result("facilitator/fields/payee", "passed"),
+    ]
+    known = command.known(found, reasons)
+    assert [(each.is_known, each.known_because) for each in known] == [
+        (True, "repaired in 3.0"),
+        (False, ""),
+    ]
+    assert command.mended(known, reasons) == ["facilitator/fields/payee"]
+    assert not command.known([result("facilitator/fields/network", "failed", "v1")], reasons)[
+        0
+    ].is_known
+    assert by_dialect(known[0])
+    for text, why in (
+        ('"a/b/c" = "x"', "unknown id"),
+        ('"facilitator/fields/payee" = ""', "no reason"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=why):
+            command.load(file, "facilitator", ids)
+
+
+def test_the_shipped_verdicts_are_small_and_of_known_batteries() -> None:
+    verdicts: Verdicts = published.read(published.shipped())
+    assert {each.battery for each in verdicts.records} == {*verdicts.batteries}
+    assert published.shipped().stat().st_size < 130_000

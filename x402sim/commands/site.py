@@ -1,0 +1,43 @@
+"""`conformance site`: makes a static site of a file of verdicts."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from x402sim.commands.common import as_misuse
+from x402sim.suite import published
+from x402sim.suite.site import write
+from x402sim.text.words import counted
+
+HELP = """Make a static site of verdicts on published versions.
+
+\b
+A page for each case, with the sentence, the failing versions, the cost, and a command to repeat a
+failure; a column and a badge for each version; the drift from the texts; how to object. The pages
+need no server and no script.
+
+\b
+Example: x402sim conformance facilitator --sdk x402==2.25.0 --keep verdicts.json
+         x402sim conformance site --verdicts verdicts.json --out site
+"""
+
+
+def site(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Write the site into this folder.")
+    ],
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File of verdicts, as --keep makes it; by default the kit's own."
+        ),
+    ] = None,
+) -> None:
+    """Write the site, and say where."""
+    with as_misuse(ValueError, OSError):
+        found = published.read(verdicts or published.shipped())
+        if not found.records:
+            raise ValueError(f"--verdicts {verdicts}: it has no verdict; --keep adds one")
+        number = write(found, out)
+    typer.echo(f"{counted(number, 'file')} in {out}; open {out / 'index.html'}")

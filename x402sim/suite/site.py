@@ -1,0 +1,275 @@
+"""Makes a static site of a file of verdicts: pages of cases and versions, badges, and the drift.
+
+The pages need no script and no server. A case has its sentences from this package; what failed, and
+what a battery asked, comes from the file.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from x402sim.report.conformance import HTML_MARKS
+from x402sim.report.results import Outcome
+from x402sim.spec.clauses import Level
+from x402sim.spec.ground import GroundType, Sentence
+from x402sim.suite.case import ONLY, Case, by_ground, by_id, repeating
+from x402sim.suite.published import Battery, Failures, Record, Verdicts, unfolded
+from x402sim.suite.subject import Subject, subject as subject_of
+from x402sim.text.templates import render
+from x402sim.text.words import counted
+from x402sim.version import VERSION
+
+SUBJECTS = ("facilitator", "server", "payer")
+NEW = ""
+"""The mark of an id that a version was not asked: the case is newer than the verdict."""
+_TEMPLATES = "x402sim.report"
+_CHAR_PX, _PAD_PX = 6.6, 12
+
+
+def slug(text: str) -> str:
+    """Return a text as the name of a file: "x402-fastapi-2.25.0"."""
+    words = "".join(each if each.isalnum() or each == "." else " " for each in text).split()
+    return "-".join(words).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed id of one version in one dialect."""
+
+    record: Record
+    dialect: str
+    found: Failures
+    first: str
+    """The id whose observation the group keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A version: the record, and the outcome of each id, in its worst dialect."""
+
+    record: Record
+    battery: Battery
+    failures: Mapping[str, list[Failure]]
+    outcomes: Mapping[str, Outcome]
+
+    @property
+    def page(self) -> str:
+        """The name of the version's page, without its ending."""
+        return slug(f"{self.record.subject} {self.record.name}")
+
+    def failed(self, level: Level) -> int:
+        """Return how many ids of a level failed."""
+        return sum(each[0].found.level == level for each in self.failures.values())
+
+    @property
+    def musts(self) -> int:
+        """How many MUSTs were judged."""
+        return sum(
+            each.startswith(f"{self.record.subject}/") and its in _JUDGED
+            for each, its in self.outcomes.items()
+        )
+
+
+_JUDGED = (Outcome.PASSED, Outcome.FAILED)
+
+
+def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]]) -> Column:
+    """Return a version's column; withdrawn failures, (id, version), are left out."""
+    gone = {check_id for check_id, name in withdrawn if name == record.name}
+    failures: dict[str, list[Failure]] = {}
+    for group in record.failed:
+        first, *others = unfolded(group.ids)
+        for check_id in (first, *others):
+            if check_id not in gone:
+                failure = Failure(record, group.dialect, group, first)
+                failures.setdefault(check_id, []).append(failure)
+    left = {dialect: {*unfolded(ids)} for dialect, ids in record.not_judged.items()}
+    outcomes: dict[str, Outcome] = {}
+    for dialects, ids in battery.cases.items():
+        mine = [each for each in dialects.split() if each in record.dialects]
+        for check_id in unfolded(ids) if mine else ():
+            if check_id in failures:
+                outcomes[check_id] = Outcome.FAILED
+            elif check_id in gone or all(check_id in left.get(each, ()) for each in mine):
+                outcomes[check_id] = Outcome.SKIPPED
+            else:
+                is_silent = check_id.startswith("silent/")
+                outcomes[check_id] = Outcome.OBSERVED if is_silent else Outcome.PASSED
+    return Column(record, battery, failures, outcomes)
+
+
+@dataclass(slots=True)
+class Site:
+    """The pages of a file of verdicts, by path."""
+
+    verdicts: Verdicts
+    pages: dict[str, str] = field(default_factory=dict)
+
+    def made(self) -> dict[str, str]:
+        """Return every page."""
+        columns = {name: self._columns(name) for name in SUBJECTS}
+        http = (files("x402sim.http") / "page.css").read_text("utf-8")
+        own = (files(_TEMPLATES) / "templates" / "site.css").read_text("utf-8")
+        self.pages["style.css"] = http + own
+        drift: dict[str, dict[str, list[tuple[str, list[Column]]]]] = {}
+        for name, its in columns.items():
+            subject = subject_of(name)
+            cases = by_id(subject.cases())
+            self._matrix(subject, cases, its)
+            for check_id, group in cases.items():
+                self._case(subject, check_id, group, its)
+                _add_drift(drift, check_id, group, its)
+            for each in its:
+                self._version(subject, cases, each)
+        self._page("index.html", "index", subjects=columns)
+        self._page("drift.html", "drift", drift=dict(sorted(drift.items())))
+        self._page("object.html", "object", withdrawn=self.verdicts.withdrawn)
+        return self.pages
+
+    def _columns(self, subject: str) -> list[Column]:
+        gone = [(each.id, each.name) for each in self.verdicts.withdrawn]
+        records = self.verdicts.of(subject)
+        return [column(each, self.verdicts.batteries[each.battery], gone) for each in records]
+
+    def _page(self, path: str, template: str, **values: Any) -> None:
+        self.pages[path] = render(
+            _TEMPLATES,
+            f"site_{template}.html.j2",
+            up="../" * path.count("/"),
+            subjects_=SUBJECTS,
+            kit=VERSION,
+            slug=slug,
+            counted=counted,
+            marks={**HTML_MARKS, NEW: ""},
+            **values,
+        )
+
+    def _matrix(
+        self, subject: Subject[Any], cases: Mapping[str, list[Case]], columns: list[Column]
+    ) -> None:
+        rows = [(check_id, its[0]) for check_id, its in cases.items()]
+        sections = [
+            (subject.sections[name], list(group))
+            for name, group in groupby(rows, key=lambda row: row[1].section)
+        ]
+        self._page(
+            f"{subject.name}.html",
+            "matrix",
+            subject=subject.name,
+            sections=sections,
+            columns=columns,
+            outcome=lambda each, check_id: each.outcomes.get(check_id, NEW),
+        )
+
+    def _case(
+        self, subject: Subject[Any], check_id: str, cases: list[Case], columns: list[Column]
+    ) -> None:
+        by_outcome: dict[str, list[Column]] = {}
+        for each in columns:
+            by_outcome.setdefault(each.outcomes.get(check_id, NEW), []).append(each)
+        inputs = dict.fromkeys(case.variant for case in cases if case.variant)
+        self._page(
+            f"case/{slug(check_id)}.html",
+            "case",
+            subject=subject.name,
+            id=check_id,
+            level=cases[0].level,
+            section=subject.sections[cases[0].section],
+            titles=dict.fromkeys(case.title for case in cases),
+            inputs=inputs,
+            dialects=dict.fromkeys(str(case.dialect) for case in cases),
+            grounds=list(_grounds(cases)),
+            failing=by_outcome.get(Outcome.FAILED, []),
+            others={name: by_outcome.get(name, []) for name in _OTHERS},
+            words=_OTHERS,
+            repeat=lambda each: repeating(each.record.repeat, check_id),
+        )
+
+    def _version(
+        self, subject: Subject[Any], cases: Mapping[str, list[Case]], each: Column
+    ) -> None:
+        groups = sorted(each.record.failed, key=lambda group: group.level)
+        shown = [
+            (group, [it for it in unfolded(group.ids) if it in each.failures]) for group in groups
+        ]
+        self._page(
+            f"version/{each.page}.html",
+            "version",
+            subject=subject.name,
+            column=each,
+            record=each.record,
+            groups=[(group, ids) for group, ids in shown if ids],
+            cases=cases,
+            repeat=lambda check_id: repeating(each.record.repeat, check_id),
+            whole=each.record.repeat.replace(ONLY, ""),
+        )
+        self.pages[f"badge/{each.page}.svg"] = badge(each)
+
+
+_OTHERS = {
+    Outcome.PASSED: "Passed",
+    Outcome.OBSERVED: "Observed: no text decides",
+    Outcome.SKIPPED: "Not judged: a need is missing, or the play could not end",
+    NEW: "Not asked: the case is newer than the verdict, or of another dialect",
+}
+
+
+def _grounds(cases: list[Case]) -> Iterator[tuple[GroundType, list[Sentence], str]]:
+    """Yield the kind of each ground, with the sentences and the reason that are new."""
+    before = set[Sentence | str]()
+    for ground, _ in by_ground(cases):
+        new = [each for each in ground.sentences if each not in before]
+        why = "" if ground.why in before else ground.why
+        before |= {*ground.sentences, ground.why}
+        if new or why:
+            yield ground.kind, new, why
+
+
+def _add_drift(
+    drift: dict[str, dict[str, list[tuple[str, list[Column]]]]],
+    check_id: str,
+    cases: list[Case],
+    columns: list[Column],
+) -> None:
+    """Add a failed MUST to the sentences that demand it."""
+    failing = [each for each in columns if check_id in each.failures]
+    if cases[0].level != "MUST" or not failing:
+        return
+    for sentence in dict.fromkeys(each for case in cases for each in case.ground.sentences):
+        drift.setdefault(sentence.section, {}).setdefault(sentence.text, []).append(
+            (check_id, failing)
+        )
+
+
+def badge(each: Column) -> str:
+    """Return a badge as SVG: how many judged MUSTs the version fails."""
+    failed, left = each.failed("MUST"), f"x402 {each.record.subject}"
+    right = f"{each.record.version}: {failed} of {each.musts} MUST fail"
+    if not failed:
+        right = f"{each.record.version}: all {each.musts} MUST hold"
+    first, second = (len(text) * _CHAR_PX + _PAD_PX for text in (left, right))
+    color = "#b3300a" if failed else "#00734f"
+    title = escape(f"{each.record.name} as a {each.record.subject}: {right}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second:.0f}" height="20" '
+        f'role="img" aria-label="{title}"><title>{title}</title>'
+        f'<rect width="{first:.0f}" height="20" fill="#3b434d"/>'
+        f'<rect x="{first:.0f}" width="{second:.0f}" height="20" fill="{color}"/>'
+        '<g fill="#fff" font-family="Verdana,sans-serif" font-size="11">'
+        f'<text x="6" y="14">{escape(left)}</text>'
+        f'<text x="{first + 6:.0f}" y="14">{escape(right)}</text></g></svg>\n'
+    )
+
+
+def write(verdicts: Verdicts, out: Path) -> int:
+    """Write the site into a folder; return the number of its files. Raises `OSError`."""
+    pages = Site(verdicts).made()
+    for path, text in pages.items():
+        file = out / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return len(pages)
