@@ -16,6 +16,7 @@ from tests.fork_server import Forked
 from tests.serve.driver import ORDER, QUOTE, Server, environment, started
 from tests.suite.deployment import Deployment
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
+from x402sim.protocol.bazaar import declaration
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.x402_reasons import Meaning
 from x402sim.serving.log import Form, LogLine, _note_not_listed, _read_answer, as_text
@@ -231,8 +232,8 @@ def test_only_a_402_is_read_without_decoding_it() -> None:
 
 def test_why_discovery_does_not_list_a_resource_is_noted() -> None:
     for version, noted in ((1, 1), (2, 0)):
-        declared = {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}}}
-        sent = {"x402Version": version, "paymentPayload": {"extensions": declared}}
+        paid = {"extensions": declaration("GET", 1), "resource": {"url": "http://shop.test/"}}
+        sent = {"x402Version": version, "paymentPayload": paid}
         line = LogLine("12:00:00", path="/facilitator/settle", status=200)
         _note_not_listed(line, json.dumps(sent).encode())
         assert len(line.notes) == noted
