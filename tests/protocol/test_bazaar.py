@@ -19,7 +19,13 @@ for _ in range(5000):
 def said(bazaar: Any = None, version: int = 2, *offers: Any, **more: Any) -> dict[str, Any]:
     """A 402 with this value of `extensions.bazaar`."""
     extensions = {} if bazaar is None else {"extensions": {"bazaar": bazaar}}
-    return {"x402Version": version, "resource": RESOURCE, "accepts": [*offers], **extensions, **more}
+    return {
+        "x402Version": version,
+        "resource": RESOURCE,
+        "accepts": [*offers],
+        **extensions,
+        **more,
+    }
 
 
 def of(input_: Any = INFO["input"], schema: Any = SCHEMA) -> dict[str, Any]:

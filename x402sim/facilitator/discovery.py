@@ -16,7 +16,7 @@ from typing import Any, Literal
 from msgspec import to_builtins
 
 from x402sim.clock import Clock
-from x402sim.protocol.bazaar import BAZAAR, RESPONSES, Item, faults_in, listed_url
+from x402sim.protocol.bazaar import BAZAAR, DISCOVERY_PATH, RESPONSES, Item, faults_in, listed_url
 from x402sim.protocol.messages import Wire, encode
 from x402sim.protocol.permit2_payments import Permit2Payment
 from x402sim.protocol.x402 import (
@@ -28,7 +28,7 @@ from x402sim.protocol.x402 import (
 
 AnyPayment = StandardPayment | Permit2Payment
 
-PATH, SEARCH_PATH = "/discovery/resources", "/discovery/search"
+PATH, SEARCH_PATH = DISCOVERY_PATH, "/discovery/search"
 MOST, DEFAULT_LIMIT = 100, 20
 """How many resources one answer has, at most and by default."""
 MAX_RESOURCES = 1000

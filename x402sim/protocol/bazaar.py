@@ -18,6 +18,8 @@ BAZAAR = "bazaar"
 """The name of the extension."""
 RESPONSES = "EXTENSION-RESPONSES"
 """The header of a facilitator's answers to verify and settle: what became of each extension."""
+DISCOVERY_PATH = "/discovery/resources"
+"""The path of a facilitator's list of resources."""
 BODY_METHODS = ("POST", "PUT", "PATCH")
 METHODS = ("GET", "HEAD", "DELETE", *BODY_METHODS)
 BODY_TYPES = ("json", "form-data", "text")
