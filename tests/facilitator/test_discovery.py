@@ -8,7 +8,7 @@ from tests.chain.helpers import NOW_S, authorization, nonce
 from tests.facilitator.test_facilitator import Desk
 from tests.facilitator.test_standard import COMMON, VERSIONS, WANTED, asking
 from x402sim.clock import Clock
-from x402sim.facilitator.discovery import MAX_RESOURCES, Catalogue
+from x402sim.facilitator.discovery import MAX_RESOURCES, MOST, Catalogue
 from x402sim.protocol.bazaar import BAZAAR, RESPONSES, Item
 from x402sim.protocol.x402 import RequirementsV2, Resource, StandardPayment, json_in
 
@@ -112,12 +112,13 @@ def test_the_oldest_is_dropped() -> None:
     catalogue = Catalogue(Clock())
     for number in range(MAX_RESOURCES + 5):
         catalogue.note(payment(f"http://shop.test/{number}"), TERMS)
+    assert catalogue.page({"limit": "1000"}).pagination.limit == MOST
     assert catalogue.page({"offset": str(MAX_RESOURCES - 1)}).items[0].resource.endswith("/5")
 
 
 @pytest.mark.parametrize(
     ("query", "wrong"),
-    [({"limit": "0"}, "limit"), ({"limit": "101"}, "limit"), ({"offset": "-1"}, "offset"),
+    [({"limit": "0"}, "limit"), ({"limit": "1001"}, "limit"), ({"offset": "-1"}, "offset"),
      ({"limit": "²"}, "limit")],
 )  # fmt: skip
 def test_a_wrong_page_is_a_400(desk: Desk, query: dict[str, Any], wrong: str) -> None:

@@ -36,7 +36,7 @@ def look_up(
     index: str,
     ask: Callable[[httpx.Request], httpx.Response],
 ) -> tuple[Listing, list[Finding]]:
-    """Look for the resource of a 402 in an index, and say what to do if it is not there.
+    """Look for the resource of a 402 in an index; the findings name the remedy for a missing one.
 
     `index` is the facilitator's URL, and `ask` sends a request; raises `httpx.HTTPError`.
     """

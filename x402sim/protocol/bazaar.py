@@ -190,8 +190,8 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 def difference(schema: Any, value: Any, where: str = "info") -> str:
     """Return the first difference between a value and a JSON Schema; "" without one.
 
-    Only type, const, enum, required, properties and additionalProperties are compared: with these
-    the SDKs write their schemas, and no hostile schema can make them slow.
+    Compares type, const, enum, required, properties and additionalProperties only: the SDKs'
+    schemas have nothing else, and a hostile pattern cannot hold the server up.
     """
     left = [(schema, value, where)]
     while left:
