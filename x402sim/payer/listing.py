@@ -66,7 +66,7 @@ def look_up(
             "arrive. rejected: the reason is beside it. processing: wait. Why a resource stays "
             "processing is unknown outside: ask the operator, with the transaction."
         )
-    seen = found.why or f"{url} is not among the {found.read} resources that it lists"
+    seen = found.why or f"{url} is not there; resources read: {found.read}"
     return found, [Finding(f"index of {index}", seen, "the resource", do, stops=False)]
 
 
