@@ -203,7 +203,6 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
 
 
 def _is_permit2(body: x402.FacilitatorRequest) -> bool:
-    """Tell whether the payment in a request of version 2 is by Permit2."""
     sent: Any = object_in(bytes(body.payment_payload)) or {}
     return is_permit2(sent.get("payload")) and x402.version_in(_version(body)) == 2
 
@@ -214,7 +213,6 @@ Headers = Mapping[str, str]
 async def _verify_permit2(
     facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
 ) -> tuple[x402.Verified, Headers]:
-    """Verify a payment by Permit2; return the answer, and the headers."""
     payer, reason, message = None, None, None
     headers: Headers = {}
     try:
@@ -235,7 +233,6 @@ async def _verify_permit2(
 async def _settle_permit2(
     facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
 ) -> tuple[x402.Settlement, Headers]:
-    """Settle a payment by Permit2; the answer has the amount in `upto`."""
     payer, amount, reason, message = None, None, None, None
     headers: Headers = {}
     sent: Hash | None = None
