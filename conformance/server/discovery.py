@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from x402sim.protocol.bazaar import difference
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
 from x402sim.suite.server.case import Demand, case
@@ -22,43 +23,6 @@ NOT_THERE = frozenset({404, 410})
 NOT_SO = NOT_THERE | {400, 405, 415, 422, 501}
 """Statuses of a request with the wrong method or form."""
 _TERMS = ("scheme", "network", "amount", "asset", "payTo")
-_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "boolean": bool,
-    "integer": int,
-    "number": (int, float),
-}
-
-
-def unlike(schema: Any, value: Any, where: str = "info") -> str:
-    """Return the first mistake in a value by a JSON Schema, "" without a mistake.
-
-    The check reads type, const, enum, required, properties and additionalProperties only.
-    """
-    if not isinstance(schema, dict):
-        return ""
-    wanted = _TYPES.get(str(schema.get("type")))
-    if wanted and (not isinstance(value, wanted) or (wanted is not bool and value is True)):
-        return f"{where} is no {schema['type']}"
-    if "const" in schema and value != schema["const"]:
-        return f"{where} is {value!r}, not {schema['const']!r}"
-    if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
-        return f"{where} is {value!r}, none of {schema['enum']!r}"
-    if not isinstance(value, dict):
-        return ""
-    known = schema.get("properties")
-    known = known if isinstance(known, dict) else {}
-    required = schema.get("required")
-    missing = [it for it in (required if isinstance(required, list) else ()) if it not in value]
-    extra = [each for each in value if each not in known]
-    if missing:
-        return f"{where} has no {missing[0]}"
-    if schema.get("additionalProperties") is False and extra:
-        return f"{where} has {extra[0]}, which its schema does not know"
-    wrong = (unlike(known[each], value[each], f"{where}.{each}") for each in value if each in known)
-    return next(filter(None, wrong), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +57,7 @@ def _request(item: Item, given: Mapping[str, Any]) -> Item | None:
 
 def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
-        wrong = unlike(each.said.get("schema"), each.said.get("info"))
+        wrong = difference(each.said.get("schema"), each.said.get("info"))
         if not wrong and each.input.get("type") != "http":
             wrong = f"info.input.type is {each.input.get('type')!r}"
         if wrong:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.serve.driver import QUOTE
 from x402sim import LocalServer
 from x402sim.commands.doctor import COLUMNS
 from x402sim.payer.diagnosis import examine
+from x402sim.protocol.bazaar import declaration
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, TESTNET
 from x402sim.protocol.offers import offers
@@ -449,3 +451,92 @@ def test_of_a_network_that_only_the_offer_describes_doctor_and_pay_say_the_same(
             paid = runner.run("pay", url + "/page", "--key", "0x" + "11" * 32)
         assert not payers(told)[OURS]
         assert paid.exit_code == 2
+
+
+# --- the Bazaar --------------------------------------------------------------------------
+
+GET = declaration("GET", {"page": 1})
+OLD = {"outputSchema": {"input": {"type": "http", "method": "GET"}}}
+
+
+def declared(asked: Asked, extensions: Any = GET, **changes: Any) -> Reply:
+    """A shop of version 2 whose 402 declares its page."""
+    header = told_in(asked)[1]
+    offer = header["accepts"][0] | changes
+    return Reply(402, {}, in_header(header | {"accepts": [offer], "extensions": extensions}))
+
+
+def indexing(*urls: str, ends: bool = True) -> Any:
+    """A facilitator whose list has these resources."""
+
+    def answer(asked: Asked) -> Reply:
+        assert asked.path.startswith("/f/discovery/resources?limit=100&offset=")
+        is_over = ends and not asked.path.endswith("offset=0")
+        return Reply(200, {"items": [] if is_over else [{"resource": url} for url in urls]})
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("shop", "about"),
+    [
+        (partial(declared, extensions={"bazaar": GET}), "extensions.bazaar"),
+        (partial(declared, **OLD), "accepts[0]"),
+        (partial(only_v2, **OLD), "accepts[0]"),
+    ],
+)
+def test_why_no_index_would_list_it_is_a_note(shop: Any, about: str) -> None:
+    told = examined(shop)
+    assert told["ok"]
+    assert about in abouts(told)
+    assert not any(each["stops"] for each in told["findings"])
+    assert told["listing"] is None, "no index was named"
+    assert examined(declared)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("shop", "index", "is_listed", "do"),
+    [
+        (declared, indexing("HERE"), True, ""),
+        (partial(declared, extensions={"bazaar": GET["bazaar"] | {"routeTemplate": "/:id"}}),
+         indexing("http://HOST/:id"), True, ""),
+        (declared, indexing("http://elsewhere/"), False, "Settle a payment there"),
+        (declared, indexing("http://elsewhere/", ends=False), None, "is unknown: look for it"),
+        (declared, lambda _: Reply(404), None, "is unknown: give the URL"),
+        (declared, lambda _: Reply(200, b"{"), None, "is unknown: give the URL"),
+        (partial(declared, extensions={"bazaar": 1}), indexing(), False, "Mend the declaration"),
+        (right, indexing(), False, "Declare it: extensions.bazaar"),
+        (only_v1, indexing(), False, "Declare it: extensions.bazaar"),
+        (partial(only_v1, **OLD), indexing(), False, "Settle a payment there"),
+    ],
+)  # fmt: skip
+def test_whether_an_index_lists_it_and_what_to_do_if_not(
+    shop: Any, index: Any, is_listed: bool | None, do: str
+) -> None:
+    with serving(shop) as url:
+
+        def here(asked: Asked) -> Reply:
+            reply: Reply = index(asked)
+            listed = json.dumps(reply.body) if isinstance(reply.body, dict) else ""
+            listed = listed.replace("HERE", url + "/page").replace("http://HOST", url)
+            return replace(reply, body=json.loads(listed)) if listed else reply
+
+        with serving(here) as facilitator:
+            chosen = (url + "/page?q=1", "--index", facilitator + "/f/")
+            told, text = json.loads(run(*chosen, "--json").stdout), run(*chosen).stdout
+    assert told["listing"]["is_listed"] is is_listed
+    told_of = [each for each in told["findings"] if each["about"].startswith("index of")]
+    if is_listed:
+        assert told_of == []
+        assert f"is listed by {facilitator}" in " ".join(text.split())
+    else:
+        assert do in told_of[0]["do"]
+        assert "note: index of" in text
+
+
+def test_an_index_is_a_url_and_lists_the_resources_of_serve(server: LocalServer) -> None:
+    chosen = (server.url + "/api/perp/market", "--json", "--index", server.url + "/facilitator")
+    assert json.loads(run(*chosen).stdout)["listing"]["is_listed"]
+    bad = run(server.url, "--index", "nowhere")
+    assert bad.exit_code == 2
+    assert "'nowhere' is no URL" in bad.stderr

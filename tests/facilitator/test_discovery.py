@@ -8,8 +8,9 @@ from tests.chain.helpers import NOW_S, authorization, nonce
 from tests.facilitator.test_facilitator import Desk
 from tests.facilitator.test_standard import COMMON, VERSIONS, WANTED, asking
 from x402sim.clock import Clock
-from x402sim.facilitator.discovery import MAX_RESOURCES, Catalogue
-from x402sim.protocol.x402 import Item, RequirementsV2, Resource, StandardPayment
+from x402sim.facilitator.discovery import MAX_RESOURCES, MOST, Catalogue
+from x402sim.protocol.bazaar import BAZAAR, RESPONSES, Item
+from x402sim.protocol.x402 import RequirementsV2, Resource, StandardPayment, json_in
 
 PATH, URL = "/discovery/resources", "http://shop.test/quote"
 TERMS = RequirementsV2("exact", "eip155:338", "10000", "0x00", "0x00", 300)
@@ -26,7 +27,7 @@ DECLARED: dict[str, Any] = {
             "input": {"type": "http", "method": "GET"},
             "output": {"type": "json", "example": {"price": 1}},
         },
-        "schema": {"type": "object"},
+        "schema": {"type": "object", "properties": {"input": {"required": ["method"]}}},
     }
 }
 SCHEMA = {"input": {"type": "http", "method": "GET", "discoverable": True}}
@@ -66,8 +67,10 @@ def test_what_declared_itself_and_was_paid_for_is_listed_once_with_its_last_requ
     }
 
 
-def payment(url: str, kind: str = "http", about: str | None = None) -> StandardPayment:
-    declared = {"bazaar": {"info": {"input": {"type": kind}}}}
+def payment(url: str, kind: str = "http", about: str | None = None, **more: Any) -> StandardPayment:
+    sent = {"http": {"method": "GET"}, "mcp": {"tool": "forecast", "inputSchema": {}}}[kind]
+    info = {"input": {"type": kind, **sent}}
+    declared = {BAZAAR: {"info": info, "schema": {"properties": {"input": {}}}, **more}}
     return StandardPayment(
         version=2,
         signed=None,  # type: ignore[arg-type] - the catalogue does not read it
@@ -81,10 +84,10 @@ def test_the_last_comes_first_then_our_own_and_a_page_is_a_part() -> None:
     own = "http://here.test/own"
     catalogue.own = lambda: [Item(own, "http", 2, [TERMS], "2026-01-01T00:00:00.000Z", "Weather")]
     for name in ("a", "b", "c", "a"):
-        catalogue.add(payment(f"http://shop.test/{name}"), TERMS)
-    catalogue.add(payment("mcp://tool/forecast", "mcp", "Rain and weather"), TERMS)
-    catalogue.add(payment(""), TERMS)
-    catalogue.add(payment("http://shop.test/" + "x" * 10_000), TERMS)
+        catalogue.note(payment(f"http://shop.test/{name}"), TERMS)
+    catalogue.note(payment("mcp://tool/forecast", "mcp", "Rain and weather"), TERMS)
+    catalogue.note(payment(""), TERMS)
+    catalogue.note(payment("http://shop.test/" + "x" * 10_000), TERMS)
 
     def urls(**query: str) -> list[str]:
         return [item.resource.rpartition("/")[2] for item in catalogue.page(query).items]
@@ -108,16 +111,63 @@ def test_the_last_comes_first_then_our_own_and_a_page_is_a_part() -> None:
 def test_the_oldest_is_dropped() -> None:
     catalogue = Catalogue(Clock())
     for number in range(MAX_RESOURCES + 5):
-        catalogue.add(payment(f"http://shop.test/{number}"), TERMS)
+        catalogue.note(payment(f"http://shop.test/{number}"), TERMS)
+    assert catalogue.page({"limit": "1000"}).pagination.limit == MOST
     assert catalogue.page({"offset": str(MAX_RESOURCES - 1)}).items[0].resource.endswith("/5")
 
 
 @pytest.mark.parametrize(
     ("query", "wrong"),
-    [({"limit": "0"}, "limit"), ({"limit": "101"}, "limit"), ({"offset": "-1"}, "offset"),
+    [({"limit": "0"}, "limit"), ({"limit": "1001"}, "limit"), ({"offset": "-1"}, "offset"),
      ({"limit": "²"}, "limit")],
 )  # fmt: skip
 def test_a_wrong_page_is_a_400(desk: Desk, query: dict[str, Any], wrong: str) -> None:
     answer = desk.request("GET", PATH, params=query)
     assert answer.status_code == 400
     assert answer.json()["reason"].startswith(f"{wrong} must be a number from")
+
+
+def told(headers: Any) -> Any:
+    """What the header of a facilitator's answer says of the extension."""
+    return json_in(headers.get(RESPONSES), dict) and json_in(headers[RESPONSES])[BAZAAR]
+
+
+def test_the_answers_say_what_becomes_of_a_declaration_and_a_listing_may_come_later(
+    desk: Desk,
+) -> None:
+    def asked(path: str, body: dict[str, Any]) -> Any:
+        return told(desk.request("POST", path, json=body).headers)
+
+    assert asked("/verify", asking(2)) is None, "nothing was declared"
+    assert asked("/verify", declaring(1, authorization())) is None, "version 1 has no extensions"
+    assert asked("/verify", declaring(2, authorization())) == {"status": "processing"}
+    assert asked("/settle", declaring(2, authorization(nonce=nonce("1")))) == {"status": "success"}
+    assert asked("/verify", declaring(2, authorization(nonce=nonce("2")))) == {"status": "success"}
+    lost = declaring(2, authorization(nonce=nonce("3")))
+    del lost["paymentPayload"]["resource"]
+    for path in ("/verify", "/settle"):
+        rejected = {
+            "status": "rejected",
+            "rejectedReason": "resource.url: nothing; wanted a whole URL",
+        }
+        assert asked(path, lost) == rejected
+    assert asked("/settle", lost) is None, "a payment that is refused"
+    clock = Clock()
+    catalogue, told_at = Catalogue(clock), []
+    for _ in range(3):
+        told_at.append(told(catalogue.note(payment(URL), TERMS, delay_s=3600))["status"])
+        told_at.append(catalogue.page({}).pagination.total)
+        clock.advance(1800)
+    assert told_at == ["processing", 0, "processing", 0, "success", 1]
+
+
+def test_one_resource_has_one_entry_whatever_its_query_and_path_parameters() -> None:
+    catalogue = Catalogue(Clock())
+    for user in ("1", "2"):
+        catalogue.note(payment(f"{URL}/{user}?page=3#top", routeTemplate="/users/:id"), TERMS)
+    for bad in ("/../admin", "/%252e%252e/admin", "//evil.test:1://", "users", 7):
+        catalogue.note(payment(URL + "?page=3", routeTemplate=bad), TERMS)
+    catalogue.note(payment("http://shop.test/mcp", "mcp"), TERMS)
+    assert [each.resource for each in catalogue.page({}).items] == [
+        "http://shop.test/mcp", URL, "http://shop.test/users/:id",
+    ]  # fmt: skip

@@ -16,6 +16,7 @@ from x402sim.chain.contract import wallet_address, wallet_code, wallet_storage
 from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi, x402_reasons
+from x402sim.protocol.bazaar import declaration
 from x402sim.protocol.crypto import ZERO_ADDRESS, PrivateKey, checksum, sign, to_hex
 from x402sim.protocol.eip3009 import Permit, permit_digest
 from x402sim.protocol.money import MAX_UINT256
@@ -143,7 +144,7 @@ def test_nothing_used_settles_nothing_and_the_authorization_stays_usable(desk: D
 
 
 def test_the_catalogue_lists_the_offered_maximum_of_what_was_paid_for(desk: Desk) -> None:
-    declared = {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}, "schema": {}}}
+    declared = declaration("GET", "sunny")
     desk.post(SETTLE, asking(0, extensions=declared))
     assert desk.request("GET", "/discovery/resources").json()["items"] == [], "nothing was paid"
     desk.post(SETTLE, asking(USED, extensions=declared))

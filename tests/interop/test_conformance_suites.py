@@ -1,4 +1,4 @@
-"""Other people's conformance suites judge our facilitator and our priced page.
+"""Other people's conformance suites judge our facilitator, our priced page and our MCP server.
 
 Not run here, and why: the suite of moped2110 is in no package registry (run by hand, it finds our
 facilitator 9 of 9, settlement included, and our page 48 of 48, seven not applicable); the modes
@@ -8,16 +8,18 @@ newer Python than the oldest that x402sim runs on.
 
 import json
 import os
+import re
 import subprocess
 from typing import Any
 
 import httpx
 import pytest
 
+from tests import npm
 from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
-from x402sim import BASE_SEPOLIA, PaymentAuth
+from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
 
 pytestmark = THOROUGH
 SUPPORTED = ["S1", "S2", "S3", "S4"]
@@ -67,3 +69,22 @@ def test_x402_inspect_reads_our_headers(server: Server) -> None:
         assert (code, told["kind"], told["findings"]) == (0, kind, [])
     code, told = judged("x402_inspect.cli", "--json", '{"accepts": []}')
     assert (code, len(told["findings"])) == (1, 3)
+
+
+MCP = ["server-initialize", "ping", "tools-list", "dns-rebinding-protection"]
+"""The scenarios for every server of tools; the others call tools and features of the suite's own."""
+
+
+@shows("conformance suite of MCP", "npm @modelcontextprotocol/conformance", "MCP", "ledger")
+@pytest.mark.parametrize("scenario", MCP)
+def test_the_conformance_suite_of_mcp_finds_nothing_in_our_tools(scenario: str) -> None:
+    packages = npm.packages(programs.FOLDER / "npm_mcp")
+    suite = packages / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    with LocalServer() as server:
+        url = ["--url", server.url + "/mcp", "--scenario", scenario]
+        done = subprocess.run(
+            [npm.node(), suite, "server", *url], capture_output=True, text=True, timeout=60
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed, failed = re.findall(r"Passed: (\d+)/\d+, (\d+) failed", done.stdout)[0]
+    assert (int(passed) > 0, failed) == (True, "0"), done.stdout

@@ -18,6 +18,7 @@ from tests.interop.programs import NETWORKS, assert_paid, buy
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Payer, Server, started
 from x402sim import BASE_SEPOLIA, PaymentAuth, PaymentFailed, Wallet
+from x402sim.protocol.bazaar import faults_of_402
 
 pytestmark = THOROUGH
 MARKET = "/api/perp/market"
@@ -220,6 +221,10 @@ def test_what_is_sold_here_is_found(server: Server) -> None:
     assert {base + QUOTE, base + MARKET} <= urls
     assert got["found"][0] == base + MARKET
     quote = next(each for each in got["listed"] if each["resource"].endswith("quote"))
+    assert got["faults"] == []
+    for each in got["declared"]:
+        said = {"extensions": {"bazaar": each}, "resource": {"url": base}}
+        assert list(faults_of_402(said, 2)) == [], "what the SDK declares, is right"
     asks = quote["extensions"]["bazaar"]["info"]["input"]
     assert (asks["method"], server.http.post(QUOTE, json=asks["body"]).status_code) == ("POST", 402)
 

@@ -91,12 +91,12 @@ def test_a_wrong_setting_of_the_facilitator(given, says):
 
 def test_settings_of_the_facilitator():
     given = ["receipt_timeout_s=0.05", "simulates=false", "native=3", "servers=1"]
-    given.append("service_time_s=0.2")
+    given += ["service_time_s=0.2", "listing_delay_s=60"]
     with started(*(word for each in given for word in ("--facilitator", each))) as server:
         settings = server.sim("facilitator")
         assert settings == {
             "name": "facilitator", "receipt_timeout_s": 0.05, "simulates": False,
-            "simulates_verify": True, "native": 3.0,
+            "simulates_verify": True, "listing_delay_s": 60.0, "native": 3.0,
         }  # fmt: skip
         assert server.http.get("/facilitator/supported").elapsed.total_seconds() > 0.19
 

@@ -187,13 +187,14 @@ def test_a_facilitator_that_hardly_waits_says_pending(version):
 
 
 def test_a_running_facilitator_is_told_how_long_to_wait(server):
-    told = server.sim("facilitator", receipt_timeout_s=0.05, simulates=False)
+    changed = {"receipt_timeout_s": 0.05, "simulates": False, "listing_delay_s": 9}
+    told = server.sim("facilitator", **changed)
     first = {"name": "facilitator", "simulates_verify": True, "native": None}
-    assert told == first | {"receipt_timeout_s": 0.05, "simulates": False}
+    assert told == first | changed
     assert server.sim("facilitator", name="facilitator") == told, "what is left out stays"
     pending_then_settled(server, 2)
     server.sim("faults/clear")
-    at_first = {"receipt_timeout_s": 120, "simulates": True}
+    at_first = {"receipt_timeout_s": 120, "simulates": True, "listing_delay_s": 0}
     assert server.sim("facilitator") == first | at_first
 
 

@@ -16,6 +16,7 @@ from tests.fork_server import Forked
 from tests.serve.driver import ORDER, QUOTE, Server, environment, started
 from tests.suite.deployment import Deployment
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
+from x402sim.protocol.bazaar import declaration
 from x402sim.protocol.money import to_decimal
 from x402sim.serving.log import Form
 
@@ -171,6 +172,18 @@ def test_a_payment_that_is_sent_again_is_told_from_a_header_at_a_free_page() -> 
     assert log.count("transfer: ") == 1
     assert log.count("this authorization has paid before: nothing was charged again") == 1
     assert log.index("has paid before") < log.index("/api/agents")
+
+
+def test_why_discovery_does_not_list_a_resource_is_noted() -> None:
+    lines: list[bytes] = []
+    with logged(lines) as (_, client):
+        paid = {"extensions": declaration("GET", 1), "resource": {"url": "http://shop.test/"}}
+        for version in (1, 2):
+            sent = {"x402Version": version, "paymentPayload": paid, "paymentRequirements": {}}
+            client.post("/facilitator/settle", json=sent)
+    log = " ".join(b"".join(lines).decode().split())
+    assert log.count("no index lists the resource") == 1
+    assert "extensions.bazaar: in version 1, which has no extensions" in log
 
 
 def test_a_refused_payment_in_one_step_has_the_id_of_its_answer() -> None:

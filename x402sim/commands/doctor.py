@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Annotated, Any
 
 import httpx
@@ -14,6 +15,7 @@ from x402sim.commands.purchase import answer_to
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
+from x402sim.payer.listing import look_up
 from x402sim.protocol.networks import Network, known_networks
 from x402sim.protocol.values import Amount, amount_of, data_of
 from x402sim.protocol.ways import Dialect, Way, ways_in
@@ -36,6 +38,14 @@ def doctor(
     method: Annotated[str | None, buying.method_option()] = None,
     data: Annotated[str | None, buying.data_option()] = None,
     header: buying.Headers = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            "--index",
+            help="Facilitator whose index shall list the resource: say whether it does.",
+            metavar="URL",
+        ),
+    ] = None,
     network_file: common.NetworkFile = None,
     as_json: common.AsJson = False,
 ) -> None:
@@ -44,6 +54,8 @@ def doctor(
         with common.as_misuse():
             request = buying.request_to(url, method, data, header)
             known = known_networks(network_file)
+            if index is not None:
+                buying.request_to(index, None, None, None)  # raises for what is no URL
         try:
             response = answer_to(http, request)
             ways = ways_in({}, response.content) if response.status_code == 402 else []
@@ -52,7 +64,14 @@ def doctor(
                 pay_status = answer_to(http, post(request, PAY_PATH, {})).status_code
         except httpx.HTTPError as error:
             raise common.Misuse(buying.no_answer(request.url, error)) from error
-    found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
+        found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
+        listing = None
+        if index is not None and response.status_code == 402:
+            try:
+                listing, notes = look_up(response, found.ways, index, partial(answer_to, http))
+            except httpx.HTTPError as error:
+                raise common.Misuse(buying.no_answer(httpx.URL(index), error)) from error
+            found = replace(found, findings=(*found.findings, *notes))
     if as_json:
         document = {
             "ok": found.can_be_paid,
@@ -68,11 +87,14 @@ def doctor(
             ],
             "payers": [asdict(payer) for payer in found.payers],
             "findings": [asdict(finding) for finding in found.findings],
+            "listing": listing and asdict(listing),
         }
         typer.echo(json.dumps(document, indent=2))
     else:
         typer.echo(common.filled(f"{request.method} {request.url} answered {response.status_code}"))
         _show(found, known)
+        if listing is not None and listing.is_listed:
+            typer.echo(common.filled(f"{listing.url} is listed by {index}"))
     if not found.can_be_paid:
         raise typer.Exit(common.NOT_ALL_HELD)
 

@@ -41,7 +41,8 @@ def facilitator(
         typer.Option(
             "--facilitator",
             help="Setting, repeatable: receipt_timeout_s=SECONDS (10) until a settlement that is "
-            "not mined counts as pending, simulates=false, simulates_verify=false.",
+            "not mined counts as pending, simulates=false, simulates_verify=false, "
+            "listing_delay_s=SECONDS.",
             metavar="NAME=VALUE",
         ),
     ] = None,

@@ -89,6 +89,9 @@ would pay with their defaults: their networks, tokens and spending limits. It ig
 other payers (another chain, scheme or token). If the 402 offers two steps, `doctor` also sends an
 empty object to POST /api/pay, to see whether that path exists.
 
+If the 402 declares its resource for the Bazaar, `doctor` says why no index would list it, and with
+--index whether one does.
+
 Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
 Exit codes: 0, somebody could pay; 1, nobody could; 2, the server did not answer.

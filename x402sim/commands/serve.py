@@ -197,7 +197,8 @@ FacilitatorSetting = Annotated[
         help="Setting of the facilitator, repeatable: receipt_timeout_s=SECONDS until a settlement "
         "that is not mined counts as pending, simulates=false, simulates_verify=false, "
         "native=COINS for gas, servers=N requests at a time, service_time_s=SECONDS for each, "
-        "queue_length=N waiting requests at most.",
+        "queue_length=N waiting requests at most, listing_delay_s=SECONDS from a settlement until "
+        "/discovery lists the resource.",
         metavar="NAME=VALUE",
     ),
 ]

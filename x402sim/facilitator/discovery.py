@@ -3,31 +3,39 @@
 A resource is listed after the first settled payment, if the shop declares the resource: by the
 extension bazaar in version 2, by an output schema in version 1. The newest payment's resource comes
 first; the resources of this server come last.
+
+The header EXTENSION-RESPONSES of verify and settle reports what becomes of a declaration of version
+2: "success", the resource is listed; "processing", it will be after the settlement and the
+facilitator's `listing_delay_s`; "rejected", with a reason. A payment that declares nothing gets no
+header.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec import to_builtins
 
 from x402sim.clock import Clock
+from x402sim.protocol.bazaar import BAZAAR, DISCOVERY_PATH, RESPONSES, Item, faults_in, listed_url
 from x402sim.protocol.messages import Wire, encode
 from x402sim.protocol.permit2_payments import Permit2Payment
 from x402sim.protocol.x402 import (
-    BAZAAR,
     AnyRequirements,
-    Item,
     RequirementsV1,
     StandardPayment,
-    declared_in,
+    to_base64,
 )
 
 AnyPayment = StandardPayment | Permit2Payment
 
-PATH, SEARCH_PATH = "/discovery/resources", "/discovery/search"
+PATH, SEARCH_PATH = DISCOVERY_PATH, "/discovery/search"
 MOST, DEFAULT_LIMIT = 100, 20
 """How many resources one answer has, at most and by default."""
 MAX_RESOURCES = 1000
 """How many resources are kept; the resource with the oldest payment is dropped first."""
 MAX_ITEM_BYTES = 8192
+MAX_REASON = 200
+"""The most characters of a reason for a rejection."""
 
 
 class Pagination(Wire, frozen=True):
@@ -59,26 +67,48 @@ class Catalogue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._items: dict[str, Item] = {}
+        self._items: dict[_Key, tuple[float, Item]] = {}
+        """Each resource, and the time in Unix seconds from which it is listed."""
         self.own: Callable[[], list[Item]] = list
         """Returns the resources of this server."""
 
-    def add(self, payment: AnyPayment, accepted: AnyRequirements) -> None:
-        """Note that a resource was paid for.
+    def note(
+        self,
+        payment: AnyPayment,
+        accepted: AnyRequirements,
+        *,
+        is_settled: bool = True,
+        delay_s: float = 0,
+    ) -> dict[str, str]:
+        """Note a verified or settled payment; return the header about its declaration, if any.
 
-        A resource without a declaration or URL, or a too large resource, is not listed.
+        `delay_s` is the time from the first settlement until the resource is listed. A resource
+        without a declaration or URL, or a too large resource, is not listed.
         """
-        item = _item(payment, accepted, self._clock.now_s())
-        if item is None or not item.resource or len(encode(item)) > MAX_ITEM_BYTES:
-            return
-        self._items.pop(item.resource, None)  # becomes the newest entry
-        self._items[item.resource] = item
-        if len(self._items) > MAX_RESOURCES:
-            del self._items[next(iter(self._items))]
+        item, why = _item(payment, accepted, self._clock.now_s())
+        size = len(encode(item)) if item else 0
+        if size > MAX_ITEM_BYTES:
+            item, why = None, f"{size} bytes; wanted at most {MAX_ITEM_BYTES}"
+        if item is None:
+            return _header("rejected", rejectedReason=why[:MAX_REASON]) if why else {}
+        key = _key(item)
+        since, _ = self._items.get(key, (self._clock.now() + delay_s, item))
+        if is_settled:
+            self._items.pop(key, None)  # becomes the newest entry
+            self._items[key] = since, item
+            if len(self._items) > MAX_RESOURCES:
+                del self._items[next(iter(self._items))]
+        if payment.version == 1:
+            return {}
+        is_listed = key in self._items and since <= self._clock.now()
+        return _header("success" if is_listed else "processing")
 
     def page(self, query: Mapping[str, str]) -> Listed:
-        """Return a part of the list, by `limit`, `offset` and filters; raises `ValueError`."""
-        limit = _number(query, "limit", DEFAULT_LIMIT, 1, MOST)
+        """Return a part of the list, by `limit`, `offset` and filters; raises `ValueError`.
+
+        A larger limit counts as `MOST`: the standard's own end-to-end tests ask for 1000.
+        """
+        limit = min(MOST, _number(query, "limit", DEFAULT_LIMIT, 1, MAX_RESOURCES))
         offset = _number(query, "offset", 0, 0, MAX_RESOURCES)
         found = self._filtered(query)
         return Listed(
@@ -92,7 +122,7 @@ class Catalogue:
         words = query.get("query", "").lower().split()
         if not words:
             raise ValueError("query must have a word to search for")
-        limit = _number(query, "limit", DEFAULT_LIMIT, 1, MOST)
+        limit = min(MOST, _number(query, "limit", DEFAULT_LIMIT, 1, MAX_RESOURCES))
         texts = [
             (f"{item.resource} {item.description or ''}".lower(), item)
             for item in self._filtered(query)
@@ -103,26 +133,47 @@ class Catalogue:
 
     def _filtered(self, query: Mapping[str, str]) -> list[Item]:
         """Return the resources that pass the filters: type, payTo, scheme, network, extensions."""
-        own = [item for item in self.own() if item.resource not in self._items]
-        return [item for item in [*reversed(self._items.values()), *own] if _passes(item, query)]
+        now = self._clock.now()
+        paid = [item for since, item in reversed(self._items.values()) if since <= now]
+        own = [item for item in self.own() if _key(item) not in self._items]
+        return [item for item in [*paid, *own] if _passes(item, query)]
 
 
-def _item(payment: AnyPayment, accepted: AnyRequirements, at_s: int) -> Item | None:
-    """Return the entry of a paid resource; None without a declaration by the shop."""
+_Key = tuple[str, Any]
+"""The URL of a resource, and the name of a tool of MCP."""
+
+
+def _key(item: Item) -> _Key:
+    if item.type == "http":
+        return item.resource, None
+    sent = item.extensions[BAZAAR]["info"]["input"] if item.extensions else {}
+    return item.resource, str(sent.get("tool") or sent.get("toolName"))
+
+
+def _header(status: str, **more: str) -> dict[str, str]:
+    return {RESPONSES: to_base64({BAZAAR: {"status": status, **more}})}
+
+
+def _item(payment: AnyPayment, accepted: AnyRequirements, at_s: int) -> tuple[Item | None, str]:
+    """Return the entry of a paid resource, and if there is none, why; "" without a declaration."""
     if isinstance(accepted, RequirementsV1):
         match accepted.output_schema:
-            case {"input": dict(sent)} if sent.get("discoverable", True):
+            case {"input": dict(sent)} if sent.get("discoverable", True) and accepted.resource:
                 url, about, mime = accepted.resource, accepted.description, accepted.mime_type
                 extensions, kind = None, sent.get("type")
             case _:
-                return None
+                return None, ""
     else:
-        named, extensions = payment.resource, declared_in(payment.extensions)
-        if named is None or extensions is None:
-            return None
-        url, about, mime = named.url, named.description, named.mime_type
-        kind = extensions[BAZAAR]["info"]["input"]["type"]
-    return Item(
+        named, said = payment.resource, (payment.extensions or {}).get(BAZAAR)
+        if said is None:
+            return None, ""
+        sent = {"extensions": payment.extensions, "resource": named and to_builtins(named)}
+        for fault in faults_in(sent, 2):
+            return None, str(fault)
+        assert named is not None, "a declaration without a resource is a fault"
+        url, about, mime = listed_url(named.url, said), named.description, named.mime_type
+        kind, extensions = said["info"]["input"]["type"], {BAZAAR: said}
+    item = Item(
         resource=url,
         type="mcp" if kind == "mcp" else "http",
         x402_version=payment.version,
@@ -132,6 +183,7 @@ def _item(payment: AnyPayment, accepted: AnyRequirements, at_s: int) -> Item | N
         mime_type=mime or None,
         extensions=extensions,
     )
+    return item, ""
 
 
 def _passes(item: Item, query: Mapping[str, str]) -> bool:

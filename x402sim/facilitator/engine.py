@@ -73,6 +73,9 @@ class FacilitatorSettings:
         stays busy until it has answered: while it waits for a block, too. Default None: 0 s.
     queue_length
         How many can wait; one more is answered 503. Default None: no limit.
+    listing_delay_s
+        Seconds from the first settlement of a declared resource until /discovery lists it. Hosted
+        facilitators take 30 seconds to hours. Default 0: at once, like the standard's own example.
     """
 
     receipt_timeout_s: AboveZero = 120
@@ -82,6 +85,7 @@ class FacilitatorSettings:
     servers: WholeAboveZero | None = None
     service_time_s: ServiceTime | None = None
     queue_length: WholeFromZero | None = None
+    listing_delay_s: FromZero = 0
 
     def __post_init__(self) -> None:
         require_servers(self.servers, self.service_time_s, self.queue_length)

@@ -33,6 +33,7 @@ from x402sim.facilitator.engine import (
 )
 from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
+from x402sim.protocol.bazaar import BAZAAR
 from x402sim.protocol.crypto import Hash, checksum, parse_address, to_hex
 from x402sim.protocol.differences import SERVER_CLOCK, times, too_late
 from x402sim.protocol.eip3009 import Authorization
@@ -106,7 +107,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
             for each in facilitators
             if await permit2.offers_upto(each)
         ]
-        extensions = [x402.BAZAAR] + [SPONSORED_PERMIT] * bool(metered)
+        extensions = [BAZAAR] + [SPONSORED_PERMIT] * bool(metered)
         accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
         signers = {"eip155:*": list(accounts)}
         return web.answer(
@@ -125,26 +126,34 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     async def verify(request: Request) -> Response:
         facilitator, body = await addressed(request)
         if _is_permit2(body):
-            return web.answer(await _verify_permit2(facilitator, body))
+            verdict, headers = await _verify_permit2(facilitator, body, catalogue)
+            return web.answer(verdict, headers=headers)
         judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
         read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
+        headers = {}
+        if read and reason is None:
+            headers = catalogue.note(read.payment, read.wanted, is_settled=False)
         return web.answer(
             x402.Verified(
                 is_valid=reason is None,
                 invalid_reason=reason,
                 invalid_message=message,
                 payer=read.payer if read else None,
-            )
+            ),
+            headers=headers,
         )
 
     async def settle(request: Request) -> Response:
         facilitator, body = await addressed(request)
         if _is_permit2(body):
-            return web.answer(await _settle_permit2(facilitator, body, catalogue))
+            settled, headers = await _settle_permit2(facilitator, body, catalogue)
+            return web.answer(settled, headers=headers)
         judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
         read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
+        headers = {}
         if read and reason is None:
-            catalogue.add(read.payment, read.wanted)
+            delay_s = facilitator.settings.listing_delay_s
+            headers = catalogue.note(read.payment, read.wanted, delay_s=delay_s)
         return web.answer(
             x402.Settlement(
                 success=reason is None,
@@ -153,7 +162,8 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
                 payer=read.payer if read else None,
                 error_reason=reason,
                 error_message=message,
-            )
+            ),
+            headers=headers,
         )
 
     async def listed(look: Callable[[Mapping[str, str]], object], request: Request) -> Response:
@@ -197,26 +207,34 @@ def _is_permit2(body: x402.FacilitatorRequest) -> bool:
     return is_permit2(sent.get("payload")) and x402.version_in(_version(body)) == 2
 
 
-async def _verify_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
+Headers = Mapping[str, str]
+
+
+async def _verify_permit2(
+    facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
+) -> tuple[x402.Verified, Headers]:
     payer, reason, message = None, None, None
+    headers: Headers = {}
     try:
         requested = _permit2_request(body, settles=False)
         payer = checksum(requested.auth.from_)
         await permit2.verify(facilitator, requested)
+        headers = catalogue.note(requested.payment, requested.wanted, is_settled=False)
     except permit2.Refused as refused:
         reason, message = refused.reason, refused.message
     except ChainUnavailable as error:
         reason, message = x402_reasons.UNEXPECTED_VERIFY, str(error)
-    return x402.Verified(
+    verdict = x402.Verified(
         is_valid=reason is None, invalid_reason=reason, invalid_message=message, payer=payer
     )
+    return verdict, headers
 
 
 async def _settle_permit2(
     facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
-) -> x402.Settlement:
-    """Settle a payment by Permit2; the answer has the amount in `upto`."""
+) -> tuple[x402.Settlement, Headers]:
     payer, amount, reason, message = None, None, None, None
+    headers: Headers = {}
     sent: Hash | None = None
     try:
         requested = _permit2_request(body, settles=True)
@@ -228,13 +246,14 @@ async def _settle_permit2(
             sent = outcome
             if sent:  # the offer has the maximum
                 offered = replace(requested.wanted, amount=str(requested.auth.amount))
-                catalogue.add(requested.payment, offered)
+                delay_s = facilitator.settings.listing_delay_s
+                headers = catalogue.note(requested.payment, offered, delay_s=delay_s)
             amount = requested.wanted.amount if requested.wanted.scheme == UPTO else None
     except permit2.Refused as refused:
         reason, message, sent = refused.reason, refused.message, refused.tx_hash
     except ChainUnavailable as error:  # nothing was sent
         reason, message = x402_reasons.UNEXPECTED_SETTLE, str(error)
-    return x402.Settlement(
+    settled = x402.Settlement(
         success=reason is None,
         transaction=to_hex(sent) if sent else "",
         network=facilitator.network.caip2,
@@ -243,6 +262,7 @@ async def _settle_permit2(
         error_reason=reason,
         error_message=message and message[:MOST_DETAIL],
     )
+    return settled, headers
 
 
 def _permit2_request(body: x402.FacilitatorRequest, *, settles: bool) -> permit2.Permit2Request:

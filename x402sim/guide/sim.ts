@@ -262,6 +262,7 @@ export interface FacilitatorNow {
   receipt_timeout_s: number;
   simulates: boolean;
   simulates_verify: boolean;
+  listing_delay_s: number;
   native: number | null;
 }
 
@@ -453,7 +454,7 @@ export class Sim {
   }
 
   /** Change a facilitator's settings: {"receipt_timeout_s": 0.5}. */
-  setFacilitator(given: { name?: string | null; receipt_timeout_s?: number | null; simulates?: boolean | null; simulates_verify?: boolean | null } = {}): Promise<FacilitatorNow> {
+  setFacilitator(given: { name?: string | null; receipt_timeout_s?: number | null; simulates?: boolean | null; simulates_verify?: boolean | null; listing_delay_s?: number | null } = {}): Promise<FacilitatorNow> {
     return this.#json("POST", "/facilitator", given);
   }
 

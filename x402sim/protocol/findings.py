@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from x402sim.protocol.bazaar import faults_of_402
 from x402sim.protocol.crypto import (
     UNDEPLOYED,
     ZERO_ADDRESS,
@@ -47,14 +48,12 @@ from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.rules import GRACE_S
 from x402sim.protocol.ways import Dialect, Way, message_in, network_called
 from x402sim.protocol.x402 import (
-    BAZAAR,
     PAYMENT_FLOW,
     REQUIRED_HEADER,
     SCHEME,
     TRANSFER_METHOD,
     PaymentFlow,
     Version,
-    why_not_listed,
 )
 from x402sim.protocol.x402_reasons import (
     BEGINNINGS,
@@ -723,21 +722,10 @@ def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findi
 
 
 def of_declaration(fields: Fields, version: Version | None) -> Iterator[Finding]:
-    """Yield why an index does not list a resource with the extension bazaar."""
-    listed = fields.get("accepts")
-    offers = listed if isinstance(listed, list) else []
-    parts = (fields, *(offer for offer in offers if isinstance(offer, dict)))
-    whys = (why_not_listed(part.get("extensions"), version) for part in parts)
-    if why := next(filter(None, whys), ""):
-        do = "Declare it so if it shall be listed; it can be paid all the same."
-        wanted = _DECLARED[version or 1]
-        yield Finding(f"extensions.{BAZAAR}", why, wanted, do, stops=False)
-
-
-_DECLARED: Mapping[Version, str] = {
-    1: "outputSchema of the offer, with `input` (or version 2)",
-    2: "info.input with a type, http or mcp",
-}
+    """Yield why no index lists a resource that is declared for the Bazaar; payments do not stop."""
+    for fault in faults_of_402(fields, version):
+        seen = f"{fault.seen[:200]}: no index lists the resource"
+        yield Finding(fault.about, seen, fault.wanted, fault.do, stops=False)
 
 
 def listed_in(fields: Fields) -> list[Any] | None:

@@ -6,7 +6,7 @@ requirements in a header. Every header is base64 of JSON. A facilitator's answer
 words for refusals are in `x402_reasons`. Supported are one scheme, one transfer method and two
 payment flows; others are refused by name. Payments by Permit2, which the facilitator and the payer
 know, are in `permit2_payments`. Two extensions are supported: payment-identifier (a payer
-names a payment, and gets a lost answer again), and bazaar (a resource is declared for indexes).
+names a payment, and gets a lost answer again), and bazaar (`bazaar.py`).
 Decision: 5/payment-identifier.
 """
 
@@ -479,57 +479,3 @@ def read_required(text: str) -> RequiredV2:
     """Read the header of a 402 of version 2; raises `BadMessage`."""
     required: RequiredV2 = decode(from_base64(text), RequiredV2)
     return required
-
-
-BAZAAR = "bazaar"
-"""The extension for listing: a resource's input and output."""
-
-
-class Item(Wire, frozen=True, omit_defaults=True):
-    """One resource, with the ways to pay; `last_updated` is in Unix seconds.
-
-    `extensions` has the 402's declaration, with input and output.
-    """
-
-    resource: str
-    type: Literal["http", "mcp"]
-    x402_version: Version
-    accepts: list[AnyRequirements]
-    last_updated: int
-    description: str | None = None
-    mime_type: str | None = None
-    extensions: dict[str, Any] | None = None
-
-
-def declared_in(extensions: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the 402's declaration for a payment of version 2, or None.
-
-    A declaration has an input, of a request ("http") or of a tool ("mcp").
-    """
-    match extensions:
-        case {"bazaar": {"info": {"input": {"type": "http" | "mcp"}}} as value}:
-            return {BAZAAR: value}
-        case _:
-            return None
-
-
-def why_not_listed(extensions: Any, version: Version | None) -> str:
-    """Return why the extension bazaar of a 402 or payment lists nothing; "" if listed."""
-    if not isinstance(extensions, dict) or BAZAAR not in extensions:
-        return ""
-    if version == 1:
-        return "in version 1, which has no extensions: no index lists the resource"
-    if declared_in(extensions) is None:
-        return "without an input whose type is known: no index lists the resource"
-    return ""
-
-
-def declaration(method: str, output: Any, body: Any = None) -> dict[str, Any]:
-    """Return the extension of a resource over HTTP, with examples of body and answer."""
-    sent: dict[str, Any] = {"type": "http", "method": method}
-    if body is not None:
-        sent |= {"bodyType": "json", "body": body}
-    info = {"input": sent, "output": {"type": "json", "example": output}}
-    wanted = {"type": "object", "required": list(sent)}
-    schema = {"type": "object", "properties": {"input": wanted}, "required": ["input"]}
-    return {BAZAAR: {"info": info, "schema": schema}}

@@ -23,11 +23,12 @@ from x402sim import events
 from x402sim.clock import real_now
 from x402sim.http.limits import MAX_UNLOGGED, MAX_UNLOGGED_BYTES
 from x402sim.journal import Entry
+from x402sim.protocol.bazaar import faults_in
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import version_in, why_not_listed
+from x402sim.protocol.x402 import version_in
 from x402sim.protocol.x402_reasons import Meaning, meaning_of
 from x402sim.serving.requests import LoggedRequest, Requests, settles
 from x402sim.text.console import WIDTH, filled
@@ -507,10 +508,11 @@ def _read_answer(line: LogLine, answered: bytes) -> None:
 def _note_not_listed(line: LogLine, sent: bytes) -> None:
     fields = decoded(sent, dict[str, Any]) or {}
     version = version_in(fields.get("x402Version"))
-    for name in ("paymentPayload", "paymentRequirements"):
+    names = ("paymentPayload", "paymentRequirements")
+    for name in names[:1] if version == 2 else names:  # an index of version 2 reads the payment
         part = fields.get(name)
-        if isinstance(part, dict) and (why := why_not_listed(part.get("extensions"), version)):
-            line.notes.append(f"extensions.bazaar of {name}: {why}")
+        for fault in faults_in(part, version) if isinstance(part, dict) else ():
+            line.notes.append(f"{name}: {fault}: no index lists the resource")
 
 
 def _text_of(value: object) -> str | None:

@@ -23,9 +23,9 @@ from x402sim.events import Note, ServiceEvent
 from x402sim.http import web
 from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
+from x402sim.protocol.bazaar import Item
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.refusals import RequestError
-from x402sim.protocol.x402 import Item
 from x402sim.rng import Rng
 from x402sim.service.environment import Environment
 from x402sim.service.state import connected

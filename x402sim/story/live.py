@@ -290,6 +290,7 @@ class LiveWorld:
         receipt_timeout_s: float | None = None,
         simulates: bool | None = None,
         simulates_verify: bool | None = None,
+        listing_delay_s: float | None = None,
     ) -> None:
         """Change settings of a facilitator, the first one's without a name (needs "faults").
 
@@ -297,6 +298,7 @@ class LiveWorld:
         """
         given = {"name": name, "receipt_timeout_s": receipt_timeout_s}
         given |= {"simulates": simulates, "simulates_verify": simulates_verify}
+        given |= {"listing_delay_s": listing_delay_s}
         await self._do("/facilitator", **{k: each for k, each in given.items() if each is not None})
 
     async def crash(self, service: events.ServiceName = "service") -> None:

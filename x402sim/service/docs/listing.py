@@ -1,11 +1,10 @@
 """The resources of a service, in the form for indexes of the x402 standard."""
 
+from x402sim.protocol.bazaar import Item, declaration
 from x402sim.protocol.routes import AGENTS, MARKET, QUOTE
 from x402sim.protocol.x402 import (
     MIME_TYPE,
-    Item,
     RequirementsV1,
-    declaration,
     flow_extra,
     requirements_v1,
     requirements_v2,

@@ -567,6 +567,7 @@ async def set_facilitator(
     receipt_timeout_s: Annotated[float, Meta(gt=0, le=TEN_YEARS_S)] | None = None,
     simulates: bool | None = None,
     simulates_verify: bool | None = None,
+    listing_delay_s: Annotated[float, Meta(ge=0, le=TEN_YEARS_S)] | None = None,
 ) -> FacilitatorNow:
     """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
 
@@ -580,6 +581,7 @@ async def set_facilitator(
         "receipt_timeout_s": receipt_timeout_s,
         "simulates": simulates,
         "simulates_verify": simulates_verify,
+        "listing_delay_s": listing_delay_s,
     }
     changes = {key: value for key, value in given.items() if value is not None}
     for each in known[wanted]:

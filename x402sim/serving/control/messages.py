@@ -266,6 +266,7 @@ class FacilitatorNow(msgspec.Struct, frozen=True):
     receipt_timeout_s: float
     simulates: bool
     simulates_verify: bool
+    listing_delay_s: float
     native: float | None
 
 
