@@ -35,7 +35,7 @@ def case(
 
 def names(text: str) -> list[str]:
     """Return the names of cases that a text has: "server/many/again [v2 v1]" are two of one id."""
-    found = re.findall(r"(\S+)(?: \[(.+?)\])?", text)
+    found = re.findall(r"(\S+(?: \(.+?\))?)(?: \[(.+?)\])?", text)
     return [
         f"{check_id} [{dialect}]" if dialect else check_id
         for check_id, dialects in found

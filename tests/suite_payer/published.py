@@ -23,6 +23,7 @@ from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome, Result, by_dialect
+from x402sim.suite.payer.case import BY_PERMIT2
 from x402sim.suite.payer.play import Task
 from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
@@ -106,7 +107,7 @@ def _auth(task: Task) -> PaymentAuth | SessionAuth:
         )
     return PaymentAuth(
         wallet, max_amount=task.max_amount, max_total=task.max_amount, network=network,
-        deadline_s=DEADLINE_S,
+        deadline_s=DEADLINE_S, permit2=task.flow in BY_PERMIT2,
     )  # fmt: skip
 
 
@@ -132,13 +133,14 @@ def _bought(http: httpx.Client, request: httpx.Request) -> str:
     return read.decode()
 
 
+BY_SDK = "v2,permit2,upto"
 PAYERS: dict[str, Program | Own] = {
-    "httpx": Program("PyPI x402", "pay.py", "httpx", "v2"),
+    "httpx": Program("PyPI x402", "pay.py", "httpx", BY_SDK),
     "httpx-v1": Program("PyPI x402", "pay.py", "httpx-v1", "v1"),
-    "requests": Program("PyPI x402", "pay.py", "requests", "v2"),
+    "requests": Program("PyPI x402", "pay.py", "requests", BY_SDK),
     "requests-v1": Program("PyPI x402", "pay.py", "requests-v1", "v1"),
-    "@x402/fetch": Program("npm @x402/fetch", "npm_v2/pay.mjs", "fetch", "v2"),
-    "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", "v2"),
+    "@x402/fetch": Program("npm @x402/fetch", "npm_v2/pay.mjs", "fetch", BY_SDK),
+    "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", BY_SDK),
     "x402-fetch": Program("npm x402-fetch", "npm_v1/pay.mjs", "fetch", "v1"),
     "x402-axios": Program("npm x402-axios", "npm_v1/pay.mjs", "axios", "v1"),
     "@faremeter/fetch": Program("npm @faremeter/fetch", "npm_others/pay.mjs", "faremeter", "v1,v2"),
@@ -148,7 +150,10 @@ PAYERS: dict[str, Program | Own] = {
     "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
     "PaymentAuth": Own("x402sim", by_auth, ",".join(Dialect)),
     "x402sim pay": Own(
-        "x402sim", f"{sys.executable} -m x402sim pay", "v1,v2,steps,mcp", "x402sim pay"
+        "x402sim",
+        f"{sys.executable} -m x402sim pay --permit2",
+        "v1,v2,steps,mcp,permit2,upto",
+        "x402sim pay --permit2",
     ),
 }
 """Each payer by its name in the page."""
