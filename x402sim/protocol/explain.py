@@ -26,6 +26,7 @@ from x402sim.protocol.findings import (
     of_signature,
     of_sponsored,
     of_terms,
+    of_used,
     of_wallet,
     of_way,
     of_window,
@@ -40,7 +41,12 @@ from x402sim.protocol.permit2 import (
     permit2_digest,
     signer_of as permit2_signer,
 )
-from x402sim.protocol.permit2_payments import SPONSORED_PERMIT, permit_of, sponsored_permit_in
+from x402sim.protocol.permit2_payments import (
+    SPONSORED_PERMIT,
+    UPTO,
+    permit_of,
+    sponsored_permit_in,
+)
 from x402sim.protocol.recognize import MessageType, Recognized, recognize, recognized
 from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
@@ -356,12 +362,14 @@ def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> I
         yield Finding("x402Version", repr(version)[:80], f"{own!r}, as in the payment"[:80], do)
     if way is None:
         return
+    is_upto = inner.signed is not None and inner.signed.scheme == UPTO
     if inner.signed is not None:
-        yield from of_terms(inner.signed.authorization, way)
+        yield from (of_used if is_upto else of_terms)(inner.signed.authorization, way)
     accepted = inner.fields.get("accepted")
     do = "Send the requirements of the 402 that was paid."
     if isinstance(accepted, dict):
         paths = list(differences(accepted, dict(way.fields)))
+        paths = [path for path in paths if not (is_upto and path == way.amount_name)]
         if paths:
             got = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
             yield Finding("accepted", got, "the same requirements", do)

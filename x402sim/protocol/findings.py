@@ -177,8 +177,10 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
 
     fields, method = way.fields, way.extra.get("assetTransferMethod")
     scheme = fields.get("scheme")
-    is_skipped = isinstance(scheme, str) and scheme and not _is_by_permit2(way)
-    if is_skipped and not get_close_matches(scheme.lower(), [SCHEME]):
+    is_other = (
+        isinstance(scheme, str) and scheme and not get_close_matches(scheme.lower(), [SCHEME])
+    )
+    if is_other and not _is_by_permit2(way):
         wanted = f"{SCHEME!r}, or in version 2 {UPTO!r}: no other is looked at"
         return _skip("scheme", scheme, wanted, "payers of that scheme")
     name = fields.get("network")
@@ -433,7 +435,7 @@ def _of_amount(way: Way, network: Network | None) -> Iterator[Finding]:
         if not isinstance(amount, str):
             raise ValueError
         base = parse_base(amount)
-        if base == 0:
+        if base == 0 and way.fields.get("scheme") != UPTO:  # of which nothing may be used
             do = "Ask for money, or serve the request without a 402."
             yield Finding(name, "'0'", "more than 0", do, stops=False)
         elif network is not None:
@@ -516,6 +518,14 @@ def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
     to, wanted = checksum(auth.to), str(way.fields.get("payTo"))
     if to.lower() != wanted.lower():
         yield Finding("to", to, f"{wanted[:80]}, as payTo says", do)
+
+
+def of_used(auth: Authorization, way: Way) -> Iterator[Finding]:
+    """Yield the differences between a message of `upto` and the requirements with a used amount."""
+    amount = str(way.amount)
+    if amount.isascii() and amount.isdecimal() and int(amount) > auth.value:
+        do = "Settle the used amount, at most the maximum."
+        yield Finding(way.amount_name, amount[:80], f"at most {auth.value}, as signed", do)
 
 
 def signer_of(

@@ -71,6 +71,8 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     paid_base: int | None = None
     returned_base: int | None = None
     gas: int | None = None
+    signed_base: int | None = None
+    """The maximum of a settled payment in `upto`, of which `paid_base` was used."""
     number: int = 0
     """In order of the first requests, from 1."""
 
@@ -78,6 +80,11 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     def waiting_s(self) -> float | None:
         """From the first request to being served, in seconds."""
         return None if self.served_ms is None else (self.served_ms - self.at_ms) / 1000
+
+    @property
+    def left_base(self) -> int | None:
+        """What the settlement of a payment in `upto` left with the payer."""
+        return None if self.signed_base is None else self.signed_base - (self.paid_base or 0)
 
     @property
     def is_charged(self) -> bool:
@@ -271,6 +278,8 @@ class Orders:
         """Count each order's money and gas from the transactions in the chain."""
         gas_of = dict(standing(reading.journal).rows("tx_hash", "gas"))
         used, taken = self._used.get, set[int]()
+        (metered,) = tables(reading.journal, events.UsageSettled)
+        signed_base = dict(metered.rows("tx_hash", "maximum_base"))
         for order in self.found:
             if order.way == "session":
                 continue
@@ -288,6 +297,7 @@ class Orders:
                     order.txs += (use.tx,)
                     order.tx, order.gas = use.tx, order.gas + gas_of.get(use.tx, 0)
                     order.payments += 1
+                    order.signed_base = signed_base.get(use.tx, order.signed_base)
                     order.paid_base += use.paid_base
                 elif use.tx not in gas_of and order.served_ms is not None:
                     order.lost_base += use.undone_base if order.served_ms <= use.undone_ms else 0
