@@ -119,7 +119,7 @@ class Orders:
         """By authorization: its orders, in order of the first requests."""
         self._follow(reading)
         # GETs of paths that never cost anything are no orders
-        sold = {order.resource for order in self.found if order.payment_id}
+        sold = {order.resource for order in self.found if order.payment_id or order.attempts}
         self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
         for number, order in enumerate(self.found, 1):
             order.number = number
@@ -140,7 +140,7 @@ class Orders:
         self._pays = set(sent["path"][every.pays].tolist())
         shows = sent["authorization"] != 0
         names = np.where(shows, ended["status"] < 300, ended["status"] == 402)
-        names &= is_order & (ended["payment_id"] != 0)
+        names &= is_order & (~shows | (ended["payment_id"] != 0))
         requests, named = every.requests(is_order), np.flatnonzero(names[is_order]).tolist()
         in_turn(
             Part(self._request, sent["seq"][is_order], {"sent": requests}),
@@ -210,13 +210,14 @@ class Orders:
         self._first.setdefault(payment_id, order.payer)
 
     def _name(self, place: int, sent: ServiceRequest) -> None:
-        """Note the payment id in an answer: of a 402, or of a one-step payment."""
+        """Note a 402, and the payment id in an answer: of a 402, or of a one-step payment."""
         order = self._of_request[place]
         if sent.authorization:
             self._keep(sent.named, order)
         elif not order.payment_id and order.resource not in self._pays:
-            order.payment_id = sent.named
-            self._keep(sent.named, order)
+            if sent.named:  # a 402 of `upto` has no id
+                order.payment_id = sent.named
+                self._keep(sent.named, order)
             self._unpaid.setdefault((order.payer, order.service, order.resource), []).append(order)
 
     # --- from the service's and the chain's events ------------------------------------
