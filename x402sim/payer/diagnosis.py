@@ -623,7 +623,8 @@ def _why_not(
     if network is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
     if _by_permit2(way) is not None:
-        return "paid by Permit2, which this payer does only if told to: permit2=True, --permit2"
+        scheme = way.fields["scheme"]
+        return f"{scheme} by Permit2, paid only if told to: permit2=True, or pay --permit2"
     try:
         required = read_required(request, response, network, way.dialect.version)
         if not isinstance(required, PaymentRequired):
