@@ -371,8 +371,8 @@ class Transfer(_Chain, frozen=True, kw_only=True):
 
 
 class AuthorizationConsumed(_Chain, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written for each authorization that a new block uses or cancels.
-    `authorization` is its nonce, in hex."""
+    meaning: ClassVar[str] = """Written for each authorization that a new block uses or cancels, and
+    each message of Permit2 that an x402 proxy settles. `authorization` is its nonce, in hex."""
 
     tx_hash: str
     authorizer: str

@@ -10,6 +10,7 @@ from typing import Any
 
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
+    BY_PERMIT2,
     STANDARD,
     Cause,
     Demand,
@@ -112,7 +113,8 @@ ROWS = [
         "A 402 of both versions",
         "shops serve old and new clients with one answer (x402-foundation/x402#2418)",
         Story(both_versions=True),
-        only([Dialect.V2], "it is version 2 with version 1 in its body"),
+        only([Dialect.V2], "it is version 2 with version 1 in its body")
+        | dict.fromkeys(BY_PERMIT2, "version 1 in its body is paid by EIP-3009"),
     ),
     _odd(
         "extension",

@@ -1,7 +1,7 @@
 """Bounds of a whole purchase: instalments, clocks that differ, endless and hostile answers."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -163,13 +163,26 @@ def _one_deposit(slug: str, title: str, story: Story) -> PayerRow:
     )(story)
 
 
+def _nothing_used(shop: Shop, right: Reply) -> Reply:
+    """Serve, and report that nothing was used: the maximum can still be settled."""
+    receipt = in_base64(shop.receipt(success=True, transaction="", amount="0"))
+    return replace(right, headers={**right.headers, x402.RESPONSE_HEADERS[2]: receipt})
+
+
 def _counts_all(played: Purchase) -> str:
     if played.is_served:
         return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
     return f"it buys not all of {len(played.shop.all_goods)} that X402SIM_URLS names"
 
 
-def _within(slug: str, title: str, because: str, story: Story) -> PayerRow:
+def _within(
+    slug: str,
+    title: str,
+    because: str,
+    story: Story,
+    variant: str = "",
+    absent: Mapping[Dialect, str] | None = None,
+) -> PayerRow:
     """Return the row of several purchases within one cap, which pays for some of them only."""
     return case(
         f"budget/{slug}",
@@ -181,7 +194,8 @@ def _within(slug: str, title: str, because: str, story: Story) -> PayerRow:
             ),
             test=committed_at_most(CAP_BASE),
         ),
-        absent=_ONE_TOOL | {Dialect.SESSION: "a session's deposit is its budget"},
+        absent=absent or _ONE_TOOL | {Dialect.SESSION: "a session's deposit is its budget"},
+        variant=variant,
     )(story)
 
 
@@ -217,6 +231,7 @@ _BIG = 24 << 20
 _MANY = 8
 """How many things are for sale; the cap pays for five."""
 _ONE_TOOL = {Dialect.MCP: "a task names one tool"}
+_NOTHING_USED = Strike(settles=False, reply=_nothing_used)
 _LOSES = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
 _HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")
 _hostile = partial(case, absent=_HTTP_ONLY)
@@ -308,6 +323,14 @@ ROWS = [
         "Purchases with lost answers count against the budget",
         "what was signed can be taken, whatever was answered",
         Story(urls=_MANY, strikes=(_LOSES,) * 60),
+    ),
+    _within(
+        "calls-unanswered",
+        "Purchases with lost answers count against the budget",
+        "an open maximum can be taken until its deadline, whatever a receipt says was used",
+        Story(urls=_MANY, strikes=(_NOTHING_USED,) * 60),
+        variant="nothing used",
+        absent=only([Dialect.UPTO], "only `upto` has a maximum"),
     ),
     case(
         "budget/session-over-debited",

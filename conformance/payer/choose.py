@@ -101,7 +101,7 @@ ROWS = [
     _among(
         "choose/other-schemes",
         one_price(
-            "Of offers of several schemes, `exact` is paid, once",
+            "Of offers of several schemes, the scheme in common is paid, once",
             "another scheme lets the server take another amount",
             texts.PAIRS,
         ),
@@ -145,6 +145,7 @@ ROWS = [
         ),
         absent=only(
             [Dialect.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
-        ),
+        )
+        | {Dialect.UPTO: "`upto` is settled after the work"},
     )(Story(offers=_flows)),
 ]

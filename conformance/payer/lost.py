@@ -11,6 +11,7 @@ from dataclasses import replace
 from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
+    BY_PERMIT2,
     OURS,
     Demand,
     PayerRow,
@@ -238,6 +239,13 @@ def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> PayerRow:
     )(Story(first=first, strikes=(Strike(settles=True, reply=_lost),)))
 
 
+_invalid = _failed("invalid_exact_evm_payload_signature")
+_refused_for_good = one_price(
+    "Every payment is refused: at most a single payment can still be used",
+    "a refused authorization can be used until it ends, by whoever has it",
+    texts.BEFORE,
+)
+
 ROWS = [
     *(_row(*each) for each in _BROKEN),
     case(
@@ -308,17 +316,15 @@ ROWS = [
             rests_s=WINDOW_S + 1.5,
         )
     ),
-    case(
-        "lost/refused-for-good",
-        one_price(
-            "Every payment is refused: at most a single payment can still be used",
-            "a refused authorization can be used until it ends, by whoever has it",
-            texts.BEFORE,
-        ),
-    )(
-        Story(
-            strikes=(Strike(settles=False, reply=_failed("invalid_exact_evm_payload_signature")),)
-            * ENOUGH
+    *(
+        case("lost/refused-for-good", _refused_for_good, variant=variant, absent=absent)(story)
+        for variant, absent, story in (
+            ("", {}, Story(strikes=(Strike(settles=False, reply=_invalid),) * ENOUGH)),
+            (
+                "allowance",
+                only(BY_PERMIT2, "only Permit2 needs an allowance"),
+                Story(is_allowed=False),
+            ),
         )
     ),
 ]

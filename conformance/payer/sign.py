@@ -10,6 +10,7 @@ from functools import partial
 
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
+    BY_PERMIT2,
     OURS,
     REFUSED,
     Cause,
@@ -18,6 +19,7 @@ from x402sim.suite.payer.case import (
     case,
     nothing,
     one_price,
+    only,
 )
 from x402sim.suite.payer.play import CAP_BASE, Purchase
 from x402sim.suite.payer.shop import OTHER_TOKEN, Dialect, Offer, Shop, Story
@@ -35,6 +37,12 @@ def one(change: Callable[[Shop, Offer], Offer]) -> Story:
 
 def _extra(right: Offer, **more: object) -> Offer:
     return replace(right, extra={**right.extra, **more})
+
+
+def _other_contracts(shop: Shop, right: Offer) -> Offer:
+    """Name another chain, token and spender than those to sign for."""
+    more = {"spender": shop.thief, "permit2Address": OTHER_TOKEN, "proxyAddress": shop.thief}
+    return _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN, **more)
 
 
 def _ends_within_a_day(played: Purchase) -> Violation | None:
@@ -60,6 +68,7 @@ def _too_dear(_: Shop, right: Offer) -> list[Offer]:
 
 
 _CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"
+_SPONSORING = {"eip2612GasSponsoring": {"info": {"version": "1"}, "schema": {"type": "object"}}}
 _NO_EXTRA = dict.fromkeys(OURS, "the specification's 402 has no `extra`")
 _WITH_EXTRA = _OUTSIDE | _NO_EXTRA
 _refused = partial(case, starts=REFUSED, absent=_OUTSIDE)
@@ -123,7 +132,7 @@ ROWS = [
             texts.TOKEN_NAME,
         ),
         absent=_WITH_EXTRA,
-    )(one(lambda _, right: _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN))),
+    )(one(_other_contracts)),
     _refused(
         "sign/name-of-domain",
         Demand(
@@ -134,7 +143,7 @@ ROWS = [
             ),
             test=_signs_for_name,
         ),
-        absent=_NO_EXTRA,
+        absent=_NO_EXTRA | dict.fromkeys(BY_PERMIT2, "the domain is Permit2's, not the token's"),
     )(
         Story(
             offers=lambda _, right: [
@@ -162,6 +171,7 @@ ROWS = [
             "take is another question",
             texts.PAIRS,
         ),
+        absent=_OUTSIDE | dict.fromkeys(BY_PERMIT2, "it is about payments by EIP-3009"),
     )(one(lambda _, right: replace(right, scheme="upto"))),
     _refused(
         "sign/free-money",
@@ -171,4 +181,13 @@ ROWS = [
             texts.REQUIRED_AMOUNT,
         ),
     )(one(lambda _, right: replace(right, amount="-10000"))),
+    _refused(
+        "sign/sponsored",
+        one_price(
+            "A sponsored permit allows Permit2 the price, and no more",
+            "the facilitator pays the gas of one allowance, for one payment; the rest of an "
+            "allowance stays",
+        ),
+        absent=only(BY_PERMIT2, "only Permit2 needs an allowance"),
+    )(Story(is_allowed=False, extensions=lambda _: _SPONSORING)),
 ]

@@ -19,12 +19,19 @@ from tests.protocol.test_advice import UNKNOWN
 from x402sim import Wallet
 from x402sim.payer.core import settlement, signed_header
 from x402sim.protocol.bazaar import declaration
-from x402sim.protocol.crypto import UNDEPLOYED, PrivateKey, parse_address, sign
-from x402sim.protocol.eip3009 import Authorization, partial_digest
+from x402sim.protocol.crypto import UNDEPLOYED, PrivateKey, checksum, parse_address, sign, to_hex
+from x402sim.protocol.eip3009 import Authorization, Permit, partial_digest, permit_digest
 from x402sim.protocol.explain import explain
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
 from x402sim.protocol.offers import offers
+from x402sim.protocol.permit2 import (
+    OLDER_UPTO_PROXY,
+    PERMIT2,
+    UPTO_PROXY,
+    Permit2Authorization,
+)
+from x402sim.protocol.permit2_payments import permit2_payload
 from x402sim.protocol.recognize import recognize
 from x402sim.protocol.values import data_of
 from x402sim.protocol.x402 import (
@@ -42,6 +49,7 @@ NOW = 1_800_000_000
 HASH = "0x" + "ab" * 32
 PAYER = Wallet("0x" + "11" * 32, nonces=lambda: b"n" * 32)
 URL = "http://shop.example/api/perp/quote"
+SETTLER = parse_address("0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf")
 WANTED = wanted(resource="/api/perp/quote")
 REQUIRED = required(WANTED)
 
@@ -651,13 +659,13 @@ def changed_at(message: Any, path: str, value: Any) -> Any:
 
 
 SIGNED_ELSEWHERE = {"transaction": "AQAB"}
-PERMIT2 = {"signature": "0x12", "permit2Authorization": {"from": PAYER.address}}
+DELEGATED = {"delegationManager": "0x12", "permissionContext": "0x12"}
 OTHERS: list[tuple[Any, str]] = [
     (REQUIRED_V2 | {"accepts": [SOLANA, plain(USDC_V2)]}, "network"),
-    (REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"scheme": "upto"}, plain(USDC_V2)]}, "scheme"),
+    (REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"scheme": "batch"}, plain(USDC_V2)]}, "scheme"),
     (REQUIRED_V2 | {"accepts": [YEN, plain(USDC_V2)]}, "asset"),
     (
-        REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"extra": {"assetTransferMethod": "permit2"}}]},
+        REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"extra": {"assetTransferMethod": "erc7710"}}]},
         "extra.assetTransferMethod",
     ),
     (
@@ -672,7 +680,7 @@ OTHERS: list[tuple[Any, str]] = [
         {"x402Version": 1, "scheme": "exact", "network": "solana", "payload": SIGNED_ELSEWHERE},
         "network",
     ),
-    ({"x402Version": 2, "accepted": plain(USDC_V2), "payload": PERMIT2}, "payload"),
+    ({"x402Version": 2, "accepted": plain(USDC_V2), "payload": DELEGATED}, "payload"),
     (
         {
             "x402Version": 2,
@@ -693,6 +701,75 @@ def test_what_is_for_other_payers_is_not_looked_at_and_not_wrong(message: Any, a
     assert f"not looked at: {about}" in done.stdout
     assert "wrong:" not in done.stdout
     assert done.stdout.endswith("Nothing is wrong in what was examined.\n")
+
+
+def by_permit2(**changes: Any) -> dict[str, Any]:
+    """A payment of `upto`, with a permit for Permit2 beside it; `changes` of what is signed."""
+    settles = {"facilitatorAddress": checksum(SETTLER)}
+    offer = plain(USDC_V2) | {"scheme": "upto", "extra": settles}
+    signed = Permit2Authorization(
+        from_=PAYER.address_bytes, token=BASE_SEPOLIA.asset, amount=int(offer["amount"]),
+        spender=UPTO_PROXY, nonce=7, deadline=NOW + 300, to=parse_address(offer["payTo"]),
+        valid_after=NOW - 60, facilitator=SETTLER,
+    )  # fmt: skip
+    message = msgspec.structs.replace(
+        signed, **{k: v for k, v in changes.items() if k != "permitted"}
+    )
+    value = changes.get("permitted", message.amount)
+    permit = Permit(PAYER.address_bytes, PERMIT2, value, 0, NOW + 300)
+    info = {
+        "from": PAYER.address,
+        "asset": checksum(BASE_SEPOLIA.asset),
+        "spender": checksum(PERMIT2),
+        "amount": str(value),
+        "nonce": "0",
+        "deadline": str(NOW + 300),
+        "signature": to_hex(
+            sign(permit_digest(permit, BASE_SEPOLIA.domain), PrivateKey(b"\x11" * 32))
+        ),
+        "version": "1",
+    }
+    signature = PAYER.sign_permit2(message, BASE_SEPOLIA.chain_id)
+    return {
+        "x402Version": 2,
+        "accepted": offer,
+        "payload": msgspec.to_builtins(permit2_payload(message, signature)),
+        "extensions": {"eip2612GasSponsoring": {"info": info}},
+    }
+
+
+def test_a_payment_by_permit2_is_shown_by_its_names() -> None:
+    done = decoded(json.dumps(by_permit2()))
+    assert done.exit_code == 0, done.output
+    for name, value in {
+        "maximum": "10000 = 0.01 USDC",
+        "spender": f"{checksum(UPTO_PROXY)} = upto proxy",
+        "facilitator": f"{checksum(SETTLER)}, alone may settle",
+        "deadline": "in ",
+        "signed by": f"{PAYER.address}, `from`",
+        "amount": "10000 = 0.01 USDC",
+    }.items():
+        assert re.search(rf"^ +{name} .*{re.escape(value)}", done.stdout, re.M), name
+    assert "EIP-2612 permit in extensions.eip2612GasSponsoring" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "about", "seen"),
+    [
+        ({"spender": OLDER_UPTO_PROXY}, "spender", "older upto proxy"),
+        ({"spender": b"\x33" * 20}, "spender", "no x402 proxy"),
+        ({"facilitator": b"\x33" * 20}, "witness.facilitator", "0x3333"),
+        ({"amount": 20_000}, "permitted.amount", "20000"),
+        ({"deadline": 1}, "deadline", "deadline is 1"),
+        ({"from_": b"\x33" * 20}, "signature", "another"),
+        ({"permitted": 2**256 - 1}, "eip2612GasSponsoring.amount", str(2**256 - 1)),
+        ({"from_": b"\x33" * 20}, "eip2612GasSponsoring.from", PAYER.address),
+    ],
+)
+def test_what_a_facilitator_refuses_of_a_payment_by_permit2_is_found(
+    changes: dict[str, Any], about: str, seen: str
+) -> None:
+    assert seen in findings(json.dumps(by_permit2(**changes)))[about]["seen"]
 
 
 def test_a_receipt_of_solana_names_a_signature_of_solana() -> None:

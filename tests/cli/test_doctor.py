@@ -22,6 +22,7 @@ from x402sim.protocol.bazaar import declaration
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, TESTNET
 from x402sim.protocol.offers import offers
+from x402sim.protocol.permit2 import OLDER_UPTO_PROXY, UPTO_PROXY
 
 WANTED = wanted(BASE_SEPOLIA)
 REQUIRED = required(WANTED)
@@ -207,6 +208,9 @@ def offering(*accepts: Any) -> Any:
 USDC_V1, USDC_V2 = map(msgspec.to_builtins, (kinds.USDC_V1, kinds.USDC_V2))
 AT_137 = USDC_V1 | {"network": "eip155:137"}
 UPTO = {"scheme": "upto"}
+BY_PERMIT2 = USDC_V2 | {"extra": {"assetTransferMethod": "permit2"}}
+SETTLES = {"facilitatorAddress": "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"}
+TOLD = "the same, permit2=True"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +238,9 @@ UPTO = {"scheme": "upto"}
         ([USDC_V2 | {"payTo": "me"}, USDC_V2], {OURS}, {V2[0]: "it takes offer 1: payTo"}),
         # other chains, schemes, tokens
         ([kinds.SOLANA, USDC_V2], {*V2, OURS}, {V2[0]: "offer 2", OURS: "offer 2"}),
-        ([USDC_V2 | UPTO, USDC_V2], {*V2, OURS}, {V2[0]: "offer 2"}),
+        ([USDC_V2 | UPTO, USDC_V2], {*V2, OURS, TOLD}, {V2[0]: "offer 2", TOLD: "offer 2"}),
+        ([BY_PERMIT2], {*V2, TOLD}, {OURS: "only if told to: permit2=True"}),
+        ([USDC_V2 | UPTO | {"extra": SETTLES}], {TOLD}, {V2[0]: "'upto' is not registered"}),
         ([kinds.YEN, USDC_V2], {*V2, OURS}, {V2[1]: "offer 2", OURS: "offer 2"}),
         ([kinds.YEN], set(), {V2[0]: "none of its default", OURS: "is not looked at"}),
         ([kinds.SOLANA], set(), {V2[1]: "is not registered", OURS: "is not looked at"}),
@@ -252,12 +258,29 @@ def test_who_would_pay_is_what_real_clients_do(
 
 
 def test_what_is_for_other_payers_is_not_called_wrong() -> None:
-    with serving(offering(kinds.SOLANA, USDC_V2 | UPTO, USDC_V2)) as url:
+    with serving(offering(kinds.SOLANA, USDC_V2 | {"scheme": "batch"}, USDC_V2)) as url:
         done = run(url + "/page")
     assert done.exit_code == 0
     assert "not looked at: network of offer 1\n" in done.stdout
     assert "not looked at: scheme of offer 2\n" in done.stdout
     assert "wrong" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("extra", "about", "seen"),
+    [
+        ({}, "extra.facilitatorAddress", "nothing"),
+        ({"facilitatorAddress": checksum(UPTO_PROXY)}, "extra.facilitatorAddress", "upto proxy"),
+        (SETTLES | {"proxy": checksum(OLDER_UPTO_PROXY)}, "extra.proxy", "older upto proxy"),
+        (SETTLES | {"assetTransferMethod": "eip3009"}, "extra.assetTransferMethod", "'eip3009'"),
+        (SETTLES, "allowance", "no sponsoring of gas is offered"),
+    ],
+)
+def test_an_offer_by_permit2_is_looked_at(extra: dict[str, str], about: str, seen: str) -> None:
+    told = examined(offering(USDC_V2 | UPTO | {"extra": extra}))
+    found = {each["about"]: each for each in told["findings"]}[f"{about} of offer 1"]
+    assert seen in found["seen"]
+    assert payers(told)[TOLD] == (not found["stops"])
 
 
 @pytest.mark.parametrize(

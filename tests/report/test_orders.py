@@ -9,7 +9,16 @@ import pytest
 
 from tests.report.stories import Truth, play_story, run
 from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, Run, Settings, World
-from x402sim.events import Note, RefundUndone, RequestSent
+from x402sim.events import (
+    AnswerReceived,
+    AuthorizationConsumed,
+    Note,
+    RefundUndone,
+    RequestSent,
+    TransactionMined,
+    Transfer,
+    UsageSettled,
+)
 from x402sim.journal import Entry, Journal
 from x402sim.policies import Forget, NewAuthorization, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson, Session
@@ -112,6 +121,29 @@ def test_orders_are_followed_again_if_the_journal_grew_meanwhile_or_was_merged(m
     journal.merge([Entry(0, 2, ASKED)])
     assert journal.length == 2, "as many as before"
     assert len(orders.orders_of(journal)) == 1
+
+
+def test_an_order_of_upto_has_the_signed_maximum_the_used_amount_and_the_rest():
+    nonce, tx, payer, shop = "07" * 32, "0x" + "ab" * 32, "0x" + "11" * 20, "0x" + "22" * 20
+    on_chain = {"actor": "chain", "tx_hash": tx}
+    journal = Journal()
+    for event in (
+        RequestSent("alice", 1, "service", "POST", "/ask", authorization=nonce),
+        TransactionMined(
+            **on_chain, block=1, block_time_s=1, sender=shop, call="settle", gas=9,
+            gas_price_wei="1", revert_reason=None,
+        ),
+        Transfer(**on_chain, block=1, sender=payer, to=shop, amount_base="1500"),
+        AuthorizationConsumed(**on_chain, authorizer=payer, authorization=nonce, use="used"),
+        UsageSettled(
+            actor="service", payment_id="upto_1", tx_hash=tx, settled_base=1500,
+            maximum_base=20_000,
+        ),
+        AnswerReceived("alice", 1, "service", status=200, tx_hash=tx),
+    ):  # fmt: skip
+        journal.record(1, event)
+    (order,) = orders.orders_of(journal)
+    assert (order.signed_base, order.paid_base, order.left_base) == (20_000, 1500, 18_500)
 
 
 @pytest.mark.parametrize("version", [None, 1, 2])

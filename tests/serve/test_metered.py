@@ -13,6 +13,7 @@ import pytest
 
 from tests.serve.test_selling import Shop, plain, shop
 from x402sim import Fault, LocalServer, PaymentAuth
+from x402sim.events import AuthorizationConsumed, UsageSettled
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.permit2 import PERMIT2
@@ -82,6 +83,10 @@ def test_our_payer_pays_what_was_used(sold: tuple[LocalServer, Chat]) -> None:
     told = [line.text for line in lines(Reading(server.journal))]
     assert "used 0.0123 of at most 0.05 token" in told
     assert "0.0123 of at most 0.05 token settled" in told
+    every = [entry.event for entry in server.journal]
+    (settled,) = (each for each in every if isinstance(each, UsageSettled))
+    (used,) = (each for each in every if isinstance(each, AuthorizationConsumed))
+    assert (used.tx_hash, used.authorizer) == (settled.tx_hash, server.wallets[0].address)
 
 
 @pytest.mark.parametrize(

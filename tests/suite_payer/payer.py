@@ -32,6 +32,14 @@ from x402sim.protocol.eip3009 import (
     permit_digest,
     transfer_digest,
 )
+from x402sim.protocol.permit2 import (
+    EXACT_PROXY,
+    OLDER_UPTO_PROXY,
+    PERMIT2,
+    UPTO_PROXY,
+    Permit2Authorization,
+    permit2_digest,
+)
 
 if TYPE_CHECKING:  # a payer that is a command starts in half the time without the judge
     from x402sim.suite.payer.play import Task
@@ -42,6 +50,11 @@ NAMED = {"base": 8453}
 WINDOWS_S = {"a window of ten seconds": 10, "a window of an hour": 3600}
 BEGINS_S = {"valid from now": 0, "valid from then": -600}
 """Of bad payers: how long an authorization is valid, and since when."""
+KNOWN = {"name", "version", "assetTransferMethod", "facilitatorAddress"}
+SPENDERS = {
+    "signs for another spender": THIEF,
+    "signs for the older proxy": OLDER_UPTO_PROXY,
+}
 
 
 class NotBought(Exception):
@@ -117,6 +130,8 @@ class Payer:
             transact(task, abi.transfer(THIEF, 30_000), ahead=1)
         if self.has("approves all"):
             transact(task, abi.calldata(abi.APPROVE, THIEF, MUCH))
+        if self.has("approves Permit2 without limit"):
+            transact(task, abi.approve(PERMIT2, MUCH))
         if self.has("pays twice"):
             Purchase(self, replace(task, urls=()), 9).buy()
         if len(task.urls) < 2 or self.has("buys one thing") or task.flow == "session":
@@ -167,6 +182,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         self.together = threading.Barrier(len(self.task.urls))
+
+    def give_back(self, base: int) -> None:
+        with self.lock:
+            self.file.write_text(str(self.spent - base))
 
     def take(self, base: int) -> None:
         """Raises `NotBought` for what goes beyond the cap."""
@@ -325,6 +344,12 @@ class Purchase:
             self._sign(answer)
         headers = self.kept["payment"]
         answer = self.ask(headers, url=self._named())
+        if answer.status == 412 and self.has("approves Permit2 when asked"):
+            transact(self.task, abi.approve(PERMIT2, self.payer.signed[-1].value))
+        if self.budget is not None and self.has("counts what was used"):
+            receipt = decoded(answer.headers.get("payment-response")) or {}
+            unused = self.payer.signed[-1].value - int(receipt.get("amount", 0))
+            self.budget.give_back(unused if receipt.get("success") else 0)
         if answer.status == 402 and self.has("pays what is asked next"):
             self._sign(answer)
             answer = self.ask(self.kept["payment"])
@@ -484,6 +509,8 @@ class Purchase:
         offer = self._choose(version, required)
         auth, signature = self._authorize({**offer, "amount": self._amount(version, offer)})
         payload = {"signature": signature, "authorization": self._fields(auth)}
+        if self.task.flow in ("permit2", "upto"):
+            payload = self._by_permit2(offer, auth)
         payload |= self._signed_besides(auth)
         if version == 1:
             return version_1(offer["network"], payload)
@@ -500,6 +527,9 @@ class Purchase:
                 "pay_0000000000000000" if self.has("one id for all") else f"pay_{auth.nonce.hex()}"
             )
             extensions["payment-identifier"]["info"]["id"] = named
+        if "eip2612GasSponsoring" in extensions:
+            value = MUCH if self.has("permits Permit2 without limit") else auth.value
+            extensions["eip2612GasSponsoring"]["info"] = self._sponsored(value, auth.valid_before)
         if extensions and self.has("refuses extensions"):
             raise NotBought("an extension")
         if extensions and not self.has("drops extensions"):
@@ -546,9 +576,11 @@ class Purchase:
         if self.has("trusts decimals"):
             most *= 10 ** (extra.get("decimals", task.decimals) - task.decimals)
         own_domain = (task.token_name, task.token_version)
+        scheme = "upto" if task.flow == "upto" else "exact"
+        method = "permit2" if task.flow in ("permit2", "upto") else EIP3009
         rules = (
-            ("scheme", offer.get("scheme") == "exact", "any scheme"),
-            ("transfer method", extra.get("assetTransferMethod", EIP3009) == EIP3009, "any scheme"),
+            ("scheme", offer.get("scheme") == scheme, "any scheme"),
+            ("transfer method", extra.get("assetTransferMethod", EIP3009) == method, "any scheme"),
             ("network", offer.get("network") == network, "any network"),
             ("asset", str(offer.get("asset")).lower() == task.asset.lower(), "any asset"),
             ("domain", (extra.get("name"), extra.get("version")) == own_domain, "any domain"),
@@ -559,7 +591,7 @@ class Purchase:
         wrong = [name for name, is_kept, unless in rules if not (is_kept or self.has(unless))]
         habits = (
             ("spelling", offer.get("asset") == task.asset, "demands checksums"),
-            ("extra", not set(extra) - {"name", "version"}, "knows its extra"),
+            ("extra", not set(extra) - KNOWN, "knows its extra"),
             ("schema", offer.get("outputSchema", {}) is not None, "demands a schema"),
             ("time to pay", offer["maxTimeoutSeconds"] <= 600, "refuses long offers"),
         )
@@ -612,6 +644,50 @@ class Purchase:
             domain = Domain("Dollar", "1", chain, parse_address(contract))
         self.payer.signed.append(auth)
         return auth, to_hex(sign(transfer_digest(auth, domain), self.key))
+
+    def _by_permit2(self, offer: dict[str, Any], auth: Authorization) -> dict[str, Any]:
+        extra, is_upto = offer["extra"], self.task.flow == "upto"
+        spender = UPTO_PROXY if is_upto else EXACT_PROXY
+        spender = next((each for name, each in SPENDERS.items() if self.has(name)), spender)
+        if self.has("believes extra") and "spender" in extra:
+            spender = parse_address(extra["spender"])
+        by = parse_address(extra["facilitatorAddress"]) if is_upto else None
+        message = Permit2Authorization(
+            from_=auth.from_, token=parse_address(offer["asset"]), amount=auth.value,
+            spender=spender, nonce=int.from_bytes(auth.nonce), deadline=auth.valid_before,
+            to=auth.to, valid_after=auth.valid_after,
+            facilitator=THIEF if by and self.has("names another facilitator") else by,
+        )  # fmt: skip
+        signature = sign(permit2_digest(message, int(offer["network"][7:])), self.key)
+        witness = {"to": checksum(auth.to), "validAfter": str(auth.valid_after)}
+        if message.facilitator:
+            witness["facilitator"] = checksum(message.facilitator)
+        fields = {
+            "permitted": {"token": offer["asset"], "amount": str(auth.value)},
+            "from": self.task.address,
+            "spender": checksum(spender),
+            "nonce": str(message.nonce),
+            "deadline": str(message.deadline),
+            "witness": witness,
+        }
+        return {"signature": to_hex(signature), "permit2Authorization": fields}
+
+    def _sponsored(self, value: int, until: int) -> dict[str, str]:
+        task = self.task
+        domain = Domain(
+            task.token_name, task.token_version, int(task.network[7:]), parse_address(task.asset)
+        )
+        signed = Permit(self.key.address, PERMIT2, value, 0, until)
+        return {
+            "from": task.address,
+            "asset": task.asset,
+            "spender": checksum(PERMIT2),
+            "amount": str(value),
+            "nonce": "0",
+            "deadline": str(until),
+            "signature": to_hex(sign(permit_digest(signed, domain), self.key)),
+            "version": "1",
+        }
 
     def _fields(self, auth: Authorization) -> dict[str, str]:
         return {

@@ -24,6 +24,7 @@ from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome
 from x402sim.suite.case import ONLY
+from x402sim.suite.payer.case import BY_PERMIT2
 from x402sim.suite.payer.play import Task
 from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
@@ -104,7 +105,7 @@ def _auth(task: Task) -> PaymentAuth | SessionAuth:
         )
     return PaymentAuth(
         wallet, max_amount=task.max_amount, max_total=task.max_amount, network=network,
-        deadline_s=DEADLINE_S,
+        deadline_s=DEADLINE_S, permit2=task.flow in BY_PERMIT2,
     )  # fmt: skip
 
 
@@ -130,10 +131,11 @@ def _bought(http: httpx.Client, request: httpx.Request) -> str:
     return read.decode()
 
 
+BY_SDK = "v2,permit2,upto"
 PAYERS: dict[str, Program | Own] = {
     "x402[httpx] (version 1)": Program("PyPI x402", "pay.py", "httpx-v1", "v1"),
     "x402[requests] (version 1)": Program("PyPI x402", "pay.py", "requests-v1", "v1"),
-    "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", "v2"),
+    "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", BY_SDK),
     "x402-fetch": Program("npm x402-fetch", "npm_v1/pay.mjs", "fetch", "v1"),
     "x402-axios": Program("npm x402-axios", "npm_v1/pay.mjs", "axios", "v1"),
     "@faremeter/fetch": Program("npm @faremeter/fetch", "npm_others/pay.mjs", "faremeter", "v1,v2"),
@@ -143,7 +145,10 @@ PAYERS: dict[str, Program | Own] = {
     "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
     "x402sim (PaymentAuth)": Own("x402sim", by_auth, ",".join(Dialect)),
     "x402sim pay": Own(
-        "x402sim", f"{sys.executable} -m x402sim pay", "v1,v2,steps,mcp", "x402sim pay"
+        "x402sim",
+        f"{sys.executable} -m x402sim pay --permit2",
+        "v1,v2,steps,mcp,permit2,upto",
+        "x402sim pay --permit2",
     ),
 }
 """Each payer by the name of its record."""

@@ -24,7 +24,7 @@ DEFECTS = {
     "signs again": "payer/lost/events-break-off [mcp] payer/budget/instalments [v2] payer/lost/no-answer-before-settling [v2] payer/lost/slow [v1] payer/lost/cut [mcp] "
     "payer/hostile/endless-goods [v2] payer/lost/error-before-settling [v1] payer/extension/identifier [v2] "
     "payer/lost/record-missing [steps] payer/lost/record-error [steps] payer/lost/record-oversized [steps] "
-    "payer/lost/no-answer-after-settling [v1] payer/lost/asked-again [v2] payer/lost/pending [mcp] "
+    "payer/lost/no-answer-after-settling [v1 upto] payer/lost/asked-again [v2] payer/lost/pending [mcp] "
     "payer/lost/refused-after-settling [steps] payer/lost/conflict [session]",
     "signs again on 5xx": "payer/lost/error-after-settling [v2]",
     "forgets": "payer/lost/for-good [steps] payer/lost/refused-for-good [v1]",
@@ -35,19 +35,19 @@ DEFECTS = {
     "pays anew for goods": "payer/lost/goods-no-answer [steps] payer/lost/goods-error [steps] "
     "payer/lost/goods-asked-again [session] payer/lost/goods-empty [steps] payer/lost/goods-cut [session] "
     "payer/lost/goods-slow [steps]",
-    "no cap": "payer/sign/price-over-cap [v1] payer/sign/price-huge [v2] payer/sign/price-over-cap [steps] "
+    "no cap": "payer/sign/price-over-cap [v1] payer/sign/price-huge [v2] payer/sign/price-over-cap [steps upto permit2] "
     "payer/choose/first-too-dear [v2]",
     "trusts decimals": "payer/sign/decimals [v2]",
     "reads tokens": "payer/sign/whole-tokens [v1] payer/sign/fraction [v2]",
     "signs negatives": "payer/sign/free-money [steps] payer/sign/free-money [v2]",
-    "any asset": "payer/sign/asset [v2] payer/sign/asset [steps] payer/choose/second-network [mcp]",
-    "any network": "payer/sign/network [v2] payer/sign/network [v1] payer/choose/second-network [v2]",
-    "believes extra": "payer/sign/domain-in-extra [v2] payer/sign/domain-in-extra [mcp]",
+    "any asset": "payer/sign/asset [v2 steps upto] payer/choose/second-network [mcp]",
+    "any network": "payer/sign/network [v2 v1 upto] payer/choose/second-network [v2]",
+    "believes extra": "payer/sign/domain-in-extra [v2 mcp permit2 upto]",
     "any scheme": "payer/sign/scheme [v2] payer/choose/other-schemes [v1]",
-    "copies the window": "kit/sign/window-of-years [v2]",
-    "windows in milliseconds": "payer/control/buys-window-ends [v1] kit/control/buys-window-as-offered [v1]",
-    "a window of an hour": "kit/control/buys-window-as-offered [mcp]",
-    "counts nonces": "payer/control/buys-nonce [v2]",
+    "copies the window": "kit/sign/window-of-years [v2 upto]",
+    "windows in milliseconds": "payer/control/buys-window-ends [v1 upto] kit/control/buys-window-as-offered [v1]",
+    "a window of an hour": "kit/control/buys-window-as-offered [mcp permit2]",
+    "counts nonces": "payer/control/buys-nonce [v2 upto]",
     "overpays": "payer/lost/error-in-200 [v1] payer/control/buys [v2]",
     "pays another": "payer/control/buys [v1] payer/control/buys [steps] payer/lost/asked-again [v2] payer/sign/whole-tokens [v2]",
     "tips": "payer/control/buys [mcp] payer/lost/asked-again [session]",
@@ -99,10 +99,17 @@ DEFECTS = {
     "opens sessions for ever": "payer/budget/session-spent [session] payer/budget/session-short [session] "
     "payer/budget/session-refund-claimed [session] payer/budget/session-renamed [session] "
     "payer/budget/session-over-debited [session]",
-    "a budget for each call": "payer/budget/calls [v2] payer/budget/calls-unanswered [v1] payer/budget/parallel [steps]",
+    "a budget for each call": "payer/budget/calls [v2 upto] payer/budget/calls-unanswered [v1 upto] payer/budget/calls-unanswered (nothing used) [upto] payer/budget/parallel [steps]",
     "races its budget": "payer/budget/parallel [v2] payer/budget/parallel [v1]",
     "trusts the resource": "payer/send/resource-elsewhere [v2] payer/send/resource-elsewhere [v1]",
     "reads no events": "payer/accept/events [mcp]",
+    "signs for another spender": "payer/control/buys [permit2 upto] payer/sign/whole-tokens [upto]",
+    "signs for the older proxy": "payer/control/buys [upto]",
+    "names another facilitator": "payer/control/buys [upto] payer/lost/refused-for-good [upto]",
+    "approves Permit2 without limit": "payer/control/buys [permit2 upto] payer/sign/price-over-cap [upto] payer/lost/refused-for-good (allowance) [permit2]",
+    "approves Permit2 when asked": "payer/lost/refused-for-good (allowance) [permit2 upto]",
+    "permits Permit2 without limit": "payer/sign/sponsored [permit2 upto]",
+    "counts what was used": "payer/budget/calls-unanswered (nothing used) [upto]",
 }  # fmt: skip
 """What a payer gets wrong, and the ids that catch it."""
 ALSO = {
@@ -194,7 +201,7 @@ def test_every_demand_has_a_defect_that_it_catches() -> None:
     assert demanded - caught == set()
 
 
-@pytest.mark.parametrize("flow", [Dialect.V2, Dialect.STEPS])
+@pytest.mark.parametrize("flow", [Dialect.V2, Dialect.STEPS, Dialect.UPTO])
 def test_an_honest_payer_passes_everything(flow: Dialect) -> None:
     mine = [case for case in all_cases() if case.dialect is flow and not case.waits_s]
     found = judged(Payer(), mine)

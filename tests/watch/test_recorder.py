@@ -39,7 +39,10 @@ from x402sim.events import (
     RequestSent,
 )
 from x402sim.journal import Journal
+from x402sim.payer.signing import choose, sign
+from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
+from x402sim.protocol.x402 import RequiredV2
 from x402sim.report.diff import describe
 from x402sim.report.reading import end_of_recording
 from x402sim.report.run import Run, RunFailed
@@ -152,6 +155,35 @@ def test_a_payment_of_version_1_is_recorded_too():
     (found,) = watch.journal.events(PaymentSettled)
     assert found.tx_hash == TX
     assert watch.wrong == []
+
+
+@pytest.mark.parametrize("network", [BASE_SEPOLIA, MAIN])
+def test_a_payment_by_permit2_is_recorded_with_what_was_signed_and_used(network):
+    watch, payer = Watch(allow_mainnet=True), {"facilitatorAddress": ALICE.address}
+    offered = terms(network) | {"scheme": "upto", "extra": payer}
+    said = required(network) | {"accepts": [offered]}
+    chosen = choose(decode(json.dumps(said).encode(), RequiredV2), network, permit2=True)
+    _, header = sign(chosen, ALICE, network, NOW_S)
+    asked = {
+        "x402Version": 2,
+        "paymentPayload": json.loads(base64.b64decode(header)),
+        "paymentRequirements": offered | {"amount": "1500"},
+    }
+    settles = exchange(
+        2, target="/settle", method="POST", body=asked, answer=settled(network, amount="1500")
+    )
+    watch.see(exchange(1, status=402, answered={"PAYMENT-REQUIRED": packed(said)}, answer=b"{}"))
+    watch.see(settles, to="facilitator")
+    receipt = {"PAYMENT-RESPONSE": packed(settled(network, amount="1500"))}
+    watch.see(paid(3, header, network, answered=receipt))
+    settled_for = {each.amount_base for each in watch.journal.events(PaymentSettled)}
+    assert settled_for == {1500}
+    told = "; ".join(line_of(watch.seen[-1], Form(lambda _: None), NETWORKS).notes)
+    assert "signed at most 0.01 USDC" in told
+    assert "settled 0.0015 USDC" in told
+    assert watch.wrong == ["allowance of offer 1: no sponsoring of gas is offered"]
+    signature = json.loads(base64.b64decode(header))["payload"]["signature"]
+    assert (signature in watch.text) == (network is BASE_SEPOLIA)
 
 
 def test_what_is_not_about_a_payment_is_only_counted():

@@ -229,7 +229,7 @@ async def _run(
         if reason.startswith("TRANSFER_FROM_FAILED"):
             await _short(facilitator, requested, sponsored)
         name = reason.partition("(")[0]
-        raise Refused(_REVERTS.get(name, x402_reasons.STATE), reason) from None
+        raise Refused(REVERTS.get(name, x402_reasons.STATE), reason) from None
     except ChainUnavailable:
         raise
     except ChainError as error:
@@ -249,7 +249,7 @@ async def _short(facilitator: Facilitator, requested: Permit2Request, sponsored:
     raise Refused(x402_reasons.STATE, "the token refuses the transfer")
 
 
-_REVERTS = {
+REVERTS = {
     "InvalidNonce": words.NONCE,
     "InvalidSigner": words.SIGNATURE,
     "InvalidSignature": words.SIGNATURE,

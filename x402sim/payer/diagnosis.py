@@ -22,7 +22,7 @@ from x402sim.payer.reading import is_header_value
 from x402sim.payer.signing import Rejected, choose, read_offer
 from x402sim.payer.standard import read_required
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.findings import IN_THE_BODY, Finding, of_declaration, of_way
 from x402sim.protocol.messages import (
@@ -34,7 +34,8 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, Family, Network, chain_id_of, family_of
-from x402sim.protocol.permit2_payments import pays_by_permit2
+from x402sim.protocol.permit2 import PERMIT2
+from x402sim.protocol.permit2_payments import SPONSORED_PERMIT, pays_by_permit2
 from x402sim.protocol.ways import (
     ASK_FOR_JSON,
     CHALLENGE,
@@ -352,7 +353,9 @@ def examine(
     found = list(_of_answer(request, response))
     ways = ways_in(response.headers, response.content) if response.status_code == 402 else []
     by_way = [list(of_way(way, known, str(request.url))) for way in ways]
+    by_permit2 = [way for way in ways if _by_permit2(way) is not None]
     for way, own in zip(ways, by_way, strict=True):
+        own += [_allowance(response, way)] if way in by_permit2 else []
         if way.dialect is not Dialect.TWO_STEPS:
             continue
         own += [_PAYWALL] if way.is_paywall else []
@@ -364,9 +367,12 @@ def examine(
     if response.status_code == 402 and not ways and not found:
         found.append(_NO_WAY)
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
-    ours = _payment_auth(replace(case, networks=known))  # a 402 proves nothing about its token
-    payers = (_two_steps(case), *(_client(each, case) for each in CLIENTS), ours)
-    return Diagnosis(tuple(ways), (*found, *_merged(by_way)), payers)
+    ours = replace(case, networks=known)  # a 402 proves nothing about its token
+    payers = [_two_steps(case), *(_client(each, case) for each in CLIENTS)]
+    payers += [
+        _payment_auth(ours, permit2=each) for each in (False, True)[: 2 if by_permit2 else 1]
+    ]
+    return Diagnosis(tuple(ways), (*found, *_merged(by_way)), tuple(payers))
 
 
 def _merged(by_way: list[list[Finding]]) -> Iterator[Finding]:
@@ -480,8 +486,8 @@ def _client(client: Client, case: _Case) -> PayerVerdict:
     return PayerVerdict(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
 
 
-def _payment_auth(case: _Case) -> PayerVerdict:
-    name = "httpx, PaymentAuth"
+def _payment_auth(case: _Case, *, permit2: bool) -> PayerVerdict:
+    name = "the same, permit2=True" if permit2 else "httpx, PaymentAuth"
     by_dialect = (case.of(each) for each in (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1))
     offers = next((each for each in by_dialect if each), [])
     for number, _, findings in offers:
@@ -493,6 +499,7 @@ def _payment_auth(case: _Case) -> PayerVerdict:
         [(number, way) for number, way, _ in offers],
         case.networks,
         _over_default,
+        permit2=permit2,
     )
     if picked.number is not None:
         return PayerVerdict(name, True, f"offer {picked.number}", picked.number)
@@ -543,7 +550,7 @@ def pick(
     for number, way in sorted(ways, key=lambda each: (each[0] in of_permit2, _preference(each))):
         network = way.network(known)
         if number in of_permit2:
-            why = _why_not_by_permit2(way, network)
+            why = _why_not_by_permit2(way, network, known)
         else:
             why = _why_not(request, response, way, network, known)
         if not why and network is not None:
@@ -575,8 +582,23 @@ def _by_permit2(way: Way) -> RequirementsV2 | None:
     return offered if pays_by_permit2(offered) else None
 
 
-def _why_not_by_permit2(way: Way, network: Network | None) -> str:
+def _allowance(response: httpx.Response, way: Way) -> Finding:
+    """Return what a payer needs for an offer by Permit2 beside the signature."""
+    fields = json_in(response.headers.get(REQUIRED_HEADER), dict[str, Any]) or {}
+    extensions, permit2 = fields.get("extensions"), checksum(PERMIT2)
+    wanted = f"each payer's approval of Permit2, {permit2}, or {SPONSORED_PERMIT}"
+    if isinstance(extensions, dict) and SPONSORED_PERMIT in extensions:
+        do = "Without an approval, sign a permit beside the payment: the facilitator sends it."
+        return Finding("allowance", f"{SPONSORED_PERMIT} is offered", wanted, do, stops=False)
+    do = f"Payers: approve({permit2}, {str(way.amount)[:40]}) at the token, never without limit. "
+    do += "Without an approval the answer is 412."
+    return Finding("allowance", "no sponsoring of gas is offered", wanted, do, stops=False)
+
+
+def _why_not_by_permit2(way: Way, network: Network | None, known: Mapping[str, Network]) -> str:
     offered = _by_permit2(way)
+    if found := list(blocking(of_way(way, known))):
+        return ", ".join(as_reason(each) for each in found)
     if network is None or offered is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
     try:
@@ -600,6 +622,9 @@ def _why_not(
         return ", ".join(as_reason(each) for each in found)
     if network is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
+    if _by_permit2(way) is not None:
+        scheme = way.fields["scheme"]
+        return f"{scheme} by Permit2, paid only if told to: permit2=True, or pay --permit2"
     try:
         required = read_required(request, response, network, way.dialect.version)
         if not isinstance(required, PaymentRequired):

@@ -223,6 +223,23 @@ def settle(
     return calldata(function, *head, 32 * (len(head) + 1)) + _tail(signature)
 
 
+_TO_OWNER = {
+    SETTLE_EXACT: (2, 4),
+    SETTLE_UPTO: (2, 5),
+    SETTLE_EXACT_WITH_PERMIT: (7, 9),
+    SETTLE_UPTO_WITH_PERMIT: (7, 10),
+}
+"""Where the nonce and the owner stand in calldata of each settlement, in words."""
+
+
+def settled_nonce(data: bytes) -> tuple[Address, int] | None:
+    """Return owner and nonce in calldata of a proxy's settlement; None for other calldata."""
+    if (places := _TO_OWNER.get(data[:4])) is None:
+        return None
+    nonce, owner = (data[4 + 32 * place :][:32] for place in places)
+    return Address(owner[12:]), int.from_bytes(nonce)
+
+
 def settled_amount(auth: Permit2Authorization, data: bytes) -> int | None:
     """Return the amount that calldata of `settle` in `upto` moves for a message; None for other
     calldata. The call may stand inside another contract's call.

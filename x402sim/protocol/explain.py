@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import structs
+from msgspec import convert, structs, to_builtins
 
-from x402sim.protocol.crypto import checksum, parse_address, to_hex
+from x402sim.protocol.crypto import BadSignature, checksum, parse_address, to_hex
 from x402sim.protocol.envelopes import Envelope, differences
 from x402sim.protocol.findings import (
     Finding,
@@ -22,8 +22,11 @@ from x402sim.protocol.findings import (
     of_error_word,
     of_other_payment,
     of_other_shape,
+    of_permit2,
     of_signature,
+    of_sponsored,
     of_terms,
+    of_used,
     of_wallet,
     of_way,
     of_window,
@@ -32,10 +35,22 @@ from x402sim.protocol.findings import (
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import (
+    NAMES,
+    Permit2Authorization,
+    permit2_digest,
+    signer_of as permit2_signer,
+)
+from x402sim.protocol.permit2_payments import (
+    SPONSORED_PERMIT,
+    UPTO,
+    permit_of,
+    sponsored_permit_in,
+)
 from x402sim.protocol.recognize import MessageType, Recognized, recognize, recognized
 from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
-from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, RequirementsV2
 
 _SHORTENED = ("signature", "paymentHeader")
 _PARTS = ("paymentRequirements", "accepts", "items", "resources", "paymentPayload")
@@ -72,6 +87,9 @@ def facts_of(
         yield "resource", str(about.get("url"))
     yield "from", checksum(auth.from_)
     yield "to", checksum(auth.to)
+    if signed.permit2 is not None:
+        yield from _permit2_facts(signed.permit2, signed.signature, named, now_s)
+        return
     is_named = named is not None and signed.asset.lower() in ("", to_hex(named.asset))
     yield "value", amount_in(str(auth.value), named if is_named else None)
     yield "validAfter", point(auth.valid_after, now_s)
@@ -87,6 +105,32 @@ def facts_of(
     else:
         is_from = "`from`" if signer == auth.from_ else "not `from`"
         yield "signed by", meant(checksum(signer), is_from, ", ")
+
+
+def _permit2_facts(
+    auth: Permit2Authorization, signature: bytes, network: Network | None, now_s: int
+) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a message of Permit2 behind the payer and the payee."""
+    own = network if network is not None and auth.token == network.asset else None
+    yield "value" if auth.facilitator is None else "maximum", amount_in(str(auth.amount), own)
+    yield "token", _asset_in_words(checksum(auth.token), network)
+    yield "spender", meant(checksum(auth.spender), NAMES.get(auth.spender, "no x402 proxy"))
+    if auth.facilitator is not None:
+        yield "facilitator", meant(checksum(auth.facilitator), "alone may settle", ", ")
+    yield "validAfter", point(auth.valid_after, now_s)
+    yield "deadline", point(auth.deadline, now_s)
+    yield "nonce", str(auth.nonce)
+    yield "signature", _value("signature", to_hex(signature), now_s)
+    if network is None:
+        yield "signed by", meant(None, "unknown: the chain is not known")
+        return
+    try:
+        signer = permit2_signer(permit2_digest(auth, network.chain_id), signature)
+    except BadSignature as wrong:
+        yield "signed by", meant(None, f"nobody that an account's signature shows: {wrong}")
+        return
+    is_from = "`from`" if signer == auth.from_ else "not `from`"
+    yield "signed by", meant(checksum(signer), is_from, ", ")
 
 
 def _value(name: str, value: Any, now_s: int) -> Any:
@@ -183,6 +227,7 @@ def explain(
         facts = {"header": found.header} if found.header and not place else {}
         facts |= dict(facts_of(found, known, now_s))
         yield Decoded(title, facts, tuple(_of_message(found, known, now_s)))
+        yield from _of_sponsored(found, known, now_s)
     if kind is MessageType.REQUEST and found.dialect is None:
         yield from _of_request(found, known, now_s)
         return
@@ -315,12 +360,14 @@ def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> I
         yield Finding("x402Version", repr(version)[:80], f"{own!r}, as in the payment"[:80], do)
     if way is None:
         return
+    is_upto = inner.signed is not None and inner.signed.scheme == UPTO
     if inner.signed is not None:
-        yield from of_terms(inner.signed.authorization, way)
+        yield from (of_used if is_upto else of_terms)(inner.signed.authorization, way)
     accepted = inner.fields.get("accepted")
     do = "Send the requirements of the 402 that was paid."
     if isinstance(accepted, dict):
         paths = list(differences(accepted, dict(way.fields)))
+        paths = [path for path in paths if not (is_upto and path == way.amount_name)]
         if paths:
             got = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
             yield Finding("accepted", got, "the same requirements", do)
@@ -391,6 +438,32 @@ def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterat
 # --- a payment ---------------------------------------------------------------------------
 
 
+def _of_sponsored(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
+    """Yield the EIP-2612 permit for Permit2 in the extensions of a payment by Permit2."""
+    if (signed := found.signed) is None or signed.permit2 is None:
+        return
+    network, offered = network_of(found, signed, known), found.fields["accepted"]
+    title, facts = f"EIP-2612 permit in extensions.{SPONSORED_PERMIT}", dict[str, Any]()
+    try:
+        if (info := sponsored_permit_in(found.fields.get("extensions"))) is None:
+            return
+        for name, value in to_builtins(info).items():
+            facts[name] = _value(name, value, now_s)
+        permit, _ = permit_of(info)
+        facts["spender"] = meant(info.spender, NAMES.get(permit.spender, "not Permit2"))
+        named = network_called(signed.network, known) or network
+        facts["amount"] = amount_in(info.amount, named)
+        facts["deadline"] = point(permit.deadline, now_s)
+        wrong: tuple[Finding, ...] = ()
+        if network is not None:
+            required = convert(offered, RequirementsV2)
+            wrong = tuple(of_sponsored(info, signed, required, network, now_s))
+    except BadMessage as unread:
+        do = "Send `info` as the extension's schema says."
+        wrong = (Finding(SPONSORED_PERMIT, str(unread), "a permit that can be read", do),)
+    yield Decoded(title, facts, wrong)
+
+
 def _of_payment(
     found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
 ) -> Iterator[Finding]:
@@ -398,8 +471,13 @@ def _of_payment(
     if isinstance(accepted, dict):
         way = Way(Dialect.V2, accepted)
         yield from of_way(way, known)
-        yield from of_terms(auth, way)
+        yield from of_terms(auth, way) if signed.permit2 is None else ()
     network = network_of(found, signed, known)
+    if signed.permit2 is not None:
+        if network is not None and not any(each.stops for each in of_way(way, known)):
+            offered = convert(accepted, RequirementsV2)
+            yield from of_permit2(signed, offered, network, now_s)
+        return
     yield from of_window(auth, now_s)
     if network is not None:
         yield from of_signature(auth, signed.signature, network, known)

@@ -40,10 +40,28 @@ from x402sim.protocol.eip3009 import (
     Domain,
     is_early,
     is_late,
+    permit_digest,
     transfer_digest,
 )
+from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.money import parse_base, to_decimal
 from x402sim.protocol.networks import Family, Network, family_of, hash_wanted, is_hash
+from x402sim.protocol.permit2 import NAMES, OLDER_UPTO_PROXY, PERMIT2, UPTO_PROXY
+from x402sim.protocol.permit2_payments import (
+    FACILITATOR,
+    METHOD,
+    PERMIT2_METHOD,
+    PERMIT2_RULES,
+    SPENDER,
+    SPONSORED,
+    SPONSORED_PERMIT,
+    UPTO,
+    Permit2Case,
+    PermitCase,
+    SponsoredPermit,
+    is_permit2,
+    permit_of,
+)
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.rules import GRACE_S
 from x402sim.protocol.ways import Dialect, Way, message_in, network_called
@@ -53,6 +71,7 @@ from x402sim.protocol.x402 import (
     SCHEME,
     TRANSFER_METHOD,
     PaymentFlow,
+    RequirementsV2,
     Version,
 )
 from x402sim.protocol.x402_reasons import (
@@ -115,11 +134,12 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
         yield other
         yield from _of_types(way)
         return
-    if fields.get("scheme") != SCHEME:
+    if fields.get("scheme") != SCHEME and not _is_by_permit2(way):
         do = f"Write {SCHEME!r}, or the name of a scheme that your payers know."
         yield Finding("scheme", _shown(fields, "scheme"), SCHEME, do)
     yield from _of_network(way, network, known)
     yield from _of_token(way, network)
+    yield from _of_facilitator(way)
     yield from _of_address(fields, "payTo")
     yield from _of_amount(way, network)
     seconds, sent = fields.get("maxTimeoutSeconds"), _shown(fields, "maxTimeoutSeconds")
@@ -156,16 +176,18 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
 
     fields, method = way.fields, way.extra.get("assetTransferMethod")
     scheme = fields.get("scheme")
-    if isinstance(scheme, str) and scheme and not get_close_matches(scheme.lower(), [SCHEME]):
-        return _skip(
-            "scheme", scheme, f"{SCHEME!r}: no other is looked at", "payers of that scheme"
-        )
+    is_other = (
+        isinstance(scheme, str) and scheme and not get_close_matches(scheme.lower(), [SCHEME])
+    )
+    if is_other and not _is_by_permit2(way):
+        wanted = f"{SCHEME!r}, or in version 2 {UPTO!r}: no other is looked at"
+        return _skip("scheme", scheme, wanted, "payers of that scheme")
     name = fields.get("network")
     if network is None and family_of(name) is Family.OTHER:
         return _skip("network", name, "an EVM chain: no other is looked at", "payers of that chain")
     if way.dialect is Dialect.TWO_STEPS:
         return None
-    if method in _METHODS:
+    if method in _METHODS and not _is_by_permit2(way):
         wanted = "'eip3009', or none: no other method is looked at"
         return _skip("extra.assetTransferMethod", method, wanted, "payers of that method")
     if way.extra.get(PAYMENT_FLOW) == "escrow":
@@ -191,7 +213,7 @@ def of_other_payment(fields: Mapping[str, Any], dialect: Dialect) -> Finding | N
         return other
     if isinstance(payload, dict) and "authorization" not in payload:
         for name in ("permit2Authorization", "transaction", "permissionContext"):
-            if name in payload:
+            if name in payload and not (dialect is Dialect.V2 and is_permit2(payload)):
                 wanted = "an authorization of EIP-3009: nothing else is looked at"
                 return _skip("payload", ", ".join(map(str, payload)), wanted, "its facilitators")
     return None
@@ -209,6 +231,101 @@ def of_other_shape(fields: Mapping[str, Any], version: Any) -> Finding | None:
         do = "Write x402Version 2 and send PAYMENT-SIGNATURE, or write scheme and network."
         return Finding("shape", seen, wanted, do)
     return None
+
+
+def _is_by_permit2(way: Way) -> bool:
+    """Tell whether an offer of version 2 is paid by Permit2: `upto`, or `exact` by this method."""
+    scheme = way.fields.get("scheme")
+    by_method = scheme == SCHEME and way.extra.get(METHOD) == PERMIT2_METHOD
+    return way.dialect is Dialect.V2 and (scheme == UPTO or by_method)
+
+
+def _of_facilitator(way: Way) -> Iterator[Finding]:
+    """Yield the faults of what an offer by Permit2 names beside the token: who settles `upto`."""
+    if not _is_by_permit2(way):
+        return
+    named = way.extra.get(FACILITATOR)
+    try:
+        account = parse_address(named) if isinstance(named, str) else ZERO_ADDRESS
+    except ValueError:
+        account = ZERO_ADDRESS
+    if way.fields["scheme"] == UPTO and account in (ZERO_ADDRESS, *NAMES):
+        seen = NAMES.get(account) or _shown(way.extra, FACILITATOR)
+        do = "Copy it from `extra` of the kind `upto` in the facilitator's GET /supported: the "
+        do += "payer signs the account, and the proxy lets no other settle."
+        yield Finding(f"extra.{FACILITATOR}", seen, "the account that settles", do)
+    for name, value in way.extra.items():
+        if isinstance(value, str) and value.lower() == to_hex(OLDER_UPTO_PROXY):
+            do = "Update the package: @x402/evm 2.9 to 2.11 have this address, 2.12 has the other."
+            wanted = f"{checksum(UPTO_PROXY)}, or none: payers know the proxy"
+            yield Finding(f"extra.{name}", f"{value}: {NAMES[OLDER_UPTO_PROXY]}", wanted, do)
+
+
+def _case(
+    signed: SignedPayment, offered: RequirementsV2, network: Network, now_s: int
+) -> Permit2Case:
+    assert signed.permit2 is not None
+    try:
+        facilitator = parse_address(str((offered.extra or {}).get(FACILITATOR)))
+    except ValueError:
+        facilitator = ZERO_ADDRESS
+    return Permit2Case(
+        auth=signed.permit2,
+        signature=signed.signature,
+        accepted=offered,
+        wanted=offered,
+        network=network,
+        facilitator=facilitator,
+        now_s=now_s,
+        settles=False,
+    )
+
+
+def of_permit2(
+    signed: SignedPayment, offered: RequirementsV2, network: Network, now_s: int
+) -> Iterator[Finding]:
+    """Yield the faults of a payment by Permit2: each rule of a facilitator that it breaks."""
+    case = _case(signed, offered, network, now_s)
+    for rule in PERMIT2_RULES:
+        if rule.holds(case):
+            continue
+        about, _, rest = rule.reason(case).partition(": wanted ")
+        wanted, _, seen = rest.partition(", got ")
+        if rule.refusal == SPENDER:
+            seen += f", {NAMES.get(case.auth.spender, 'no x402 proxy')}"
+        do = f"Sign another: a facilitator answers {rule.refusal}."
+        wanted = wanted or "what a facilitator takes"
+        yield Finding(about.partition(" ")[0], seen or about, wanted, do)
+
+
+def of_sponsored(
+    info: SponsoredPermit,
+    signed: SignedPayment,
+    offered: RequirementsV2,
+    network: Network,
+    now_s: int,
+) -> Iterator[Finding]:
+    """Yield the faults of an EIP-2612 permit for Permit2 beside a payment; raises `BadMessage`."""
+    case, (permit, signature) = _case(signed, offered, network, now_s), permit_of(info)
+    try:
+        signer = recover(permit_digest(permit, network.domain), signature)
+    except BadSignature:
+        signer = None
+    rows = {
+        "from": (info.from_, checksum(case.auth.from_)),
+        "asset": (info.asset, offered.asset),
+        "spender": (info.spender, f"{checksum(PERMIT2)}, Permit2"),
+        "amount": (info.amount, f"{case.auth.amount}, as signed beside it"),
+        "deadline": (moment(permit.deadline, now_s), f"more than {GRACE_S} s left"),
+    }
+    for rule in SPONSORED:
+        if not rule.holds(PermitCase(permit, info.asset, case)):
+            name, do = rule.clause.partition("/")[2], f"Sign another: the word is {rule.refusal}."
+            yield Finding(f"{SPONSORED_PERMIT}.{name}", *rows[name], do)
+    if signer != permit.owner:
+        seen = "no signature" if signer is None else f"signed by {checksum(signer)}"
+        wanted = f"a signature of {info.from_} for the domain of {network.token_name}"
+        yield Finding(f"{SPONSORED_PERMIT}.signature", seen, wanted, "Sign it with that key.")
 
 
 _METHODS = ("permit2", "erc7710")
@@ -268,10 +385,13 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
         network = None  # of a token that is not known, neither is the domain
     if way.dialect is Dialect.TWO_STEPS:
         return
+    by_permit2 = _is_by_permit2(way)
     for name, right in (
         ("name", network and network.token_name),
         ("version", network and network.token_version),
     ):
+        if by_permit2 and name not in way.extra:
+            continue  # a message of Permit2 is in Permit2's domain
         wanted = f"{right!r}, as the token says" if right else f"the token's EIP-712 {name}"
         if way.extra.get(name) != right if right else not isinstance(way.extra.get(name), str):
             do = f"Put the {name} of the token's EIP-712 domain into `extra`: payers sign it."
@@ -281,10 +401,10 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
         wanted = f"{' or '.join(map(repr, get_args(PaymentFlow)))}, or none"
         do = "Name a flow that payers know: they must not pay in another one."
         yield Finding(f"extra.{PAYMENT_FLOW}", repr(flow)[:80], wanted, do)
-    method = way.extra.get("assetTransferMethod", TRANSFER_METHOD)
-    if method != TRANSFER_METHOD:
+    own = PERMIT2_METHOD if by_permit2 else TRANSFER_METHOD
+    if (method := way.extra.get(METHOD, own)) != own:
         do = "Name a method that payers know, or leave it out."
-        yield Finding("extra.assetTransferMethod", repr(method)[:80], "'eip3009', or none", do)
+        yield Finding(f"extra.{METHOD}", repr(method)[:80], f"{own!r}, or none", do)
 
 
 def _of_address(fields: Mapping[str, Any], name: str) -> Iterator[Finding]:
@@ -313,7 +433,7 @@ def _of_amount(way: Way, network: Network | None) -> Iterator[Finding]:
         if not isinstance(amount, str):
             raise ValueError
         base = parse_base(amount)
-        if base == 0:
+        if base == 0 and way.fields.get("scheme") != UPTO:  # of which nothing may be used
             do = "Ask for money, or serve the request without a 402."
             yield Finding(name, "'0'", "more than 0", do, stops=False)
         elif network is not None:
@@ -396,6 +516,14 @@ def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
     to, wanted = checksum(auth.to), str(way.fields.get("payTo"))
     if to.lower() != wanted.lower():
         yield Finding("to", to, f"{wanted[:80]}, as payTo says", do)
+
+
+def of_used(auth: Authorization, way: Way) -> Iterator[Finding]:
+    """Yield the differences between a message of `upto` and the requirements with a used amount."""
+    amount = str(way.amount)
+    if amount.isascii() and amount.isdecimal() and int(amount) > auth.value:
+        do = "Settle the used amount, at most the maximum."
+        yield Finding(way.amount_name, amount[:80], f"at most {auth.value}, as signed", do)
 
 
 def signer_of(

@@ -18,18 +18,23 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, HeaderPayload, PaymentHeader, decode, encode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import Permit2Authorization
 
 Spelling = Literal["hex", "base64"]
 
 
 class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
-    """The decoded content of a payment header: a signed authorization, scheme and token."""
+    """The decoded content of a payment header: a signed authorization, scheme and token.
+
+    A payment by Permit2 has the terms of the message as the authorization.
+    """
 
     scheme: str
     network: str
     asset: str
     authorization: Authorization
     signature: bytes
+    permit2: Permit2Authorization | None = None
 
 
 class PresentedPayment(msgspec.Struct, frozen=True):

@@ -21,7 +21,16 @@ from x402sim.protocol.crypto import (
 PERMIT2 = Address(bytes.fromhex("000000000022d473030f116ddee9f6b43ac78ba3"))
 EXACT_PROXY = Address(bytes.fromhex("402085c248eea27d92e8b30b2c58ed07f9e20001"))
 UPTO_PROXY = Address(bytes.fromhex("4020a4f3b7b90cca423b9fabcc0ce57c6c240002"))
+OLDER_UPTO_PROXY = Address(bytes.fromhex("402039b3d6e6bec5a02c2c9fd937ac17a6940002"))
+"""The proxy of `upto` in @x402/evm 2.9 to 2.11 and in older texts: it moves nothing here."""
 CONTRACTS = frozenset((PERMIT2, EXACT_PROXY, UPTO_PROXY))
+NAMES = {
+    PERMIT2: "Permit2",
+    EXACT_PROXY: "exact proxy",
+    UPTO_PROXY: "upto proxy",
+    OLDER_UPTO_PROXY: "older upto proxy, which moves nothing",
+}
+"""What people call the contracts."""
 
 _PERMISSIONS = "TokenPermissions(address token,uint256 amount)"
 PERMISSIONS_TYPEHASH = keccak256(_PERMISSIONS.encode())

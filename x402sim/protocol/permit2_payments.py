@@ -20,6 +20,7 @@ from x402sim.protocol.crypto import (
 )
 from x402sim.protocol.differences import SERVER_CLOCK, times
 from x402sim.protocol.eip3009 import Authorization, Permit
+from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage, Wire, decode
 from x402sim.protocol.money import MAX_UINT256, parse_base
 from x402sim.protocol.networks import Network
@@ -124,6 +125,20 @@ def permit2_payment_of(body: bytes) -> Permit2Payment:
     """Read the JSON of a payment by Permit2; raises `BadMessage`."""
     payment: Permit2Payment = decode(body, Permit2Payment)
     return payment
+
+
+def signed_in(payment: Permit2Payment) -> SignedPayment:
+    """Return what a payment by Permit2 signs; raises `BadMessage`."""
+    accepted = payment.accepted
+    auth, signature = authorization_of(payment.payload, accepted.scheme)
+    return SignedPayment(
+        scheme=accepted.scheme,
+        network=accepted.network,
+        asset=accepted.asset,
+        authorization=terms_of(auth),
+        signature=signature,
+        permit2=auth,
+    )
 
 
 def is_permit2(payload: Any) -> bool:
@@ -398,7 +413,7 @@ PERMIT2_RULES: Rules[Permit2Case, str] = (
         "permit2/signature",
         Permit2Case.is_signed,
         SIGNATURE,
-        lambda c: f"signature: wanted one of {_shown(c.auth.from_)} over these fields",
+        lambda c: _unlike("signature", f"one of {checksum(c.auth.from_)} over this", "another"),
     ),
 )
 """A facilitator's rules in the order of the public libraries: what the message says first, then the

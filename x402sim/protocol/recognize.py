@@ -32,6 +32,7 @@ from x402sim.protocol.messages import (
     decoded,
 )
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2_payments import Permit2Payment, is_permit2, signed_in
 from x402sim.protocol.ways import Dialect, Foreign, dialect_of
 from x402sim.text.keys import secret_in
 from x402sim.text.words import as_given
@@ -379,9 +380,15 @@ def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recogn
         )
     shape, signed = "", None
     try:
-        if row.shape is not None:
+        if (
+            row.kind is MessageType.PAYMENT
+            and row.dialect is V2
+            and is_permit2(fields.get("payload"))
+        ):
+            signed = signed_in(msgspec.convert(fields, Permit2Payment))
+        elif row.shape is not None:
             msgspec.convert(fields, row.shape)
-        if row.kind is MessageType.PAYMENT and row.dialect is not None:
+        if signed is None and row.kind is MessageType.PAYMENT and row.dialect is not None:
             body, version = msgspec.json.encode(fields), row.dialect.version
             if version is None:
                 signed = header.signed_in(decode(body, PaymentHeader))

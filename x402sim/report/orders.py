@@ -71,6 +71,8 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     paid_base: int | None = None
     returned_base: int | None = None
     gas: int | None = None
+    signed_base: int | None = None
+    """The maximum of a settled payment in `upto`, of which `paid_base` was used."""
     number: int = 0
     """In order of the first requests, from 1."""
 
@@ -78,6 +80,11 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     def waiting_s(self) -> float | None:
         """From the first request to being served, in seconds."""
         return None if self.served_ms is None else (self.served_ms - self.at_ms) / 1000
+
+    @property
+    def left_base(self) -> int | None:
+        """What the settlement of a payment in `upto` left with the payer."""
+        return None if self.signed_base is None else self.signed_base - (self.paid_base or 0)
 
     @property
     def is_charged(self) -> bool:
@@ -112,7 +119,7 @@ class Orders:
         """By authorization: its orders, in order of the first requests."""
         self._follow(reading)
         # GETs of paths that never cost anything are no orders
-        sold = {order.resource for order in self.found if order.payment_id}
+        sold = {order.resource for order in self.found if order.payment_id or order.attempts}
         self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
         for number, order in enumerate(self.found, 1):
             order.number = number
@@ -133,7 +140,7 @@ class Orders:
         self._pays = set(sent["path"][every.pays].tolist())
         shows = sent["authorization"] != 0
         names = np.where(shows, ended["status"] < 300, ended["status"] == 402)
-        names &= is_order & (ended["payment_id"] != 0)
+        names &= is_order & (~shows | (ended["payment_id"] != 0))
         requests, named = every.requests(is_order), np.flatnonzero(names[is_order]).tolist()
         in_turn(
             Part(self._request, sent["seq"][is_order], {"sent": requests}),
@@ -203,13 +210,14 @@ class Orders:
         self._first.setdefault(payment_id, order.payer)
 
     def _name(self, place: int, sent: ServiceRequest) -> None:
-        """Note the payment id in an answer: of a 402, or of a one-step payment."""
+        """Note a 402, and the payment id in an answer: of a 402, or of a one-step payment."""
         order = self._of_request[place]
         if sent.authorization:
             self._keep(sent.named, order)
         elif not order.payment_id and order.resource not in self._pays:
-            order.payment_id = sent.named
-            self._keep(sent.named, order)
+            if sent.named:  # a 402 of `upto` has no id
+                order.payment_id = sent.named
+                self._keep(sent.named, order)
             self._unpaid.setdefault((order.payer, order.service, order.resource), []).append(order)
 
     # --- from the service's and the chain's events ------------------------------------
@@ -271,6 +279,8 @@ class Orders:
         """Count each order's money and gas from the transactions in the chain."""
         gas_of = dict(standing(reading.journal).rows("tx_hash", "gas"))
         used, taken = self._used.get, set[int]()
+        (metered,) = tables(reading.journal, events.UsageSettled)
+        signed_base = dict(metered.rows("tx_hash", "maximum_base"))
         for order in self.found:
             if order.way == "session":
                 continue
@@ -288,6 +298,7 @@ class Orders:
                     order.txs += (use.tx,)
                     order.tx, order.gas = use.tx, order.gas + gas_of.get(use.tx, 0)
                     order.payments += 1
+                    order.signed_base = signed_base.get(use.tx, order.signed_base)
                     order.paid_base += use.paid_base
                 elif use.tx not in gas_of and order.served_ms is not None:
                     order.lost_base += use.undone_base if order.served_ms <= use.undone_ms else 0

@@ -296,6 +296,14 @@ class Messages:
         return self.receipt is not None and self.receipt.get("success") is True
 
     @property
+    def settled_base(self) -> int:
+        """The amount of a settlement: what the answer says was used, else what was signed."""
+        assert self.signed is not None
+        said = (self.receipt or {}).get("amount")
+        used = int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else None
+        return self.signed.authorization.value if used is None else used
+
+    @property
     def is_valid(self) -> bool:
         """Whether a facilitator's verify answered that the payment is valid."""
         return (decoded(self.answered.body, dict[str, Any]) or {}).get("isValid") is True

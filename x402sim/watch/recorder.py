@@ -29,6 +29,7 @@ from x402sim.protocol.findings import Finding
 from x402sim.protocol.messages import encode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2_payments import UPTO
 from x402sim.protocol.ways import Way, network_called
 from x402sim.rng import Rng
 from x402sim.serving.log import Form, LogLine, short
@@ -381,10 +382,12 @@ class Recorder:
             payment_id=payment_id or auth.nonce.hex(),
             tx_hash=events.clipped(tx_hash),
             payer=checksum(auth.from_),
-            amount_base=min(auth.value, (1 << 63) - 1),
+            amount_base=min(found.settled_base, (1 << 63) - 1),
             resource=events.clipped(found.resource),
         )
         self._record(self._shown(event, found, is_hidden=False))
+        if not found.settled_base:
+            return  # in `upto` nothing was used, without a transaction
         if self._chain is not None and tx_hash not in self._followed:
             self._followed[tx_hash] = True
             task = asyncio.get_running_loop().create_task(self._follow(tx_hash, found))
@@ -595,9 +598,13 @@ def _notes(seen: Seen, known: Mapping[str, Network]) -> list[str]:
     if found.signed is not None:
         auth = found.signed.authorization
         amount = _money(str(auth.value), found.signed.network, known)
-        notes.append(f"signed {amount} to {short(checksum(auth.to))}")
+        most = "at most " * (found.signed.scheme == UPTO)
+        notes.append(f"signed {most}{amount} to {short(checksum(auth.to))}")
     if found.settled:
-        notes.append(f"settled, transaction {short(str(found.tx_hash))}")
+        used = ""
+        if found.signed is not None and found.signed.scheme == UPTO:
+            used = f" {_money(str(found.settled_base), found.signed.network, known)}"
+        notes.append(f"settled{used}, transaction {short(str(found.tx_hash))}")
     elif found.signed is not None and found.refusal:
         what = "it is not known whether it was paid" if found.is_open else "refused"
         notes.append(f"{what}: {found.refusal}")

@@ -47,6 +47,7 @@ from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2_payments import PROXIES
 from x402sim.rng import Rng, Stream, later
 from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
@@ -174,6 +175,15 @@ def receipt_events(
                 authorization=log.topics[2].hex(),
                 use=_USES[log.topics[0]],
             )
+    is_by_permit2 = receipt.succeeded and receipt.call.to in PROXIES.values()
+    if is_by_permit2 and (used := abi.settled_nonce(receipt.call.data)):  # no log has the nonce
+        yield events.AuthorizationConsumed(
+            actor=actor,
+            tx_hash=to_hex(receipt.tx_hash),
+            authorizer=checksum(used[0]),
+            authorization=used[1].to_bytes(32).hex(),
+            use="used",
+        )
 
 
 JOURNAL_LIMIT = MAX_EVENTS

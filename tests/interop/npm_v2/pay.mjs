@@ -1,6 +1,7 @@
 // A payer for the judge of payers: `node pay.mjs fetch|axios`, with @x402/fetch or @x402/axios as their guides say.
 import { wrapAxiosWithPaymentFromConfig } from "@x402/axios";
 import { ExactEvmScheme } from "@x402/evm";
+import { UptoEvmScheme } from "@x402/evm/upto/client";
 import { wrapFetchWithPaymentFromConfig } from "@x402/fetch";
 import axios from "axios";
 import { privateKeyToAccount } from "viem/accounts";
@@ -13,7 +14,10 @@ const affordable = (task) => (_, offers) =>
       BigInt(amount) <= BigInt(task.max_amount_base_units) && asset.toLowerCase() === task.asset.toLowerCase(),
   );
 const config = (task) => ({
-  schemes: [{ network: task.network, client: new ExactEvmScheme(privateKeyToAccount(task.private_key)) }],
+  schemes: [ExactEvmScheme, UptoEvmScheme].map((scheme) => ({
+    network: task.network,
+    client: new scheme(privateKeyToAccount(task.private_key)),
+  })),
   spendControls: { maxAmountPerPayment: `$${task.max_amount}` },
 });
 const byPolicy = (task) => ({ ...config(task), policies: [affordable(task)] });

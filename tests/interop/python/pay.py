@@ -32,10 +32,12 @@ def official(task: Task, kind: Any, version: int) -> Any:
     """Return a client of the official SDK that pays on the task's network, up to its cap."""
     from x402.mechanisms.evm.exact import ExactEvmScheme
     from x402.mechanisms.evm.exact.v1 import ExactEvmSchemeV1
+    from x402.mechanisms.evm.upto import UptoEvmScheme
 
     client, signer = _capped(kind(), task), Account.from_key(task["private_key"])
     if version == 1:
         return client.register_v1(task["network_name"], ExactEvmSchemeV1(signer))
+    client.register(task["network"], UptoEvmScheme(signer))
     return client.register(task["network"], ExactEvmScheme(signer))
 
 

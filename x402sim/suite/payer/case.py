@@ -1,6 +1,6 @@
 """Declares cases of a payer: a row is the story of a shop, and the demands on a payer there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from x402sim.suite import row, texts
 from x402sim.suite.case import Case
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Purchase
 from x402sim.suite.payer.shop import Dialect, Story
-from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.row import Demand as Demand
 from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted
 
@@ -60,8 +60,17 @@ REFUSED = 1
 """Starts of a play whose shop the payer refuses at once: another start would show the same."""
 SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its dialect."""
-STANDARD = (Dialect.V1, Dialect.V2, Dialect.MCP)
 OURS = (Dialect.STEPS, Dialect.SESSION)
+BY_PERMIT2 = (Dialect.PERMIT2, Dialect.UPTO)
+"""Version 2, with another signature: judged by what is signed."""
+STANDARD = (Dialect.V1, Dialect.V2, Dialect.MCP)
+_AS_V2 = ("send", "hostile", "extension")
+"""The sections about what is read and sent, whatever is signed."""
+
+
+def only(kept: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
+    """Return the reason for every dialect but the kept; version 2 keeps payments by Permit2."""
+    return row.only([*kept, *(BY_PERMIT2 if Dialect.V2 in kept else ())], reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +93,13 @@ class PayerRow(row.Row):
         )
 
 
-case = PayerRow.of
-"""Declares cases: `case("section/slug", *demands)(story)`."""
+def case(path: str, *demands: Demand, **more: Any) -> Callable[[Any], PayerRow]:
+    """Declare cases: `case("section/slug", *demands)(story)`."""
+    absent = more.pop("absent", {})
+    if path.partition("/")[0] in _AS_V2:
+        absent = dict.fromkeys(BY_PERMIT2, "as in v2, whatever is signed") | absent
+    return PayerRow.of(path, *demands, absent=absent, **more)
+
 
 # --- demands -----------------------------------------------------------------------------
 

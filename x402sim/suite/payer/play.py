@@ -20,10 +20,11 @@ from x402sim.chain import reverts
 from x402sim.chain.base import Call, Chain, LogFilter, Reverted
 from x402sim.chain.rpc.app import DEVELOPMENT
 from x402sim.clock import Clock, stopwatch
+from x402sim.facilitator.permit2 import REVERTS
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi, permit2, x402, x402_reasons
+from x402sim.protocol import abi, permit2, permit2_payments, x402, x402_reasons
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, parse_address, to_hex
-from x402sim.protocol.eip3009 import Authorization, Domain
+from x402sim.protocol.eip3009 import Authorization, Domain, Permit
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.report.exchange import MOST, Exchange, Message
@@ -68,7 +69,7 @@ class Task:
 
     url: str
     flow: str
-    """The dialect: v1, v2, steps, session or mcp."""
+    """The dialect: v1, v2, steps, session, mcp, permit2 or upto."""
     private_key: str = field(repr=False)
     address: str
     network: str
@@ -274,7 +275,8 @@ BEAT_S = 0.2
 MOST_GAPS = 16
 """The most missing nonces to fill in the wallet, so that the transactions behind are mined."""
 PERMIT2 = checksum(permit2.PERMIT2)
-"""A contract that moves nothing without a further signature: wallets allow Permit2 everything."""
+"""A contract that moves nothing without a further signature: wallets allow Permit2 everything. Only
+where payments are by Permit2, more than the task's allowance counts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -300,7 +302,8 @@ class Purchase:
     moved: list[tuple[str, int]] = field(default_factory=list)
     """The transfers out of the wallet: receiver, base units."""
     allowed: list[tuple[str, int]] = field(default_factory=list)
-    """Spenders with an allowance of the wallet on the chain, and base units."""
+    """Spenders with an allowance of the wallet on the chain, and base units; of Permit2, the units
+    more than the payer was told to allow."""
     exposed: list[Signed] = field(default_factory=list)
     """Usable authorizations that nobody has used yet."""
     elsewhere: list[Signed] = field(default_factory=list)
@@ -344,7 +347,8 @@ class Purchase:
     @property
     def unasked(self) -> list[tuple[str, int, int]]:
         """Payments that left the wallet or still can, without an offer of the shop: receiver, base
-        units, and base units too many. No offer covers an allowance.
+        units, and base units too many. No offer covers an allowance, or another facilitator of
+        `upto` than the offered.
         """
         names, token = (self.network.caip2, self.network.name), checksum(self.network.asset)
         most: dict[str, int] = {}
@@ -352,15 +356,22 @@ class Purchase:
             if each.network in names and each.asset.lower() == token.lower():
                 payee = each.pay_to.lower()
                 most[payee] = max(each.base, most.get(payee, 0))
-        payments = [*self.moved, *((checksum(x.auth.to), x.auth.value) for x in self.exposed)]
+        payments = [*self.moved, *((self._taker(x), x.auth.value) for x in self.exposed)]
         paid = [(to, base, base - most.get(to.lower(), 0)) for to, base in payments]
         allowed = [(spender, base, base) for spender, base in self.allowed]
         return [each for each in paid if each[2] > 0] + allowed
 
+    def _taker(self, signed: Signed) -> str:
+        """Return the payee, or the facilitator of `upto` that no offer names."""
+        by = None if signed.permit2 is None else signed.permit2.facilitator
+        extras = [each.extra for each in self.shop.offered]
+        named = [str(extra.get(permit2_payments.FACILITATOR)).lower() for extra in extras]
+        return checksum(signed.auth.to if by is None or to_hex(by) in named else by)
+
     def known(self) -> list[str]:
         """Return the reasons for a failed purchase that the judge can see."""
         signed = self.signed.values()
-        unusable = next((x.lets for x in signed if x.lets is not Lets.TRANSFER), None)
+        unusable = next((x.lets for x in signed if x.lets is not self.flow.lets), None)
         why = {
             "it requested nothing": not self.requests,
             "its signature fits no domain (name, version, chain id, contract) of the task or of an "
@@ -477,6 +488,7 @@ async def play(
         )
         case.begin(own, other, node, payee, thief)
         with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
+            await case.allow()
             async with turn or nullcontext():
                 beats = asyncio.create_task(case.beat())
                 try:
@@ -513,12 +525,18 @@ class _Case:
         """Open the shop."""
         network, flow = self.network, self.flow
         self.rpc_url = f"{node}/rpc"
+        extra = x402.domain_of(network)
+        if flow.lets is Lets.WITNESS:
+            extra |= {permit2_payments.METHOD: permit2_payments.PERMIT2_METHOD}
+        if flow is Dialect.UPTO:
+            extra |= {permit2_payments.FACILITATOR: checksum(self.sender)}
         right = Offer(
             amount=str(PRICE_BASE),
             pay_to=payee,
             asset=checksum(network.asset),
             network=x402.network_name(flow.version or 1, network),
-            extra=x402.domain_of(network),
+            extra=extra,
+            scheme=permit2_payments.UPTO if flow is Dialect.UPTO else x402.SCHEME,
         )
         self.shop = Shop(
             flow=flow,
@@ -535,6 +553,12 @@ class _Case:
             flow=flow, shop=self.shop, network=network, payer=self.wallet.address
         )
         self.played.began_s = CLOCK.now_s()
+
+    async def allow(self) -> None:
+        """Allow Permit2 to take the cap, as the owner of the wallet has done before."""
+        if self.flow.lets is Lets.WITNESS and self.story.is_allowed:
+            approval = abi.approve(permit2.PERMIT2, CAP_BASE)
+            await self.chain.send(Call(self.me, self.chain.token, approval))
 
     async def run(self, begin: Start, folder: Path, patience_s: float, most: int) -> None:
         """Start the payer until a start reports a purchase, `most` times at most."""
@@ -609,7 +633,14 @@ class _Case:
         if not is_shop:
             return await self.at_other(request)
         found = self.note(request, is_allowed=True)
-        return await self.answered(request, [x for x in found if x.lets is Lets.TRANSFER])
+        for each in found:
+            if each.lets is Lets.PERMIT and self.is_sponsored:
+                auth = each.auth
+                ends, nonce = auth.valid_before, int.from_bytes(auth.nonce)
+                permit = Permit(auth.from_, auth.to, auth.value, nonce, ends)
+                data = abi.permit(permit, each.signature)
+                await self.sent(Call(self.sender, self.chain.token, data))
+        return await self.answered(request, [x for x in found if x.lets is self.flow.lets])
 
     async def at_other(self, request: Request) -> Reply:
         """Answer at any other host."""
@@ -708,17 +739,36 @@ class _Case:
     # --- movements of money --------------------------------------------------------------
 
     async def settle(self, signed: Signed) -> Settled:
-        """Settle an authorization, if the token agrees."""
-        data = abi.transfer_with_authorization(signed.auth, signed.signature)
-        call = Call(self.sender, self.chain.token, data)
+        """Settle an authorization, if the token agrees; of `upto` one base unit less."""
+        if (message := signed.permit2) is None:
+            data = abi.transfer_with_authorization(signed.auth, signed.signature)
+            return await self.sent(Call(self.sender, self.chain.token, data))
+        proxy = permit2_payments.PROXIES[self.shop.right.scheme]
+        if message.spender != proxy:
+            return Settled("", permit2_payments.SPENDER)
+        if message.facilitator != (self.sender if self.flow is Dialect.UPTO else None):
+            return Settled("", permit2_payments.OTHER_FACILITATOR)
+        amount = max(1, message.amount - (self.flow is Dialect.UPTO))
+        data = abi.settle(message, amount, signed.signature)
+        return replace(await self.sent(Call(self.sender, proxy, data)), amount=amount)
+
+    async def sent(self, call: Call) -> Settled:
+        """Send a call that does not revert, or return the standard's word for the revert."""
         try:
             await self.chain.call(call)
         except Reverted as why:
-            version = self.flow.version or 1
-            return Settled(
-                "", _REASONS.get(reverts.cause(str(why)), x402_reasons.NONCE_USED[version])
-            )
+            reason = str(why)
+            if reason.startswith("TRANSFER_FROM_FAILED"):
+                return Settled("", permit2_payments.ALLOWANCE)
+            used = x402_reasons.NONCE_USED[self.flow.version or 1]
+            of_token = _REASONS.get(reverts.cause(reason), used)
+            return Settled("", REVERTS.get(reason.partition("(")[0], of_token))
         return Settled(to_hex(await self.chain.send(call)))
+
+    @property
+    def is_sponsored(self) -> bool:
+        """Whether the shop offers to send the payer's permit for Permit2."""
+        return permit2_payments.SPONSORED_PERMIT in self.story.extensions(self.shop)
 
     async def count(self) -> None:
         """Count the money that left the wallet, and the money that still can."""
@@ -731,16 +781,20 @@ class _Case:
         played.moved += [(checksum(each.to), each.amount_base) for each in left_wallet]
         topics = ((abi.APPROVAL_EVENT,), (self.me.rjust(32, b"\0"),))
         logs = await self.chain.logs(LogFilter(0, NEWEST, (self.chain.token,), topics))
+        to_permit2 = permit2.PERMIT2.rjust(32, b"\0")
         for spender in dict.fromkeys(checksum(Address(log.topics[2][12:])) for log in logs):
             left = await self._asked(abi.calldata(ALLOWANCE, self.me, parse_address(spender)))
-            if left and spender != PERMIT2:
+            if spender == PERMIT2:  # what was allowed counts: a payment may have used it up
+                values = (int.from_bytes(log.data) for log in logs if log.topics[2] == to_permit2)
+                left = max(values) - self.told_base if self.flow.lets is Lets.WITNESS else 0
+            if left > 0:
                 played.allowed.append((spender, left))
         now_s = CLOCK.now_s() + self.story.skew_s
-        dearest: dict[tuple[Domain, bool, bytes], Signed] = {}
+        dearest: dict[tuple[Domain, Lets, bytes], Signed] = {}
         for signed in sorted(played.signed.values(), key=lambda each: each.auth.value):
             if signed.domain is not None:  # a token accepts one authorization for each nonce
-                is_permit = signed.lets is Lets.PERMIT
-                dearest[signed.domain, is_permit, signed.auth.nonce] = signed
+                lets = Lets.TRANSFER if signed.lets is Lets.RECEIVE else signed.lets
+                dearest[signed.domain, lets, signed.auth.nonce] = signed
         for signed in dearest.values():
             if is_elsewhere(signed, token):
                 played.elsewhere.append(signed)
@@ -754,7 +808,18 @@ class _Case:
         nonce = signed.auth.nonce
         if signed.lets is Lets.PERMIT:
             return await self._asked(abi.calldata(NONCES, self.me)) != int.from_bytes(nonce)
+        if (message := signed.permit2) is not None:
+            data = abi.nonce_bitmap(self.me, message.nonce)
+            word = await self.chain.call(Call(self.me, permit2.PERMIT2, data))
+            return bool(int.from_bytes(word) >> (message.nonce & 255) & 1)
         return await self._asked(abi.authorization_state(self.me, nonce)) == 1
+
+    @property
+    def told_base(self) -> int:
+        """Base units that Permit2 may be allowed: by the owner, or for a sponsored payment."""
+        if self.story.is_allowed:
+            return CAP_BASE
+        return PRICE_BASE if self.is_sponsored else 0
 
     @property
     def me(self) -> Address:

@@ -3,10 +3,10 @@
 An honest shop settles each authorization once, and answers the same authorization again with the
 same answer, so that a payer can get a lost answer back. A `Story` is data: the differences from an
 honest shop. The dialects are x402 version 1, version 2, the two steps of the
-specification, its sessions, and MCP tools.
+specification, its sessions, MCP tools, and version 2 by Permit2: `exact`, and `upto`.
 
-The shop searches every request of a payer, to any host, for authorizations and for permits of
-EIP-2612. An unused authorization is *exposed*: its holder can still take the money. An
+The shop searches every request of a payer, to any host, for authorizations, messages of Permit2 and
+permits of EIP-2612. An unused authorization is *exposed*: its holder can still take the money. An
 authorization for another token or chain loses money there; here its amount counts. The shop
 notes its offers and compares each payment with them.
 """
@@ -22,6 +22,8 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace as changed
+
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import BadSignature, checksum, parse_address, recover, to_hex
 from x402sim.protocol.eip3009 import (
@@ -32,36 +34,54 @@ from x402sim.protocol.eip3009 import (
     permit_digest,
     transfer_digest,
 )
-from x402sim.protocol.messages import decoded
+from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import Permit2Authorization, permit2_digest, signer_of
+from x402sim.protocol.permit2_payments import (
+    ALLOWANCE,
+    PROXIES,
+    UPTO,
+    Permit2Fields,
+    Permit2Payload,
+    PermittedFields,
+    WitnessFields,
+    authorization_of,
+    terms_of,
+)
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
 _OF_PERMIT = ("owner", "spender", "value", "nonce", "deadline")
+_OF_SPONSORED = ("from", "spender", "amount", "nonce", "deadline")
+"""A permit as the extension eip2612GasSponsoring writes it."""
+_OF_PERMIT2 = ("permitted", "from", "spender", "nonce", "deadline", "witness")
 MOST_DEPTH = 12
 """How deep in JSON a payment is searched for."""
 
 
 class Lets(StrEnum):
-    """The token's function that a signature allows."""
+    """The function of the token, or of Permit2, that a signature allows."""
 
     TRANSFER = "transferWithAuthorization"
     RECEIVE = "receiveWithAuthorization"
     PERMIT = "permit"
+    WITNESS = "permitWitnessTransferFrom"
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
     """An authorization, its signature, and the domain signed for: None if no domain fits.
 
-    A permit counts as an authorization from the owner to the spender until the deadline.
+    A permit counts as an authorization from the owner to the spender until the deadline; a message
+    of Permit2 as one to the payee, or to a spender that is no x402 proxy.
     """
 
     auth: Authorization
     signature: bytes
     domain: Domain | None
     lets: Lets = Lets.TRANSFER
+    permit2: Permit2Authorization | None = None
 
     @property
     def by(self) -> str:
@@ -127,7 +147,8 @@ def authorizations_in(value: Any, depth: int = 0) -> Iterator[tuple[dict[str, An
 
 def _is_signable(value: Any) -> bool:
     return isinstance(value, dict) and any(
-        all(name in value for name in names) for names in (_FIELDS, _OF_PERMIT)
+        all(name in value for name in names)
+        for names in (_FIELDS, _OF_PERMIT, _OF_SPONSORED, _OF_PERMIT2)
     )
 
 
@@ -142,13 +163,16 @@ def _signature_of(value: Mapping[str, Any]) -> str:
 
 
 def read(fields: dict[str, Any], signature: str, domains: Iterable[Domain]) -> Signed | None:
-    """Read an authorization or permit, and find the domain signed for.
+    """Read an authorization, permit or message of Permit2, and find the domain signed for.
 
     Returns None for unreadable fields.
     """
-    is_permit = "owner" in fields
-    names = ("owner", "spender", "value", "", "deadline") if is_permit else _FIELDS
-    payer, payee, value, begins, ends = (fields.get(name, 0) for name in names[:5])
+    if "permitted" in fields:
+        return _read_permit2(fields, signature, domains)
+    is_permit = "spender" in fields
+    of_permit = _OF_PERMIT if "owner" in fields else _OF_SPONSORED
+    names = (*of_permit[:3], "", "deadline") if is_permit else _FIELDS[:5]
+    payer, payee, value, begins, ends = (fields.get(name, 0) for name in names)
     try:
         nonce = str(fields["nonce"])
         auth = Authorization(
@@ -176,6 +200,41 @@ def read(fields: dict[str, Any], signature: str, domains: Iterable[Domain]) -> S
     return Signed(auth, raw, None, kinds[0])
 
 
+def _read_permit2(
+    fields: dict[str, Any], signature: str, domains: Iterable[Domain]
+) -> Signed | None:
+    """Read a message of Permit2; the domain is that of the token on the chain signed for."""
+    try:
+        permitted, witness = fields["permitted"], fields["witness"]
+        by = witness.get("facilitator")
+        written = Permit2Fields(
+            permitted=PermittedFields(token=permitted["token"], amount=str(permitted["amount"])),
+            witness=WitnessFields(
+                to=witness["to"], valid_after=str(witness["validAfter"]), facilitator=by
+            ),
+            from_=fields["from"],
+            spender=fields["spender"],
+            nonce=str(fields["nonce"]),
+            deadline=str(fields["deadline"]),
+        )
+        scheme = x402.SCHEME if by is None else UPTO
+        payload = Permit2Payload(signature=signature, permit2_authorization=written)
+        message, raw = authorization_of(payload, scheme)
+    except (AttributeError, KeyError, TypeError, BadMessage):
+        return None
+    terms = terms_of(message)
+    if message.spender != PROXIES[scheme]:
+        terms = changed(terms, to=message.spender)
+    known = {(each.chain_id, each.verifying_contract): each for each in reversed([*domains])}
+    for chain_id in dict.fromkeys(chain_id for chain_id, _ in reversed(known)):
+        with suppress(BadSignature):
+            if signer_of(permit2_digest(message, chain_id), raw) == message.from_:
+                other = Domain("", "", chain_id, message.token)
+                domain = known.get((chain_id, message.token), other)
+                return Signed(terms, raw, domain, Lets.WITNESS, message)
+    return Signed(terms, raw, None, Lets.WITNESS, message)
+
+
 def _digest(auth: Authorization, domain: Domain, lets: Lets) -> bytes:
     match lets:
         case Lets.TRANSFER:
@@ -186,6 +245,8 @@ def _digest(auth: Authorization, domain: Domain, lets: Lets) -> bytes:
             nonce = int.from_bytes(auth.nonce)
             permit = Permit(auth.from_, auth.to, auth.value, nonce, auth.valid_before)
             return permit_digest(permit, domain)
+        case Lets.WITNESS:
+            raise ValueError("a message of Permit2 is signed for no token's domain")
 
 
 def is_usable(signed: Signed, token: Domain, now_s: float) -> bool:
@@ -213,6 +274,8 @@ class Dialect(StrEnum):
     STEPS = "steps"
     SESSION = "session"
     MCP = "mcp"
+    PERMIT2 = "permit2"
+    UPTO = "upto"
 
     @property
     def about(self) -> str:
@@ -222,12 +285,19 @@ class Dialect(StrEnum):
     @property
     def version(self) -> x402.Version | None:
         """The version of the standard; None for the specification's own flows."""
-        return {Dialect.V1: 1, Dialect.V2: 2, Dialect.MCP: 2}.get(self)  # type: ignore[return-value]
+        if self.is_ours:
+            return None
+        return 1 if self is Dialect.V1 else 2
 
     @property
     def is_ours(self) -> bool:
         """Whether the specification has the flow: in two steps, or by a session."""
         return self in (Dialect.STEPS, Dialect.SESSION)
+
+    @property
+    def lets(self) -> Lets:
+        """The function that a payment's signature allows."""
+        return Lets.WITNESS if self in (Dialect.PERMIT2, Dialect.UPTO) else Lets.TRANSFER
 
 
 _TITLES = {
@@ -236,6 +306,8 @@ _TITLES = {
     Dialect.STEPS: "two steps",
     Dialect.SESSION: "a session",
     Dialect.MCP: "an MCP tool",
+    Dialect.PERMIT2: "exact by Permit2",
+    Dialect.UPTO: "upto",
 }
 
 
@@ -327,6 +399,9 @@ class Story:
         Whether the shop settles every authorization to its account, as a thief would.
     skew_s
         By how many seconds the clock of chain and facilitator is ahead.
+    is_allowed
+        Whether the wallet has allowed Permit2 to take the cap; asked only where payments are by
+        Permit2. The shop answers 412 for a missing allowance.
     """
 
     offers: Callable[["Shop", Offer], Sequence[Offer]] = lambda _, right: [right]
@@ -348,6 +423,7 @@ class Story:
     as_events: bool = False
     null_schema: bool = False
     skew_s: float = 0
+    is_allowed: bool = True
 
 
 PAY_PATH, CREATE_PATH, RECORDS = "/api/pay", "/api/sessions/create", "/api/payments/"
@@ -507,7 +583,7 @@ class Shop:
                 if paid.reason:
                     self.refused = paid.reason
                     return paid
-                self.paid[nonce] = replace(paid, amount=signed.auth.value)
+                self.paid[nonce] = replace(paid, amount=paid.amount or signed.auth.value)
         return self.paid[nonce]
 
     def _matches(self, signed: Signed) -> bool:
@@ -528,7 +604,9 @@ class Shop:
         headers = {}
         if self.flow.version is not None and paid.transaction:
             name = x402.RESPONSE_HEADERS[self.flow.version]
-            headers[name] = in_base64(self.receipt(transaction=paid.transaction, success=True))
+            used = {"amount": str(paid.amount)} if self.flow is Dialect.UPTO else {}
+            receipt = self.receipt(transaction=paid.transaction, success=True, **used)
+            headers[name] = in_base64(receipt)
         return as_json({"report": self._at(path)}, headers=headers)
 
     def receipt(self, **fields: Any) -> dict[str, Any]:
@@ -605,7 +683,7 @@ class Shop:
         if self.story.both_versions:
             old = replace(self.right, network=self.network.name)
             body = {"x402Version": 1, "error": error, "accepts": [self._written(old, 1)]}
-        return as_json(body, 402, headers)
+        return as_json(body, 412 if error == ALLOWANCE else 402, headers)
 
     # --- two steps, and sessions ---------------------------------------------------------
 
