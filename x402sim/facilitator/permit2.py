@@ -12,6 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from x402sim.chain.base import Call, ChainError, ChainUnavailable, Reverted
+from x402sim.facilitator.approval import (
+    Approval,
+    Refused as Refused,
+    broadcast,
+    missing_wei,
+    read_approval,
+)
 from x402sim.facilitator.engine import (
     Facilitator,
     NotTransferred,
@@ -31,16 +38,6 @@ from x402sim.protocol.rules import first_broken
 from x402sim.protocol.x402 import RequirementsV2
 
 
-class Refused(Exception):
-    """A payment by Permit2 that is refused: the standard's word, a message, and the hash of a
-    transaction mined without effect.
-    """
-
-    def __init__(self, reason: str, message: str, tx_hash: Hash | None = None) -> None:
-        super().__init__(reason, message)
-        self.reason, self.message, self.tx_hash = reason, message, tx_hash
-
-
 class Permit2Request(msgspec.Struct, frozen=True):
     """A request to verify or settle: `wanted` has the maximum, or the amount to settle."""
 
@@ -51,6 +48,8 @@ class Permit2Request(msgspec.Struct, frozen=True):
     permit: tuple[Permit, bytes] | None = None
     """The payer's EIP-2612 permit for Permit2, if the payer sent one."""
     permit_asset: str = ""
+    approval: Approval | None = None
+    """The payer's signed approval of Permit2, if the payer sent one."""
 
     @property
     def amount_base(self) -> int:
@@ -90,7 +89,8 @@ def read(payment: bytes, requirements: bytes, *, settles: bool) -> Permit2Reques
     except BadMessage as wrong:
         raise Refused("invalid_eip2612_extension_format", str(wrong)) from None
     asset = "" if info is None else info.asset
-    return Permit2Request(paid, wanted, auth, signature, permit, asset)
+    approval = read_approval(paid.extensions, auth.from_, parse_address(wanted.asset))
+    return Permit2Request(paid, wanted, auth, signature, permit, asset, approval)
 
 
 async def verify(facilitator: Facilitator, requested: Permit2Request) -> None:
@@ -102,7 +102,10 @@ async def verify(facilitator: Facilitator, requested: Permit2Request) -> None:
     sponsored = await _allowed(facilitator, requested)
     if await _balance(facilitator, requested.auth) < requested.amount_base:
         await _short(facilitator, requested, sponsored)
-    if facilitator.settings.simulates_verify:
+    approval = requested.approval if sponsored and requested.permit is None else None
+    if approval is not None:  # the settlement cannot be tried before it is mined
+        await missing_wei(facilitator, approval)
+    elif facilitator.settings.simulates_verify:
         await _run(facilitator, requested, sponsored, sends=False)
 
 
@@ -123,6 +126,9 @@ async def settle(
         sent = facilitator.pending_permits.get(auth)
         if sent is None:
             sponsored = await _allowed(facilitator, requested)
+            if sponsored and requested.permit is None and requested.approval is not None:
+                await broadcast(facilitator, requested.approval)
+                sponsored = False
             tx_hash = await _run(facilitator, requested, sponsored, sends=True)
             sent = Hash(tx_hash), amount_base
         outcome = await mined(facilitator, sent[0], auth.from_, auth.to, sent[1])
@@ -195,13 +201,15 @@ async def _allowance(facilitator: Facilitator, owner: Address) -> int:
 
 
 async def _allowed(facilitator: Facilitator, requested: Permit2Request) -> bool:
-    """Return whether the permit is needed: the allowance is too small. Raises `Refused` if there is
-    no permit, either.
+    """Return whether the permit or the signed approval is needed: the allowance is too small.
+    Raises `Refused` if there is none that is large enough.
     """
     allowed_base = await _allowance(facilitator, requested.auth.from_)
     if allowed_base >= requested.amount_base:
         return False
-    if requested.permit is None:
+    approval = requested.approval
+    approved_base = 0 if approval is None else parse_base(approval.info.amount)
+    if requested.permit is None and approved_base < requested.amount_base:
         _no_allowance(requested, allowed_base)
     return True
 
