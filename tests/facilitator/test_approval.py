@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 from eth_account import Account
 
-from tests.chain.helpers import ALICE, MALLORY, NATIVE_WEI, OWNER, RELAYER, SHOP
+from tests.chain.helpers import ALICE, MALLORY, NATIVE_WEI, OWNER, RELAYER, SHOP, START_BASE
 from tests.facilitator.test_facilitator import Desk
-from tests.facilitator.test_permit2 import MOST, SETTLE, USED, VERIFY, asking, reason
+from tests.facilitator.test_permit2 import (
+    MOST,
+    SETTLE,
+    USED,
+    VERIFY,
+    asking,
+    authorization,
+    reason,
+)
 from x402sim.chain.base import GAS_LIMIT
 from x402sim.facilitator.approval import FEES, TIP_WEI
 from x402sim.facilitator.engine import FacilitatorSettings
@@ -127,6 +135,22 @@ def test_a_wrong_approval_is_refused_by_its_word_and_sends_nothing(path: str, wh
     assert answer.get("invalidMessage", answer.get("errorMessage"))
     assert sent(desk) == []
     assert meaning_of(word).outcome is Outcome.REFUSED
+
+
+def test_no_gas_is_sent_for_a_payment_that_lacks_more_than_the_approval() -> None:
+    desk = Desk()
+    assert desk.post(SETTLE, asking(USED, extensions=approval()))["success"]
+    desk.driver.send(abi.approve(PERMIT2, 0), ALICE)
+    desk.driver.set_native_balance(ALICE.address_bytes, 0)
+    before, again = sent(desk), approval(nonce=2)
+    for path in (VERIFY, SETTLE):
+        assert reason(desk.post(path, asking(extensions=again))) == "permit2_invalid_nonce"
+    desk.driver.set_native_balance(ALICE.address_bytes, NATIVE_WEI)
+    desk.driver.send(abi.transfer(SHOP.address_bytes, START_BASE - USED), ALICE)
+    poor = asking(auth=authorization(nonce=78), extensions=approval(nonce=3))
+    for path in (VERIFY, SETTLE):
+        assert reason(desk.post(path, poor)) == "permit2_insufficient_balance"
+    assert len(sent(desk)) == len(before) + 1
 
 
 def test_a_paused_token_refuses_the_approval() -> None:

@@ -50,7 +50,7 @@ WHY_NOT = {
 
 
 def shows_routes(column: str, *routes: str) -> pytest.MarkDecorator:
-    """Return the mark of a test that shows that a part of ours takes these routes."""
+    """Return the mark of a test in which a part of ours takes these routes."""
     assert column in COLUMNS
     assert not {*routes} - {*ROUTES}
     return pytest.mark.interop(column=column, routes=routes)
@@ -76,7 +76,7 @@ def _place(found: tuple[tuple[str, str], list[str]]) -> list[int]:
 
 
 def routes(items: Iterable[pytest.Item]) -> str:
-    """Return the table of routes: what these tests show, and why the others do not work."""
+    """Return the table of routes: the parts that work in these tests, and why others do not."""
     shown = {
         (mark.kwargs["column"], route)
         for item in items

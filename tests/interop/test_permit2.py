@@ -49,6 +49,7 @@ def facilitator(request: pytest.FixtureRequest, server: Server) -> Iterator[str]
         "RPC_URL": server.ready["rpc"],
         "X402SIM_PRIVATE_KEY": SETTLER.private_key,
         "X402SIM_NETWORK": BASE_SEPOLIA.caip2,
+        "METERED": "yes",
     }
     program = programs.command(FACILITATORS[request.param])
     with Running(program=program, env=env | programs.NO_PROXY) as running:

@@ -102,9 +102,8 @@ async def verify(facilitator: Facilitator, requested: Permit2Request) -> None:
     sponsored = await _allowed(facilitator, requested)
     if await _balance(facilitator, requested.auth) < requested.amount_base:
         await _short(facilitator, requested, sponsored)
-    approval = requested.approval if sponsored and requested.permit is None else None
-    if approval is not None:  # the settlement cannot be tried before it is mined
-        await missing_wei(facilitator, approval)
+    if sponsored and requested.permit is None:  # the settlement cannot be tried before the approval
+        await _try_approval(facilitator, requested)
     elif facilitator.settings.simulates_verify:
         await _run(facilitator, requested, sponsored, sends=False)
 
@@ -126,8 +125,8 @@ async def settle(
         sent = facilitator.pending_permits.get(auth)
         if sent is None:
             sponsored = await _allowed(facilitator, requested)
-            if sponsored and requested.permit is None and requested.approval is not None:
-                await broadcast(facilitator, requested.approval)
+            if sponsored and requested.permit is None:
+                await broadcast(facilitator, await _try_approval(facilitator, requested))
                 sponsored = False
             tx_hash = await _run(facilitator, requested, sponsored, sends=True)
             sent = Hash(tx_hash), amount_base
@@ -183,13 +182,13 @@ async def _judge(
     return replace(requested, signature=signature)
 
 
-async def _number(facilitator: Facilitator, data: bytes) -> int:
-    """Return a number of the token; raises `ChainUnavailable`."""
-    call = Call(facilitator.account, facilitator.chain.token, data)
+async def _number(facilitator: Facilitator, data: bytes, of: Address | None = None) -> int:
+    """Return a number of the token, or of another contract; raises `ChainUnavailable`."""
+    call = Call(facilitator.account, of or facilitator.chain.token, data)
     try:
         return int.from_bytes(await facilitator.chain.call(call))
     except (ChainError, Reverted) as unknown:
-        raise ChainUnavailable(f"the token does not answer: {unknown}") from None
+        raise ChainUnavailable(f"{checksum(call.to)} does not answer: {unknown}") from None
 
 
 async def _balance(facilitator: Facilitator, auth: Permit2Authorization) -> int:
@@ -212,6 +211,19 @@ async def _allowed(facilitator: Facilitator, requested: Permit2Request) -> bool:
     if requested.permit is None and approved_base < requested.amount_base:
         _no_allowance(requested, allowed_base)
     return True
+
+
+async def _try_approval(facilitator: Facilitator, requested: Permit2Request) -> Approval:
+    """Return the signed approval, if the payment lacks nothing else; raises `Refused`."""
+    auth = requested.auth
+    assert requested.approval is not None
+    if await _balance(facilitator, auth) < requested.amount_base:
+        await _short(facilitator, requested, sponsored=False)
+    bitmap = await _number(facilitator, abi.nonce_bitmap(auth.from_, auth.nonce), PERMIT2)
+    if bitmap >> (auth.nonce & 255) & 1:
+        raise Refused(words.NONCE, "nonce: used before")
+    await missing_wei(facilitator, requested.approval)
+    return requested.approval
 
 
 def _no_allowance(requested: Permit2Request, allowed_base: int) -> NoReturn:
