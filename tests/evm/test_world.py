@@ -29,7 +29,7 @@ from x402sim.report.run import Run
 from x402sim.world.running_world import build
 from x402sim.world.scenario import Scenario, shipped
 
-FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
+FIAT_TOKEN_ONLY = {"frozen_token", "token_rules", "sponsored_permit"}
 HASH = re.compile("0x[0-9a-f]{64}")
 
 
@@ -61,7 +61,8 @@ def journal_lines(run: Run) -> list[str]:
 EVERY_DAY = {
     *("replay", "parallel_authorization", "used_versus_cancelled", "drained_wallet", "clock_skew"),
     *("wrong_amount", "reorg_after_indexing", "stuck_transaction", "replaced_transaction"),
-    *("dropped_before_indexing", "several_services", "submitted_by_others", *FIAT_TOKEN_ONLY),
+    *("dropped_before_indexing", "several_services", "submitted_by_others", "metered_answer"),
+    *FIAT_TOKEN_ONLY,
 }
 """Scenarios that together use every control of the chain and every outcome of a payment."""
 

@@ -62,7 +62,7 @@ PROGRAMS = [
 SHOWS = {
     "index": "entryPrice",
     "x402": '"signature"|200\n200\n200',
-    "metered": "the sky is blue\nsigned 20000, settled 1500",
+    "metered": "the sky is blue\nsigned 20000, settled 1500|200 12300 of 50000",
     "selling": "{'sky': 'grey'}\n{'city': 'Oslo', 'sky': 'blue'}",
     "faults": "^200 1$|^not paid\n30$|^200\n1$|explorer +delay answer +600.0 +660.0",
 }
@@ -81,7 +81,7 @@ def test_a_program_runs_and_shows_what_it_should(
 
 def test_each_program_is_tested() -> None:
     assert {page for page, _ in PROGRAMS} == SHOWS.keys()
-    assert len(PROGRAMS) == 9
+    assert len(PROGRAMS) == 10
     for page, tests in TESTED_ELSEWHERE.items():
         assert len(blocks(text(page), "python")) == len(tests), page
 

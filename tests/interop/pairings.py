@@ -43,7 +43,7 @@ ROUTES = (
 WHY_NOT = {
     "batch-settlement": "the scheme `batch-settlement` is not built",
     "auth-capture": "the scheme `auth-capture` is not built",
-    "Sponsoring": "our service offers no sponsoring, and our payer uses none",
+    "Sponsoring": "our service offers no sponsoring, and `PaymentAuth` uses none",
     "permit2": SELLS_NONE,
 }
 """Why something of a route does not work, by a part of its name; the first that fits."""

@@ -388,5 +388,19 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         },
         "worst_error": Within(0, 0.2), "worst_error_of_locked": Within(0, 0.05),
     },
+    "22": lambda found: {
+        "intervals": 20, "intervals_with_the_expectation": Within(17, 20), "servers_for_8.7": 7,
+        "leakage": {
+            "no defence": approx(1 - (1 / 2 + 1 / 26) / 9, abs=0.02), "deposit": 0,
+            "reserve, 4 facilitators": approx(0.8, abs=0.03), "reserve, 1 facilitator": 0,
+        },
+        "leverage": {
+            name: approx(1 / (1 - share), rel=0.02) for name, share in found["leakage"].items()
+        },
+        "leakage_withdrawn": dict.fromkeys(found["leakage"], 1) | {"deposit": 0},
+        "transactions_an_answer": found["transactions_an_answer"]
+        | {"reserve, 1 facilitator": 1, "deposit": 2},
+        "honest_at_a_quarter": 1 / 4,
+    },
 }  # fmt: skip
 """What is claimed of each notebook's answers, by its number."""

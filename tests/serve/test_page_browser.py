@@ -298,19 +298,20 @@ def test_an_account_that_fails_is_paid_with_and_refused(browser: Browser, server
     browser.sees("#same", "x402sim accounts --failing")
     browser.do("click", "#said a")
     browser.sees(".lane[aria-selected=true] .step.no", "settled")
+    browser.sees(".lane[aria-selected=true] .who", "blacklisted")
     browser.view("state")
+    accounts = server.http.get("/_sim/accounts/failing").json()
+    assert len(accounts) == 4
+    for each in accounts:
+        browser.sees("#state table", each["fails"], each["why"], each["address"][:6])
+    server.sim("reset")
+    assert server.http.get("/_sim/accounts/failing").json() == []
     browser.sees("#state button", "Make them")
     press = (
         "all.find((it) => it.textContent === 'Make them').click()"  # it is drawn anew at any time
     )
     browser.run(f"await page.$$eval('#state button', (all) => {press})")
-    browser.sees("#state", "Accounts that fail")
-    accounts = server.http.post("/_sim/accounts/failing", json={}).json()
-    assert len(accounts) == 4
-    for each in accounts:
-        browser.sees("#state table", each["fails"], each["why"], each["address"][:6])
-    server.sim("reset")
-    browser.sees("#state button", "Make them")
+    browser.sees("#state table", "blacklisted: ")
 
 
 def test_the_goods_of_a_user_are_bought_from_the_page(browser: Browser, tmp_path: Path) -> None:

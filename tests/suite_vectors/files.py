@@ -14,6 +14,7 @@ from tests.suite_vectors.confirm import confirmed, versions
 from tests.suite_vectors.facilitators import facilitator
 from tests.suite_vectors.making import Maker
 from tests.suite_vectors.messages import messages
+from tests.suite_vectors.permit2 import permit2
 from tests.suite_vectors.typed_data import signatures, typed_data
 from x402sim.suite.vectors.vector import (
     CAPABILITIES,
@@ -31,6 +32,7 @@ MAKERS: dict[str, Callable[[], Maker]] = {
     "amounts": amounts,
     "typed-data": typed_data,
     "signatures": signatures,
+    "permit2": permit2,
     "facilitator": facilitator,
 }
 

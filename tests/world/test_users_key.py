@@ -15,9 +15,10 @@ from x402sim.clock import real_now
 from x402sim.journal import HEADER
 from x402sim.payer.core import PaymentFailed
 from x402sim.protocol.crypto import checksum, recover
-from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.eip3009 import Permit, transfer_digest
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.networks import BASE, MAINNET, NETWORKS, Network
+from x402sim.protocol.permit2 import PERMIT2, UPTO_PROXY
 from x402sim.story.stages import PAYER_KEY
 from x402sim.world.world import Deployment
 
@@ -118,6 +119,18 @@ async def _owns_a_contract(world: LiveWorld) -> None:
     (await world.payer("alice")).wallet.of_contract(SHOP)
 
 
+async def _signs_by_permit2(world: LiveWorld) -> None:
+    wallet = (await world.payer("alice")).wallet
+    terms = wallet.authorization(
+        to=PERMIT2, amount_base=9_000_000, valid_after=0, valid_before=int(real_now()) + 60
+    )
+    message = wallet.permit2_authorization(UPTO_PROXY, BASE.asset, terms, PERMIT2)
+    permit = Permit(wallet.address_bytes, PERMIT2, 9_000_000, 0, int(real_now()) + 60)
+    with pytest.raises(PaymentFailed, match="no permit"):
+        wallet.sign_permit(permit, BASE.domain)
+    wallet.sign_permit2(message, BASE.chain_id)
+
+
 async def _advances(world: LiveWorld) -> None:
     await world.advance(86_400)
 
@@ -130,6 +143,7 @@ async def _advances(world: LiveWorld) -> None:
         (_signs_long, "more than 300 s from now"),
         (_uses_the_wallet, "is left of the `budget`"),
         (_owns_a_contract, "signs for no contract"),
+        (_signs_by_permit2, "signs no message of Permit2"),
         (_advances, "time is real where the user's own key pays"),
     ],
     ids=lambda each: each.__name__ if callable(each) else "",

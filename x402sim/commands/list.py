@@ -9,6 +9,7 @@ import typer
 
 from x402sim.commands.common import AsJson, completing, filled
 from x402sim.commands.run import choose
+from x402sim.protocol.permit2_payments import UPTO_CLAUSES
 from x402sim.spec.clauses import CLAUSES
 from x402sim.world.scenario import Scenario, shipped_names
 
@@ -50,7 +51,7 @@ def list_scenarios(
 
 
 def _story(scenario: Scenario, command: str) -> str:
-    sentences = {clause.id: clause.text for clause in CLAUSES}
+    sentences = {clause.id: clause.text for clause in CLAUSES} | UPTO_CLAUSES
     return "\n".join(
         [
             _bold(scenario.name),

@@ -25,6 +25,7 @@ from x402sim.commands import common
 from x402sim.events import Check, RequestSent, StoryRaised
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import choose_network
+from x402sim.protocol.permit2_payments import UPTO_CLAUSES
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
 from x402sim.report.reading import OUTCOMES, checks_of, reading_of, why_failed
@@ -143,7 +144,7 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
 MAX_CHECKS = 5
 """Failed checks of one scenario that are printed in full."""
 MAX_NAME = 24
-_SENTENCES = {clause.id: clause.text for clause in CLAUSES}
+_SENTENCES = {clause.id: clause.text for clause in CLAUSES} | UPTO_CLAUSES
 
 
 def header(names: Sequence[str]) -> str:

@@ -332,6 +332,11 @@ export class Sim {
     return this.#json("GET", "/accounts", {});
   }
 
+  /** List the accounts that fail in fixed ways, if they were made. */
+  madeFailingAccounts(): Promise<FailingAccount[]> {
+    return this.#json("GET", "/accounts/failing", {});
+  }
+
   /** Make the accounts that fail in fixed ways, and list them: no balance, blacklisted, and so on. */
   failingAccounts(): Promise<FailingAccount[]> {
     return this.#json("POST", "/accounts/failing", {});

@@ -12,7 +12,7 @@ file from top to bottom: it bounds the cost of any lie.
    (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
    By Permit2, only if the user allows `permit2`: the message is for Permit2 and the x402 proxy of
    the scheme, at the addresses of our own table; the maximum of `upto` is the amount that counts.
-   Nothing here approves Permit2.
+   Nothing here approves Permit2, but for a story that asks for a permit (`permit_nonce`).
 4. `Allowed` is the permission of a user of `pay`: test networks, or the main networks that the user
    named, by a clock that the user trusts.
 
@@ -44,11 +44,12 @@ from x402sim.payer.reading import is_header_value
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, checksum, parse_address, to_hex
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.eip3009 import Authorization, Permit
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.protocol.offers import PAYMENT_ID
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.permit2_payments import (
     FACILITATOR,
     METHOD,
@@ -57,6 +58,7 @@ from x402sim.protocol.permit2_payments import (
     Permit2Payment,
     pays_by_permit2,
     permit2_payload,
+    sponsored,
 )
 from x402sim.protocol.ways import MOST_WAYS, Way
 from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
@@ -388,12 +390,14 @@ def sign(
     *,
     by: Wallet | None = None,
     changes: Mapping[str, Any] | None = None,
+    permit_nonce: int | None = None,
 ) -> tuple[Authorization, str]:
     """Return a new authorization for an offer, and its payment header; raises `ValueError`.
 
     The window ends at the server's timeout, but at most `max_window_s` from now. A defective payer
     makes `changes` to the authorization, or lets another wallet (`by`) sign. If the offer is paid
-    by Permit2, the header has Permit2's message with the terms of the authorization.
+    by Permit2, the header has Permit2's message with the terms of the authorization, and with
+    `permit_nonce`, the token's next for this owner, an EIP-2612 permit of the same amount and end.
     """
     auth = wallet.authorization(
         to=parse_address(offer.accepted.pay_to),
@@ -410,6 +414,11 @@ def sign(
         spender, account = PROXIES[offer.accepted.scheme], facilitator_of(offer.accepted)
         message = wallet.permit2_authorization(spender, network.asset, auth, account)
         signature = (by or wallet).sign_permit2(message, network.chain_id)
+        if permit_nonce is not None:
+            terms = message.amount, permit_nonce, message.deadline
+            permit = Permit(message.from_, PERMIT2, *terms)
+            proof = (by or wallet).sign_permit(permit, network.domain)
+            extensions |= sponsored(permit, network.asset, proof)
         payment = Permit2Payment(
             x402_version=2,
             accepted=offer.accepted,

@@ -21,7 +21,9 @@ from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     Authorization,
     Domain,
+    Permit,
     cancel_digest,
+    permit_digest,
     transfer_digest,
 )
 from x402sim.protocol.header import Spelling, encode_header
@@ -169,6 +171,10 @@ class Wallet:
     def sign_permit2(self, auth: Permit2Authorization, chain_id: int) -> bytes:
         """Return the 65-byte signature of a message of Permit2 on one chain."""
         return sign(permit2_digest(auth, chain_id), self._key)
+
+    def sign_permit(self, permit: Permit, domain: Domain) -> bytes:
+        """Return the 65-byte signature of an EIP-2612 permit for one token."""
+        return sign(permit_digest(permit, domain), self._key)
 
     def sign(self, auth: Authorization, domain: Domain, *, receive: bool = False) -> bytes:
         """Return the 65-byte signature of an authorization for one token.

@@ -11,6 +11,7 @@ import msgspec
 
 from x402sim.protocol.crypto import (
     ZERO_ADDRESS,
+    Address,
     BadSignature,
     checksum,
     from_hex,
@@ -43,6 +44,14 @@ SPONSORED_PERMIT = "eip2612GasSponsoring"
 """The extension with the payer's EIP-2612 permit for Permit2: the facilitator pays its gas."""
 PROXIES = {SCHEME: EXACT_PROXY, UPTO: UPTO_PROXY}
 """The contract that a payer of each scheme names as the spender."""
+UPTO_CLAUSES = {
+    "upto/maximum": "Never more than the signed maximum is settled.",
+    "upto/used": "The amount used is settled once, after the work; the rest stays with the payer.",
+    "upto/nothing": "Nothing used needs no transaction, and the message stays usable.",
+    "upto/unpaid": "An answer that cannot be settled is kept back until it is.",
+    "upto/sponsored": "With a payer's permit the facilitator pays for the approval of Permit2.",
+}
+"""What a scenario may cite of goods sold `upto`, which the specification does not have."""
 
 
 def pays_by_permit2(offered: AnyRequirements) -> bool:
@@ -194,6 +203,21 @@ def sponsored_permit_in(extensions: dict[str, Any] | None) -> SponsoredPermit | 
         return msgspec.convert(info, SponsoredPermit)
     except msgspec.ValidationError as wrong:
         raise BadMessage(f"{SPONSORED_PERMIT}: {wrong}") from None
+
+
+def sponsored(permit: Permit, asset: Address, signature: bytes) -> dict[str, Any]:
+    """Return a payer's signed permit as the extension of a payment."""
+    info = SponsoredPermit(
+        from_=checksum(permit.owner),
+        asset=checksum(asset),
+        spender=checksum(permit.spender),
+        amount=str(permit.value),
+        nonce=str(permit.nonce),
+        deadline=str(permit.deadline),
+        signature=to_hex(signature),
+        version="1",
+    )
+    return {SPONSORED_PERMIT: {"info": msgspec.to_builtins(info)}}
 
 
 def permit_of(info: SponsoredPermit) -> tuple[Permit, bytes]:

@@ -143,6 +143,10 @@ class Shop:
         """Whether a good is sold by the amount used."""
         return any(each.good.upto for each in self.sold)
 
+    def meters(self, path: str) -> bool:
+        """Tell whether a path is sold by the amount used."""
+        return any(each.good.upto for each in self._fitting(path))
+
     def at(self, path: str, method: str) -> Found | None:
         """Return the good for a request; None if no good has the path.
 

@@ -28,7 +28,7 @@ class Need(StrEnum):
     CLOCK = "clock", "control of the clock"
     RESTART = "restart", "a restart of the service"
     FAULTS = "faults", "faults of the messages around the service"
-    FIAT_TOKEN = "fiat token", "Circle's token, which can be paused and which blacklists"
+    FIAT_TOKEN = "fiat token", "Circle's token, which can be paused, blacklists and takes permits"
     OTHER_SERVICES = "other services", "several services with one merchant"
     VIRTUAL_TIME = "virtual time", "virtual time"
     WORLD = "world", "the control API of the world around the service"

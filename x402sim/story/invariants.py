@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from x402sim import events
 from x402sim.journal import Entry
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_base
 from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.run import LAWS
@@ -87,6 +88,7 @@ class Invariants:
             events.TransactionUndone: self._forget_undone,
             events.AuthorizationConsumed: self._paid_once,
             events.PaymentSettled: self._granted_if_paid,
+            events.UsageSettled: self._usage_paid,
             events.SessionOpened: self._within_deposit,
             events.SessionDebited: self._debited,
             events.DebitUndone: self._within_deposit,
@@ -127,7 +129,10 @@ class Invariants:
 
     def _on_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
-        if authorization is not None and event.to in self._parts.services and event.path != PAY:
+        service = self._parts.services.get(event.to)
+        if service is not None and service.service.env.shop.meters(event.path):
+            return ()  # whose message is checked when it is settled: nothing used costs nothing
+        if authorization is not None and service is not None and event.path != PAY:
             check = partial(self._served_in_one_step, _to_bytes(authorization))
             self._open[event.exchange] = check
         elif payment_id is None:
@@ -288,6 +293,17 @@ class Invariants:
             payment_id = stored.payment_id
             expected, actual = f"a transfer of {wanted}", f"{moved} for {payment_id}"
             yield Broken(GRANTED_IF_PAID, expected, actual, payment_id, wanted[2])
+
+    def _usage_paid(self, event: events.UsageSettled) -> Iterator[Broken]:
+        """Check that the transaction of a metered answer moved exactly the amount that is told, to
+        the merchant, and no more than the maximum."""
+        to = to_hex(self._parts.services[event.actor].service.env.pay_to)
+        moved = list(self._mined.get(_to_bytes(event.tx_hash), _Mined()).transfers)
+        amounts = [amount_base for _, payee, amount_base in moved if payee == to]
+        if amounts != [event.settled_base] or event.settled_base > event.maximum_base:
+            wanted = f"a transfer of {event.settled_base}, of at most {event.maximum_base}"
+            actual = f"{moved} for {event.payment_id}"
+            yield Broken(GRANTED_IF_PAID, wanted, actual, event.payment_id, event.settled_base)
 
     def _store(self, service: events.ServiceName) -> Store:
         return self._parts.services[service].service.store

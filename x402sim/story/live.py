@@ -20,6 +20,7 @@ from x402sim.payer.policies import PayerPolicy
 from x402sim.protocol import abi, cronos, x402
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.header import authorization_of
+from x402sim.protocol.permit2_payments import Permit2Payment
 from x402sim.protocol.x402 import exact_payload, read_required
 from x402sim.rng import Stream
 from x402sim.serving.control.app import EVENTS
@@ -177,7 +178,9 @@ class LiveWorld:
 
         The new service has the first service's merchant, wallet and settings, but for the
         `settings` given here, and a new database and id secret, or with `shares_database` the
-        first service's (needs "other services").
+        first service's (needs "other services"). `sells` are goods as of `LocalServer`, such as
+        `{"POST /answer upto 0.05": answer}`: a function of the request, which may return the body
+        and the amount used in tokens.
         """
         if self.stage.another_service is None:
             raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
@@ -456,8 +459,8 @@ def _facilitator_request(
     """Return the path and the body of a request to "verify" or "settle".
 
     `header` belongs to a payment in two steps; a `version` of the standard takes the signed
-    authorization in the header. `requirements` replace fields of the 402's. Raises `ValueError` for
-    another verb or version.
+    authorization in the header, or the whole header of a payment by Permit2. `requirements` replace
+    fields of the 402's. Raises `ValueError` for another verb or version.
     """
     if verb not in _TWO_STEPS:
         raise ValueError(unknown("verb", verb, _TWO_STEPS))
@@ -467,13 +470,17 @@ def _facilitator_request(
         return _TWO_STEPS[verb], {"x402Version": cronos.VERSION, **body}
     if version not in x402.VERSIONS:
         raise ValueError(f"version: the x402 standard has 1 and 2, not {version}")
-    payload, payment = exact_payload(*authorization_of(header)), object()
-    if version == 1:
+    payment: Any = x402.json_in(header, Permit2Payment)
+    if payment is not None:
+        wanted = to_builtins(payment.accepted)
+    elif version == 1:
         wanted = required.body["accepts"][0]
+        payload = exact_payload(*authorization_of(header))
         payment = x402.PaymentV1(1, wanted["scheme"], wanted["network"], payload)
     else:
         offered = read_required(required.standard_offer or "")
         wanted = to_builtins(offered.accepts[0])
+        payload = exact_payload(*authorization_of(header))
         payment = x402.PaymentV2(2, offered.accepts[0], payload, offered.resource)
     return _STANDARD[verb], {
         "x402Version": version,

@@ -28,6 +28,7 @@ from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.rng import Stream, later
@@ -158,8 +159,33 @@ class Answer:
 
     @property
     def price_base(self) -> int:
-        """The price in a 402, in base units; raises `PaymentFailed` if it is not a 402."""
-        return int(self.requirements["maxAmountRequired"])
+        """The price in a 402, in base units, of goods sold `upto` the maximum; raises
+        `PaymentFailed` if it is not a 402.
+        """
+        return self.terms[0]
+
+    @property
+    def terms(self) -> tuple[int, int]:
+        """The price in a 402 in base units, and the seconds to pay; raises `PaymentFailed`."""
+        if self.is_one_step_only:
+            first = x402.read_required(self.standard_offer or "").accepts[0]
+            return int(first.amount), first.max_timeout_seconds
+        wanted = self.requirements
+        seconds = wanted.get("maxTimeoutSeconds", AFTER_SIGNING_S)
+        return int(wanted["maxAmountRequired"]), seconds
+
+    @property
+    def is_one_step_only(self) -> bool:
+        """Whether it is a 402 without a payment in two steps, as of goods sold `upto`."""
+        return self.standard_offer is not None and "paymentId" not in self.body
+
+    @property
+    def settlement(self) -> x402.Settlement | None:
+        """The receipt of a payment in one step; None without one."""
+        found: x402.Settlement | None = x402.json_in(
+            self.header(x402.RESPONSE_HEADERS[2]), x402.Settlement
+        )
+        return found
 
     def _field(self, name: str, meaning: str) -> Any:
         if name in self.body:
@@ -338,27 +364,34 @@ class Payer:
         by: Wallet | None = None,
         network: Network | None = None,
         receive: bool = False,
+        permit_nonce: int | None = None,
         **wrong: Any,
     ) -> str:
         """Return a payment header for a 402, signed by this payer's clock.
 
-        It is for `pay`; with `steps=1` it is for `ask`, in version 2 of the x402 standard.
+        It is for `pay`; with `steps=1` it is for `ask`, in version 2 of the x402 standard. For
+        goods sold `upto` the maximum is signed, by Permit2; with `permit_nonce`, 0 for the payer's
+        first, a permit (EIP-2612) goes along, by which the facilitator has Permit2 approved.
 
         `wrong` replaces fields of the authorization *before* signing: `to` (an address), `value`,
         `valid_after`, `valid_before` (integers), `nonce` (32 bytes). `by` signs instead; the
         authorization still names this payer. `network` replaces the network that is signed for and
         named in the header. `receive` signs a ReceiveWithAuthorization, which only the payee may
-        submit. These two and `spelling` are for two steps only. Raises `PaymentFailed` if
-        `required` is no 402 to be paid so.
+        submit. These two and `spelling` are for two steps only, `permit_nonce` for one. Raises
+        `PaymentFailed` if `required` is no 402 to be paid so.
         """
         if steps == 1:
             if (spelling, network, receive) != ("hex", None, False):
                 raise ValueError("spelling, network and receive are for steps=2")
             if required.standard_offer is None:
                 raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-            offer = signing.choose(x402.read_required(required.standard_offer), self.network)
+            offered = x402.read_required(required.standard_offer)
             return signing.sign(
-                offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
+                signing.choose(offered, self.network, permit2=True),
+                *(self.wallet, self.network, self.now_s()),
+                by=by,
+                changes=wrong,
+                permit_nonce=permit_nonce,
             )[1]
         wanted: messages.PaymentRequirements = messages.decode(
             msgspec.json.encode(required.requirements), messages.PaymentRequirements
@@ -406,6 +439,11 @@ class Payer:
         """Send tokens in this payer's own transaction."""
         amount_base = to_base(amount, self.network.decimals)
         return await self._call(abi.transfer(parse_address(to), amount_base))
+
+    async def approve(self, amount: str) -> Sent:
+        """Let Permit2 take so many tokens in all, in this payer's own transaction."""
+        amount_base = to_base(amount, self.network.decimals)
+        return await self._call(abi.approve(PERMIT2, amount_base))
 
     async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
         """Cancel the authorization of a header, on the chain."""
@@ -475,20 +513,23 @@ class Payer:
 
     # --- as its policy says ----------------------------------------------------------
 
-    async def buy(self) -> Answer:
+    async def buy(self, resource: str = QUOTE) -> Answer:
         """Request a quote, pay as the policy says, and return the last answer to a payment.
 
+        Another `resource` is asked by POST; of goods sold `upto` the maximum counts for the budget.
         Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
         """
-        return (await Shopper(self, self._spending, self._bought).order(self.ask)).last
+        shopper = Shopper(self, self._spending, self._bought, resource)
+        return (await shopper.order(shopper.ask)).last
 
-    async def fetch(self) -> Answer:
+    async def fetch(self, resource: str = QUOTE) -> Answer:
         """Get one quote as the policy says; return the last answer, whose status is 200 if served.
 
-        The payer pays and shows the payment id, or spends a session. Without a 402, or after a
-        final refusal, the result is that answer. Raises `SpendingCapExceeded` beyond the budget.
+        Another `resource` is as for `buy`. The payer pays and shows the payment id, or spends a
+        session. Without a 402, or after a final refusal, the result is that answer. Raises
+        `SpendingCapExceeded` beyond the budget.
         """
-        return await Shopper(self, self._spending, self._bought).fetch()
+        return await Shopper(self, self._spending, self._bought, resource).fetch()
 
     async def open_session(self, deposit: str, duration: int) -> Answer:
         """Pay a deposit as the policy says, and return the answer that names the session.
@@ -515,9 +556,16 @@ class Order:
     """One 402 to be paid, as the policy `retry` decides, until `until_s`."""
 
     def __init__(
-        self, payer: Payer, spending: Spending, required: Answer, ask: Ask, until_s: float
+        self,
+        payer: Payer,
+        spending: Spending,
+        required: Answer,
+        ask: Ask,
+        until_s: float,
+        resource: str,
     ) -> None:
         self._payer, self._spending, self._ask = payer, spending, ask
+        self._resource = resource
         self._until_s, self._was_sent = until_s, False
         self._header: str | None = None
         self._signed: Signed | None = None
@@ -540,8 +588,10 @@ class Order:
 
     @property
     def in_one_step(self) -> bool:
-        """Whether the request itself pays, as the policy says and the 402 offers."""
-        return self._spending.policy.steps == 1 and self.required.standard_offer is not None
+        """Whether the request itself pays, as the policy says, or the 402 offers nothing else."""
+        if self._spending.policy.steps == 1:
+            return self.required.standard_offer is not None
+        return self.required.is_one_step_only
 
     @property
     def rng(self) -> Stream:
@@ -571,7 +621,7 @@ class Order:
         if self._header is None:
             await self.sign_again()
         if self.in_one_step:
-            self.last = await self._payer.ask(header=self._header)
+            self.last = await self._payer.ask(self._resource, header=self._header)
         else:
             self.last = await self._payer.pay(self.required, self._header)
         if self.is_paid:
@@ -580,9 +630,8 @@ class Order:
     async def sign_again(self) -> None:
         """Sign another authorization for the same 402, or the first one."""
         payer, network = self._payer, self._payer.network
-        wanted = self.required.requirements
-        price = _tokens(int(wanted["maxAmountRequired"]), network.decimals)
-        allowed_s = wanted.get("maxTimeoutSeconds", AFTER_SIGNING_S)
+        price_base, allowed_s = self.required.terms
+        price = _tokens(price_base, network.decimals)
         expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
         self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)
         self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
@@ -624,8 +673,11 @@ class Shopper:
     Requests of a payer may overlap, so each has a deadline, a last answer and a payment id.
     """
 
-    def __init__(self, payer: Payer, spending: Spending, bought: Bought) -> None:
+    def __init__(
+        self, payer: Payer, spending: Spending, bought: Bought, resource: str = QUOTE
+    ) -> None:
         self._payer, self._spending, self._bought = payer, spending, bought
+        self._resource = resource
         self._payment_id = bought.payment_id
         self._last: Answer | None = None
         self._until_s = spending.until_s(payer.clock)
@@ -647,9 +699,14 @@ class Shopper:
             raise RuntimeError(f"{described(sessions)} has sent no request")
         return self._last
 
+    async def ask(self, **proof: str) -> Answer:
+        """Request the resource, perhaps with a proof of payment."""
+        return await self._payer.ask(self._resource, **proof)
+
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
-        order = Order(self._payer, self._spending, required or await ask(), ask, self._until_s)
+        first = required or await ask()
+        order = Order(self._payer, self._spending, first, ask, self._until_s, self._resource)
         with suppress(_RetriesEnded):
             await self._spending.policy.retry.pay(order)
         self.payments += order.is_paid
@@ -683,23 +740,24 @@ class Shopper:
     async def show_payment(self) -> None:
         """Send the request with the newest payment id, if any."""
         if self._payment_id is not None:
-            self._last = await self._payer.ask(payment_id=self._payment_id)
+            self._last = await self.ask(payment_id=self._payment_id)
 
     async def show_session(self) -> None:
         """Send the request with the newest session, if any."""
         if self._bought.session_id is not None:
-            self._last = await self._payer.ask(session_id=self._bought.session_id)
+            self._last = await self.ask(session_id=self._bought.session_id)
 
     async def buy(self) -> None:
         """Pay for the request, and send the payment id with it unless the refusal is final."""
-        self._last = required = await self._payer.ask()
+        self._last = required = await self.ask()
         if required.status != 402:
             return
-        order = await self.order(self._payer.ask, required)
+        order = await self.order(self.ask, required)
         self._last = order.last
         if not order.is_final:
-            # interned, as in the service's cache: a crowd has many ids, and each is there once
-            self._payment_id = self._bought.payment_id = intern(order.required.payment_id)
+            if not order.required.is_one_step_only:
+                # interned, as in the service's cache: a crowd has many ids, and each is there once
+                self._payment_id = self._bought.payment_id = intern(order.required.payment_id)
             if not order.in_one_step:
                 await self.show_payment()
             if self.is_served:

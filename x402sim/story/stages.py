@@ -32,9 +32,10 @@ from x402sim.journal import Journal
 from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.eip3009 import Authorization, Domain
+from x402sim.protocol.eip3009 import Authorization, Domain, Permit
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS, Network
+from x402sim.protocol.permit2 import Permit2Authorization
 from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.serving.control.app import control_app
@@ -391,6 +392,14 @@ class UsersWallet(Wallet):
             )
         self._where.signed.append(amount)
         return super().sign(auth, domain, receive=receive)
+
+    def sign_permit2(self, auth: Permit2Authorization, chain_id: int) -> bytes:
+        """Raise `PaymentFailed`: no budget here counts what a message of Permit2 may take."""
+        raise PaymentFailed("nothing was signed: the user's own key signs no message of Permit2")
+
+    def sign_permit(self, permit: Permit, domain: Domain) -> bytes:
+        """Raise `PaymentFailed`, as `sign_permit2`."""
+        raise PaymentFailed("nothing was signed: the user's own key signs no permit")
 
     def of_contract(self, account: str) -> Wallet:
         """Raise `PaymentFailed`: a deployment names no contract that this key signs for."""

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
@@ -35,7 +36,8 @@ from x402sim.journal import Journal
 from x402sim.protocol.header import read_versioned
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
+from x402sim.protocol.permit2_payments import Permit2Payment, authorization_of
+from x402sim.protocol.x402 import PAYMENT_HEADERS, json_in, read_payment
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight
 from x402sim.world.faults import PROOFS
@@ -344,10 +346,19 @@ def _in_one_step(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
             try:
                 payment = read_payment(version, headers[name])
             except BadMessage:
-                return "unreadable", None
+                return _nonce_of_permit2(headers[name]) or "unreadable", None
             extra = (payment.accepted.extra if payment.accepted else None) or {}
             return payment.signed.authorization.nonce.hex(), _text(extra.get(PAYMENT_ID))
     return None, None
+
+
+def _nonce_of_permit2(header: str) -> str | None:
+    payment: Permit2Payment | None = json_in(header, Permit2Payment)
+    with suppress(BadMessage):
+        if payment is not None:
+            auth, _ = authorization_of(payment.payload, payment.accepted.scheme)
+            return auth.nonce.to_bytes(32).hex()
+    return None
 
 
 def _text(value: object) -> str | None:

@@ -348,7 +348,8 @@ class RunningWorld:
     def deploy_another(self, *, shares_database: bool, settings: dict[str, Any]) -> ServiceName:
         """Start another service with the first one's merchant and wallet; return its name.
 
-        `settings` differ from the first one's. A service on the same database has the same id
+        `settings` differ from the first one's; `sells` may be goods by name, as `LocalServer` takes
+        them. A service on the same database has the same id
         secret: two replicas of one service. Raises `ValueError` for too many services.
         """
         if len(self.services) >= MOST_SERVICES:
@@ -356,8 +357,17 @@ class RunningWorld:
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
         on, first = self.on_network(settings.get("network") or self.network.name), self.service
+        sells = settings.pop("sells", ())
         changed = replace(first.env.settings, **settings)
+        if sells:
+            from x402sim.service.sources import goods_of, selling  # few worlds sell such goods
+
+            changed = selling(changed, goods_of(sells))
         setup = replace(first.env, network=on.network, settings=changed)
+        if (facilitator := settings.get("facilitator")) is not None:
+            if facilitator not in self.options.facilitators:
+                raise ValueError(unknown("facilitator", facilitator, self.options.facilitators))
+            setup = replace(setup, facilitator_url=f"http://{host_of(facilitator)}")
         if not shares_database:
             setup = replace(setup, secret=self.rng.secret(f"ids of {name}"))
         on._start(name, setup, first.store if shares_database else Store())

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from x402sim.chain.ledger.frame import CLAUSES as TOKEN_CLAUSES
+from x402sim.protocol.permit2_payments import UPTO_CLAUSES
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.text.words import unknown
 
@@ -176,7 +177,7 @@ def find(name: str) -> Scenario:
 def _clause_ids() -> tuple[str, ...]:
     from x402sim.spec.clauses import CLAUSES  # the book is long, and few worlds cite it
 
-    return tuple(dict.fromkeys((*(each.id for each in CLAUSES), *TOKEN_CLAUSES)))
+    return tuple(dict.fromkeys((*(each.id for each in CLAUSES), *TOKEN_CLAUSES, *UPTO_CLAUSES)))
 
 
 def require_clause(clause: str, where: str) -> None:

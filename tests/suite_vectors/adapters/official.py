@@ -51,7 +51,7 @@ def match(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts(asked: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    if asked.get("type", KIND) != KIND:
+    if asked.get("type", KIND) != KIND or "version" not in asked.get("domain", "version"):
         raise NotImplementedError
     domain = asked.get("domain")
     its = TypedDataDomain(domain["name"], domain["version"], int(domain["chainId"]), domain["verifyingContract"]) if domain else None  # fmt: skip

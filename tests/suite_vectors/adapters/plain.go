@@ -16,8 +16,15 @@ import (
 type object = map[string]any
 
 var digits = regexp.MustCompile(`^(0|[1-9][0-9]{0,77})$`)
-var tokens = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.([0-9]+))?$`)
 var terms = "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce"
+var types = map[string]string{
+	"TransferWithAuthorization": terms, "ReceiveWithAuthorization": terms,
+	"CancelAuthorization": "address authorizer,bytes32 nonce",
+	"Permit":              "address owner,address spender,uint256 value,uint256 nonce,uint256 deadline",
+	"TokenPermissions":    "address token,uint256 amount", "Witness": "address to,address facilitator,uint256 validAfter",
+	"PermitWitnessTransferFrom": "TokenPermissions permitted,address spender,uint256 nonce,uint256 deadline,Witness witness",
+	"EIP712Domain":              "string name,string version,uint256 chainId,address verifyingContract",
+}
 
 func keccak(data []byte) []byte {
 	data = append(append([]byte{}, data...), 1)
@@ -67,60 +74,52 @@ func word(value string) []byte {
 	return number.FillBytes(make([]byte, 32))
 }
 
-func hashed(kind, fields string, values object) []byte {
-	data := keccak([]byte(kind + "(" + fields + ")"))
-	for _, field := range strings.Split(fields, ",") {
+// hashed returns a struct's type and hash; fields without a value are not in the type.
+func hashed(kind string, values object) (string, []byte) {
+	var fields []string
+	inner, data := "", []byte{}
+	for _, field := range strings.Split(types[kind], ",") {
 		kind, name, _ := strings.Cut(field, " ")
-		if value := values[name].(string); kind == "string" {
+		value, isText := values[name].(string)
+		switch parts, isStruct := values[name].(object); {
+		case isStruct:
+			its, hash := hashed(kind, parts)
+			inner, data = inner+its, append(data, hash...)
+		case !isText:
+			continue
+		case kind == "string":
 			data = append(data, keccak([]byte(value))...)
-		} else {
+		default:
 			data = append(data, word(value)...)
 		}
+		fields = append(fields, field)
 	}
-	return keccak(data)
+	whole := kind + "(" + strings.Join(fields, ",") + ")" + inner
+	return whole, keccak(append(keccak([]byte(whole)), data...))
 }
 
-func structOf(in object) []byte {
-	if in["type"] == "CancelAuthorization" {
-		return hashed("CancelAuthorization", "address authorizer,bytes32 nonce", in["message"].(object))
-	}
-	return hashed(in["type"].(string), terms, in["message"].(object))
-}
-
-func domainOf(in object) []byte {
-	return hashed("EIP712Domain", "string name,string version,uint256 chainId,address verifyingContract", in["domain"].(object))
-}
-
-// base turns a decimal text into base units; false for what is none, or less than a base unit.
-func base(text string, decimals int) (string, bool) {
-	parts := tokens.FindStringSubmatch(text)
-	if parts == nil || len(strings.TrimRight(parts[3], "0")) > decimals {
-		return "", false
-	}
-	fraction := (parts[3] + strings.Repeat("0", decimals))[:decimals]
-	number, _ := new(big.Int).SetString(parts[1]+fraction, 10)
-	return number.String(), number.BitLen() <= 256
+func hash(kind, values any) []byte {
+	_, found := hashed(kind.(string), values.(object))
+	return found
 }
 
 func perform(op string, in object) (result object, isValid bool) {
+	found := []byte{}
 	switch op {
 	case "capabilities":
-		return object{"name": "Go by hand", "operations": strings.Fields("amount units domain struct digest")}, true
+		return object{"name": "Go by hand", "operations": strings.Fields("amount domain struct digest")}, true
+	case "amount":
+		text, _ := in["text"].(string)
+		number, _ := new(big.Int).SetString(text, 10)
+		return object{"base": text}, digits.MatchString(text) && number.BitLen() <= 256
 	case "domain":
-		return object{"hash": "0x" + hex.EncodeToString(domainOf(in))}, true
+		found = hash("EIP712Domain", in["domain"])
 	case "struct":
-		return object{"hash": "0x" + hex.EncodeToString(structOf(in))}, true
+		found = hash(in["type"], in["message"])
 	case "digest":
-		whole := append([]byte{0x19, 1}, append(domainOf(in), structOf(in)...)...)
-		return object{"hash": "0x" + hex.EncodeToString(keccak(whole))}, true
+		found = keccak(append(append([]byte{0x19, 1}, hash("EIP712Domain", in["domain"])...), hash(in["type"], in["message"])...))
 	}
-	text, isText := in["text"].(string)
-	decimals, _ := in["decimals"].(float64)
-	if !isText || op == "amount" && !digits.MatchString(text) {
-		return nil, false
-	}
-	found, isValid := base(text, int(decimals))
-	return object{"base": found}, isValid
+	return object{"hash": "0x" + hex.EncodeToString(found)}, true
 }
 
 func main() {

@@ -10,22 +10,39 @@ from eth_account.messages import SignableMessage, encode_typed_data
 from eth_utils import function_signature_to_4byte_selector, keccak
 
 WORDS = {"from": "address", "to": "address", "value": "uint256", "validAfter": "uint256", "validBefore": "uint256", "nonce": "bytes32"}  # fmt: skip
-CANCEL = {"authorizer": "address", "nonce": "bytes32"}
+TYPES = {
+    "TransferWithAuthorization": WORDS,
+    "ReceiveWithAuthorization": WORDS,
+    "CancelAuthorization": {"authorizer": "address", "nonce": "bytes32"},
+    "Permit": {"owner": "address", "spender": "address", "value": "uint256", "nonce": "uint256", "deadline": "uint256"},
+    "PermitWitnessTransferFrom": {"permitted": "TokenPermissions", "spender": "address", "nonce": "uint256", "deadline": "uint256", "witness": "Witness"},
+    "TokenPermissions": {"token": "address", "amount": "uint256"},
+    "Witness": {"to": "address", "facilitator": "address", "validAfter": "uint256"},
+}  # fmt: skip
 
 
 def signable(asked: dict[str, Any]) -> SignableMessage:
     kind = asked.get("type", "TransferWithAuthorization")
-    fields = CANCEL if kind == "CancelAuthorization" else WORDS
-    message = asked.get("message") or dict.fromkeys(fields, 0)
+    message = asked.get("message") or dict.fromkeys(TYPES[kind], 0)
     domain = asked.get("domain") or {"name": "", "version": "", "chainId": 0, "verifyingContract": "0x" + "00" * 20}  # fmt: skip
+    given = {"Witness": message.get("witness", {}), kind: message}  # exact has no facilitator
+    types = {
+        name: {each: of for each, of in TYPES[name].items() if each in given.get(name, TYPES[name])}
+        for name in {kind, *TYPES[kind].values()} & TYPES.keys()
+    }
     return encode_typed_data(
         {**domain, "chainId": int(domain["chainId"])},
-        {kind: [{"name": name, "type": of} for name, of in fields.items()]},
-        {name: value(fields[name], each) for name, each in message.items()},
+        {
+            name: [{"name": each, "type": of} for each, of in its.items()]
+            for name, its in types.items()
+        },
+        {name: value(TYPES[kind][name], each) for name, each in message.items()},
     )
 
 
 def value(kind: str, given: Any) -> Any:
+    if kind in TYPES:
+        return {name: value(TYPES[kind][name], each) for name, each in given.items()}
     if kind == "uint256":
         return int(given)
     raw = bytes.fromhex(str(given).removeprefix("0x")) if given else bytes(32)

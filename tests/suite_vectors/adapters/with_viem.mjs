@@ -13,15 +13,23 @@ const types = {
   TransferWithAuthorization: terms,
   ReceiveWithAuthorization: terms,
   CancelAuthorization: named("address authorizer,bytes32 nonce"),
+  Permit: named("address owner,address spender,uint256 value,uint256 nonce,uint256 deadline"),
+  PermitWitnessTransferFrom: named("TokenPermissions permitted,address spender,uint256 nonce,uint256 deadline,Witness witness"),
+  TokenPermissions: named("address token,uint256 amount"),
 };
+const typesOf = (domain, message) => ({
+  ...types,
+  EIP712Domain: types.EIP712Domain.filter(({ name }) => !domain || name in domain), // Permit2's has no version
+  Witness: named("facilitator" in (message?.witness ?? message ?? {}) ? "address to,address facilitator,uint256 validAfter" : "address to,uint256 validAfter"),
+});
 const plain = parseAbi(["function transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"]);
 const wallet = parseAbi(["function transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)"]);
 const domainOf = (domain) => ({ ...domain, chainId: BigInt(domain.chainId) });
-const dataOf = ({ domain, type, message }) => ({ domain: domainOf(domain), types, primaryType: type, message });
+const dataOf = ({ domain, type, message }) => ({ domain: domainOf(domain), types: typesOf(domain, message), primaryType: type, message });
 
 const operations = {
-  domain: ({ domain }) => ({ hash: hashDomain({ domain: domainOf(domain), types }) }),
-  struct: ({ type, message }) => ({ hash: hashStruct({ data: message, primaryType: type, types }) }),
+  domain: ({ domain }) => ({ hash: hashDomain({ domain: domainOf(domain), types: typesOf(domain) }) }),
+  struct: ({ type, message }) => ({ hash: hashStruct({ data: message, primaryType: type, types: typesOf(undefined, message) }) }),
   digest: (asked) => ({ hash: hashTypedData(dataOf(asked)) }),
   sign: async (asked) => ({ signature: await privateKeyToAccount(asked.privateKey).signTypedData(dataOf(asked)) }),
   recover: async (asked) => ({ address: await recoverTypedDataAddress({ ...dataOf(asked), signature: asked.signature }) }),

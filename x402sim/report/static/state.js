@@ -15,23 +15,21 @@ export function clocksOf(state) {
   return wrong;
 }
 
-let failing = null; // the accounts that fail, and their era: making them changes the world, so the reader asks for it
-
-function failed(model, again) {
+function failed(made, again) {
   if (!Object.keys(words.failing).length) return "";
-  const make = async () => { failing = { era: model.eras.length, all: await ask("accounts/failing", {}) }; again(); };
-  if (failing?.era !== model.eras.length)
+  const make = async () => { await ask("accounts/failing", {}); again(); };
+  if (!made.length)
     return el("div", {}, el("h2", {}, "Accounts that fail"), el("p", { class: "bar" }, `For tests of refusals: ${Object.keys(words.failing).join(", ")}. `, el("button", { type: "button", class: "small", onclick: make }, "Make them"), " or pay with one under ", el("a", { href: "#steering" }, "Steering")));
-  return table("Accounts that fail", ["how", "address", "key"], failing.all.map(({ fails, why, address, privateKey, nonce }) => [`${fails}: ${why}`, copy(address, short(address)), [copy(privateKey, "Copy", `key: ${fails}`), ...(nonce ? [" ", copy(nonce, "Copy nonce")] : [])]]));
+  return table("Accounts that fail", ["how", "address", "key"], made.map(({ fails, why, address, privateKey, nonce }) => [`${fails}: ${why}`, copy(address, short(address)), [copy(privateKey, "Copy", `key: ${fails}`), ...(nonce ? [" ", copy(nonce, "Copy nonce")] : [])]]));
 }
 
 export async function showState(model, again) {
   const parts = [];
   if (words.live) {
-    const [state, accounts] = await Promise.all([ask("state"), ask("accounts")]);
+    const [state, accounts, made] = await Promise.all(["state", "accounts", "accounts/failing"].map((path) => ask(path)));
     parts.push(
       table(`Accounts, in ${words.symbol}`, ["no.", "address", "balance", "key", "money"], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy", `key of account ${n}`), give(each.address, again)])),
-      failed(model, again),
+      failed(made, again),
       table("World", ["", ""], [
         ["time", iso(state.now)], ["clocks", clocksOf(state).join("; ") || "all right"],
         ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "blocks come at an interval, or on demand"}, ${state.chain.waiting} waiting`],

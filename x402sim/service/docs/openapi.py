@@ -263,13 +263,13 @@ def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
         price = f"what is used, at most {price}" if good.upto else price
         about = [good.description, price if price_base else "free"]
         proofs = PROOFS if price_base and not good.upto else []
-        responses: Json = {"2XX": {"description": "What is sold, or is free."}}
+        responses: Json = {"2XX": {"description": "The goods."}}
         if good.upto:
             responses |= {"402": {"description": "The header PAYMENT-REQUIRED offers `upto`."}}
         elif price_base is not None:
             responses |= asks | facts.errors(*_BAD_PAYMENT, _NO_DATABASE)
         operation = {
-            "tags": ["Paid requests"],
+            "tags": ["Goods and payments"],
             "operationId": name,
             "summary": ", ".join(filter(None, about)),
             "parameters": [in_path(each, "Any text.", "1") for each in holes] + proofs,

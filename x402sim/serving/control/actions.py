@@ -104,7 +104,8 @@ def named(world: RunningWorld) -> dict[str, str]:
     accounts = {
         each.address.lower(): f"account {n}" for n, each in enumerate(world.accounts.funded)
     }
-    return {"0x" + merchant(world).hex(): "merchant", **accounts}
+    failing = {_failing_wallet(name).address.lower(): name for name in FAILING}
+    return {"0x" + merchant(world).hex(): "merchant", **accounts, **failing}
 
 
 def mining(world: RunningWorld) -> Controls:
@@ -192,6 +193,16 @@ def failing(world: RunningWorld) -> dict[str, str]:
     return {name: why for name, why in FAILING.items() if has_list or name != "blacklisted"}
 
 
+def _failing_wallet(name: str) -> Wallet:
+    return Wallet(to_hex(keccak256(f"x402sim: {name}".encode())))
+
+
+async def made_failing_accounts(world: RunningWorld) -> list[FailingAccount]:
+    """List the accounts that fail in fixed ways; none if they were not made."""
+    made = await world.chain.balance(_failing_wallet("used nonce").address_bytes)
+    return await failing_accounts(world) if made else []
+
+
 async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
     """Make the accounts that fail in fixed ways, if they are not there yet.
 
@@ -201,7 +212,7 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
     found, decimals, controls = [], world.network.decimals, rewinding(world)
     owner, token = checksum(world.chain.owner), checksum(world.chain.token)
     for name, why in failing(world).items():
-        payer = Wallet(to_hex(keccak256(f"x402sim: {name}".encode())))
+        payer = _failing_wallet(name)
         account, data = payer.address_bytes, b""
         if name != "no balance" and not await world.chain.balance(account):
             await faucet(world, payer.address)

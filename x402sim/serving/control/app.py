@@ -46,6 +46,7 @@ def _message(action: Action, *, is_strict: bool) -> Any:
 
 TABLE: tuple[tuple[str, str, Action, str], ...] = (
     ("GET", "/accounts", actions.accounts, "The funded accounts of `serve`, with their private keys and balances in base units."),
+    ("GET", "/accounts/failing", actions.made_failing_accounts, "List the accounts that fail in fixed ways, if they were made."),
     ("POST", "/accounts/failing", actions.failing_accounts, "Make the accounts that fail in fixed ways, and list them: no balance, blacklisted, and so on."),
     ("GET", "/payments", actions.payments, "List the settled payments: ?path=/api/perp/quote&times=1 demands exactly one for the path."),
     ("GET", "/state", actions.state, "Show the state of the world: clock, chain, database and cache."),

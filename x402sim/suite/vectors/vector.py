@@ -174,7 +174,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "amount": Operation("reads an amount of base units", "text", "base"),
     "units": Operation("turns tokens into base units", "text decimals", "base"),
     "domain": Operation("hashes an EIP-712 domain: the separator", "domain", "hash"),
-    "struct": Operation("hashes a message of EIP-3009", "type message", "hash"),
+    "struct": Operation(
+        "hashes a typed message of EIP-3009, EIP-2612 or Permit2", "type message", "hash"
+    ),
     "digest": Operation("makes the 32 bytes to sign", "domain type message", "hash"),
     "sign": Operation(
         "signs with a private key", "domain type message privateKey", "signature", _recovers
@@ -262,6 +264,7 @@ FAMILIES = {
     "amounts": "Amounts and decimals",
     "typed-data": "EIP-712: domain, struct, digest, signature, call",
     "signatures": "Signatures: recovery, forms, wrappers",
+    "permit2": "Permit2 for exact and upto, and EIP-2612 permits",
     "facilitator": "A facilitator's verdict on a payment",
 }
 """The files, each a section of ids, and their titles."""
