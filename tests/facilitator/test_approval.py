@@ -114,6 +114,7 @@ UNFIT = {
     "amount of the call": ({"info": {"amount": "7"}}, "erc20_approval_tx_invalid_calldata"),
     "value": ({"value": 1}, "erc20_approval_tx_invalid_calldata"),
     "too little": ({"amount_base": MOST - 1}, "permit2_allowance_required"),
+    "chain": ({"chainId": 1}, "erc20_approval_tx_failed"),
     "nonce": ({"nonce": 1}, "erc20_approval_tx_failed"),
     "fee": (
         {"maxFeePerGas": TESTNET.base_fee_wei - 1, "maxPriorityFeePerGas": 0},

@@ -128,19 +128,18 @@ async def missing_wei(facilitator: Facilitator, approval: Approval) -> int:
     chain, tx = facilitator.chain, approval.tx
     try:
         await chain.call(Call(tx.sender, approval.token, tx.data))
-        nonce, held_wei = (
-            await chain.account_nonce(tx.sender),
-            await chain.native_balance(tx.sender),
-        )
+        nonce = await chain.account_nonce(tx.sender)
+        held_wei = await chain.native_balance(tx.sender)
         head = await chain.block(await chain.height())
     except Reverted as reverted:
         raise Refused(TX_FAILED, str(reverted)) from None
     except ChainError as unknown:
         raise ChainUnavailable(f"the approval cannot be tried: {unknown}") from None
-    fee_wei = head.base_fee_wei if head else 0
+    chain_id, fee_wei = facilitator.network.chain_id, head.base_fee_wei if head else 0
     lacks_wei = max(tx.gas_limit * tx.max_fee_wei - held_wei, 0)
     most_wei = GAS_LIMIT * (FEES * fee_wei + TIP_WEI)
     for is_wrong, told in (
+        (tx.chain_id != chain_id, f"chain id: wanted {chain_id}, got {tx.chain_id}"),
         (tx.nonce != nonce, f"nonce: wanted {nonce}, got {tx.nonce}"),
         (tx.max_fee_wei < fee_wei, f"fee: wanted at least {fee_wei} wei, got {tx.max_fee_wei}"),
         (
@@ -153,11 +152,10 @@ async def missing_wei(facilitator: Facilitator, approval: Approval) -> int:
     return lacks_wei
 
 
-async def broadcast(facilitator: Facilitator, approval: Approval) -> None:
+async def broadcast(facilitator: Facilitator, approval: Approval, lacks_wei: int) -> None:
     """Send the payer the missing gas, then the approval, and wait for both; raises `Refused` unless
-    the approval is mined, and `ChainUnavailable` if nothing was sent.
+    the approval is mined.
     """
-    lacks_wei = await missing_wei(facilitator, approval)
     chain, tx, wait_s = facilitator.chain, approval.tx, facilitator.settings.receipt_timeout_s
     try:
         if lacks_wei:

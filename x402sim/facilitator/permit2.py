@@ -126,7 +126,7 @@ async def settle(
         if sent is None:
             sponsored = await _allowed(facilitator, requested)
             if sponsored and requested.permit is None:
-                await broadcast(facilitator, await _try_approval(facilitator, requested))
+                await broadcast(facilitator, *await _try_approval(facilitator, requested))
                 sponsored = False
             tx_hash = await _run(facilitator, requested, sponsored, sends=True)
             sent = Hash(tx_hash), amount_base
@@ -213,8 +213,12 @@ async def _allowed(facilitator: Facilitator, requested: Permit2Request) -> bool:
     return True
 
 
-async def _try_approval(facilitator: Facilitator, requested: Permit2Request) -> Approval:
-    """Return the signed approval, if the payment lacks nothing else; raises `Refused`."""
+async def _try_approval(
+    facilitator: Facilitator, requested: Permit2Request
+) -> tuple[Approval, int]:
+    """Return the signed approval and the wei that its payer lacks, if the payment lacks nothing
+    else; raises `Refused`.
+    """
     auth = requested.auth
     assert requested.approval is not None
     if await _balance(facilitator, auth) < requested.amount_base:
@@ -222,8 +226,7 @@ async def _try_approval(facilitator: Facilitator, requested: Permit2Request) -> 
     bitmap = await _number(facilitator, abi.nonce_bitmap(auth.from_, auth.nonce), PERMIT2)
     if bitmap >> (auth.nonce & 255) & 1:
         raise Refused(words.NONCE, "nonce: used before")
-    await missing_wei(facilitator, requested.approval)
-    return requested.approval
+    return requested.approval, await missing_wei(facilitator, requested.approval)
 
 
 def _no_allowance(requested: Permit2Request, allowed_base: int) -> NoReturn:
