@@ -141,7 +141,6 @@ class Ledger:
         return [each for use in self.uses.get(nonce, ()) for each in use.transfers]
 
     def by_hash(self, tx_hash: str | None) -> list[Transfer]:
-        """Return the transfers of one transaction."""
         return [each for each in self.transfers if each.tx_hash == tx_hash]
 
 
@@ -157,37 +156,31 @@ def charged_as_signed(what: str, charges: list[Transfer], signed: Moved) -> Iter
 
 
 def charged_once(what: str, times: int) -> Iterator[Violation]:
-    """An order is charged once at most."""
     if times > 1:
         yield Violation(Law.CHARGED_ONCE, f"{what} was charged {times} times")
 
 
 def served_once(what: str, times: int, most: int = 1) -> Iterator[Violation]:
-    """A payment in one step is served once."""
     if times > most:
         yield Violation(Law.SERVED_ONCE, f"{what} was served {times} times")
 
 
 def refused_for_good(what: str, charges: Collection[Transfer]) -> Iterator[Violation]:
-    """What a final answer refused is not charged."""
     if charges:
         yield Violation(Law.FINAL_IS_FINAL, f"{what} was refused as final, and charged")
 
 
 def access_is_paid(what: str, paid: Collection[str]) -> Iterator[Violation]:
-    """What gives access was paid by one of these transactions."""
     if not paid:
         yield Violation(Law.SERVED_IS_PAID, f"{what} gives access, but no money stands")
 
 
 def names_what_paid(what: str, named: object, paid: Collection[str]) -> Iterator[Violation]:
-    """A record, or a receipt, names one of the transactions that paid."""
     if named not in paid:
         yield Violation(Law.RECORD_NAMES_IT, f"{what} names {named}, not {sorted(paid)}")
 
 
 def receipt_stays(what: str, *, has_access: bool) -> Iterator[Violation]:
-    """Who has a receipt has access."""
     if not has_access:
         yield Violation(Law.RECEIPT_STAYS, f"{what} had a receipt and is paid; now no access")
 

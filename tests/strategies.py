@@ -51,7 +51,6 @@ PAY_TO = "0x" + "22" * 20
 
 
 def requirements(**changes: object) -> PaymentRequirements:
-    """Return the requirements of one quote, with some fields changed."""
     fields: dict[str, object] = {
         "scheme": "exact",
         "network": TESTNET.name,

@@ -110,38 +110,6 @@ def test_a_cancelled_sleeper_does_no_harm(cancelled):
     assert names == [n for n in range(3) if n != cancelled]
 
 
-def test_no_alarm_is_set_for_a_sleeper_that_was_cancelled(monkeypatch):
-    async def story() -> list[float]:
-        clock, waits = Clock(Dial()), []
-        loop = asyncio.get_running_loop()
-        call_later = loop.call_later
-        monkeypatch.setattr(
-            loop, "call_later", lambda s, *f, **c: waits.append(s) or call_later(s, *f, **c)
-        )
-        first = asyncio.create_task(clock.sleep(10))
-        await settle()
-        first.cancel()
-        await settle()
-        second = asyncio.create_task(clock.sleep(20))
-        await settle()
-        second.cancel()
-        return waits
-
-    assert asyncio.run(story()) == [10, 20]
-
-
-def test_a_sleep_of_no_time_lets_others_run():
-    """It returned at once: what it made time for, such as a closed connection, was not noticed."""
-    ran = []
-
-    async def main():
-        asyncio.get_running_loop().call_soon(ran.append, "other")
-        await Clock().sleep(0)
-        return list(ran)
-
-    assert asyncio.run(main()) == ["other"]
-
-
 def test_sleep_takes_real_time_on_the_wall_clock_and_none_for_no_time():
     async def story() -> float:
         for seconds in (0, -5, -1e9):

@@ -59,8 +59,6 @@ ROUTES = [
 
 
 def ask(method: str, path: str, app=None, **sent) -> httpx.Response:
-    """Return the application's answer to one request."""
-
     async def exchange() -> httpx.Response:
         transport = httpx.ASGITransport(app or Application(ROUTES), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://kit") as http:
@@ -181,21 +179,6 @@ def test_a_body_becomes_a_message_or_is_400_saying_why_and_where():
     assert response.json() == {"maxSpend": "1.00", "duration": 60}
 
 
-def test_an_application_may_have_handlers_of_its_own():
-    async def teapot(_: Request, raised: Exception) -> Response:
-        return answer({"error": type(raised).__name__}, 418)
-
-    class Brew(Exception):
-        pass
-
-    async def brew(_: Request) -> Response:
-        raise Brew
-
-    app = Application([Route("/brew", brew)], {Brew: teapot})
-    response = ask("GET", "/brew", app)
-    assert (response.status_code, response.json()) == (418, {"error": "Brew"})
-
-
 # --- the journal ---------------------------------------------------------------------
 
 
@@ -236,14 +219,3 @@ def test_recording_changes_nothing_in_the_answer_and_counts_it_once():
     assert (response.status_code, response.content) == (200, b"abc")
     assert response.headers.raw == [(b"a", b"b")]
     assert len(journal) == 1
-
-
-def test_other_asgi_scopes_pass_unrecorded():
-    journal, seen = Journal(), []
-
-    async def app(scope, receive, send) -> None:
-        seen.append(scope["type"])
-
-    asyncio.run(recorded(app, journal, Clock())({"type": "lifespan"}, None, None))
-    assert seen == ["lifespan"]
-    assert len(journal) == 0

@@ -37,7 +37,6 @@ class Verdict:
 
     @property
     def failed(self) -> list[str]:
-        """The ids that failed."""
         return self.of(Outcome.FAILED)
 
     @property
@@ -56,7 +55,6 @@ class Verdict:
         return "\n".join(f"{self.name}: false alarm, {self.why(name)}" for name in odd)
 
     def why(self, check_id: str) -> str:
-        """Say what came of an id, and why."""
         result = self.results.get(check_id)
         if result is None:
             return f"there is no check {check_id}"

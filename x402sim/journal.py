@@ -279,7 +279,6 @@ def _column(kind: Any, values: Iterable[Any], texts: Texts) -> Sequence[Any]:
 
 
 def _read_columns(rows: list[Any], texts: Texts, without: frozenset[str]) -> ByName:
-    """Return rows as columns, without the exchanges of some actors."""
     groups = defaultdict[Any, list[Any]](list)
     deque(map(list.append, map(groups.__getitem__, map(type, rows)), rows), maxlen=0)
     found: dict[str, Columns] = {}

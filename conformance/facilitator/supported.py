@@ -156,7 +156,6 @@ async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
     absent=only([Dialect.V2], "only version 2 has signers"),
 )
 async def _signers(play: Play) -> tuple[Answer, Address]:
-    """Read the list of signers, and settle a payment."""
     listed = await _supported(play)
     settled = await play.settle(await play.draft())
     for each in (await play.money()).sent:

@@ -59,7 +59,6 @@ _asked_again = Demand(
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
-    """Return the right answer with another receipt, or without one for None."""
     if shop.flow.version is None:
         return right
     name = x402.RESPONSE_HEADERS[shop.flow.version]

@@ -334,7 +334,6 @@ def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 
 def _as_the_other(play: Play, payment: Payment) -> Mapping[str, Payment]:
-    """Return the signed payment in the form of the other version."""
     other = Dialect.V1 if play.dialect.version == 2 else Dialect.V2
     named: dict[str, Any] = {
         "scheme": x402.SCHEME,
@@ -378,7 +377,6 @@ async def _headers(play: Play) -> list[Refusal]:
 
 @case("header/other", *_of_other("A payment in the other version's header"))
 async def _in_the_other_header(play: Play) -> list[Refusal]:
-    """Send a payment of this version in the header of the other version."""
     payment = await play.draft()
     other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
     calls = len(play.double.calls)

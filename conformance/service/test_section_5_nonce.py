@@ -58,7 +58,6 @@ def _high_s(signature: str) -> str:
 
 
 def _broken(signature: str) -> str:
-    """Return a signature of nobody."""
     return _high_s(signature)[:-2] + signature[-2:]
 
 

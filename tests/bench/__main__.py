@@ -82,7 +82,6 @@ def measured(bench: Bench, name: str) -> Measured | NotMeasured:
 
 
 def machine() -> str:
-    """Return the date, the system, the processor, the load and the versions."""
     info = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.exists() else []
     models = [line.split(": ")[1] for line in info if line.startswith("model name")]
     installed = {each.name: each.version for each in distributions()}

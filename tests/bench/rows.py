@@ -180,7 +180,6 @@ RUNS = {
 
 
 def _of(run: str, what: str, cost: str, floor: float, aim: float) -> Row:
-    """Return the row of one cost of a run."""
     measure = lambda bench: Measured((getattr(bench, run)[cost],))  # noqa: E731
     text, takes_an_hour = f"{RUNS[run]}: {what}", run == "million"
     return Row(text, "", "", measure, floor, aim, is_cost=True, is_asked_for=takes_an_hour)

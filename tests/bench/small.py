@@ -90,7 +90,6 @@ def starting(*arguments: str) -> Round:
 
 
 def world(seed: int) -> float:
-    """Return the transfers of a small world with this seed."""
     return sum(1 for _ in size.play(PAYERS, 2 * PAYERS, seed=seed).journal)
 
 

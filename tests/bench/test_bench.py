@@ -112,18 +112,6 @@ def test_the_quick_form_fails_for_a_slow_row_and_names_it(
     assert "a 402, CPU of the server: 3,000 µs; a bare uvicorn: 60.0 µs" in page.read_text("utf-8")
 
 
-def test_rows_are_printed_with_their_numbers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "QUICK", replace(QUICK, rounds=1))
-    assert command.main(["--quick", "--only", "debit"]) in (0, 1)
-    head, *_, numbers, what = capsys.readouterr().out.splitlines()
-    assert head.startswith("20")
-    assert re.match(r"debit +[\d.]+ +[\d.]+ +0\.85 +0\.95  ", numbers)
-    assert re.search(r"a debit of a session: [\d.]+ µs; UPDATE and INSERT .*: [\d.]+ µs", what)
-    assert max(len(numbers), len(what)) <= 80
-
-
 def test_the_page_has_every_row_and_a_date() -> None:
     """Its numbers were measured; that its rows are the benchmark's can be checked."""
     page = command.PAGE.read_text("utf-8")

@@ -76,7 +76,6 @@ class ChainDriver:
         return None
 
     def balance(self, wallet: Wallet) -> int:
-        """Return a token balance."""
         return int.from_bytes(self.view(abi.balance_of(wallet.address_bytes)))
 
     def is_used(self, wallet: Wallet, used: bytes) -> bool:
@@ -136,7 +135,6 @@ def signature_of(
     domain: Domain = TESTNET.domain,
     receive: bool = False,
 ) -> bytes:
-    """Return a signature of an authorization."""
     return by.sign(auth, domain, receive=receive)
 
 

@@ -1,7 +1,6 @@
 """Reading the state after an older block: the former values, and no change."""
 
 import asyncio
-from sys import getsizeof
 
 import pytest
 
@@ -21,7 +20,7 @@ from tests.chain.killed import operate
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import machine
-from x402sim.chain.ledger.state import _ABSENT, Changes, Past
+from x402sim.chain.ledger.state import _ABSENT, Changes
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256
 
@@ -100,22 +99,6 @@ def test_a_call_in_an_old_state_does_what_it_did_then_and_leaves_no_trace(
         words = [driver.run(driver.ledger.storage(TOKEN, slot, block)) for block in (0, 1)]
         assert words == [*map(abi.word, were)]
     assert contents(driver) == before
-
-
-def test_a_hundred_thousand_blocks_cost_less_than_a_hundred_megabytes(driver: LedgerDriver) -> None:
-    """Each has a payment, with a nonce of its own."""
-    blocks = 1000
-    for number in range(blocks):
-        driver.send(payment(number, value=1))
-    driver.state.record()
-    pasts = driver.state._past.values()
-    size = sum(getsizeof(past) + sum(map(_size, past.values())) for past in pasts)
-    assert 100_000 * size / blocks < 25e6, size
-
-
-def _size(past: Past) -> int:
-    held = [] if isinstance(past, int) else [getattr(past, name) for name in past.__slots__]
-    return sum(map(getsizeof, (past, *held)))
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ import pytest
 
 from tests.chain.helpers import ALICE, NOW_S, RELAYER, SHOP, LedgerDriver
 from x402sim.chain.base import Call, Reverted
-from x402sim.chain.reverts import custom, data_of, text_of
+from x402sim.chain.reverts import data_of, text_of
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, sign
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.permit2 import (
-    CONTRACTS,
     EXACT_PROXY,
     PERMIT2,
     Permit2Authorization,
@@ -71,27 +70,8 @@ def test_a_forced_revert_strikes_a_settlement_that_names_the_account():
     assert (bitmap(driver), driver.balance(SHOP)) == (0, 0)
 
 
-def test_gas_is_estimated_and_a_limit_below_it_runs_out():
-    driver = LedgerDriver()
-    driver.send(abi.approve(PERMIT2, 10_000), ALICE)
-    call = Call(RELAYER.address_bytes, EXACT_PROXY, SETTLE)
-    needed = driver.run(driver.ledger.estimate_gas(call))
-    used = driver.run(driver.ledger.receipt(driver.put(SETTLE, to=EXACT_PROXY))).gas_used
-    assert used <= needed <= used * 1.3
-
-
 @pytest.mark.parametrize("text", ["InvalidNonce()", "InvalidAmount()", "InvalidAmount(7)"])
 def test_a_custom_error_is_text_and_data(text):
     data = data_of(Reverted(text))
     assert text_of(data) == text
     assert len(data) == (36 if "7" in text else 4)
-
-
-def test_a_custom_error_has_its_own_selector():
-    assert data_of(Reverted(custom("InvalidNonce"))) == abi.selector("InvalidNonce()")
-
-
-def test_a_chain_has_the_contracts_and_no_bitmap_before_the_first_payment():
-    driver = LedgerDriver()
-    assert all(driver.run(driver.ledger.code(each)) for each in CONTRACTS)
-    assert driver.state.nonce_bitmaps == {}

@@ -25,7 +25,6 @@ from x402sim.chain.rpc.app import MAX_BATCH, METHODS, rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
-from x402sim.protocol.rpc_values import BadParams, read_number
 
 # --- HTTP ----------------------------------------------------------------------------
 
@@ -226,11 +225,3 @@ def test_the_fee_history(rpc: Rpc) -> None:
     assert history["gasUsedRatio"][0] == 0 < history["gasUsedRatio"][1] < 1
     assert history["reward"] == [["0x0", "0x0"]] * 2
     assert rpc.error("eth_feeHistory", 1, "0x9")["code"] == -32000
-
-
-def test_a_number_is_below_two_to_the_256() -> None:
-    most = 2**256 - 1
-    assert [read_number(each, "n") for each in (most, str(most), hex(most))] == [most] * 3
-    for each in (most + 1, str(most + 1), -1):
-        with pytest.raises(BadParams, match=r"a number from 0 below 2\*\*256"):
-            read_number(each, "n")

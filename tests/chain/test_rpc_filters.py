@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -92,22 +91,6 @@ def test_what_a_filter_remembers_is_bounded(rpc: Rpc) -> None:
     assert len(changes(rpc, name)) == 1
     rpc.run(rpc.ledger.reorg(501))
     assert [log["removed"] for log in changes(rpc, name)] == [True, False]
-
-
-def test_filters_of_arrivals_hold_no_hashes(rpc: Rpc) -> None:
-    """They held a set of all that wait: a thousand filters took 200 MB (issue 51)."""
-    rpc.run(rpc.ledger.set_automine(False))
-    for n in range(300):
-        rpc.send(Call(PAYMENT.sender, TESTNET.asset, abi.transfer(SHOP, n)))
-    names = [rpc.result("eth_newPendingTransactionFilter") for _ in range(50)]
-    tracemalloc.start()
-    for _ in range(2):
-        assert [changes(rpc, name) for name in names] == [[]] * 50
-    held = tracemalloc.take_snapshot().filter_traces(
-        [tracemalloc.Filter(True, subscriptions.__file__)]
-    )
-    tracemalloc.stop()
-    assert sum(trace.size for trace in held.statistics("filename")) < 50 * 1000
 
 
 def test_a_filter_of_arrivals_tells_each_once(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,37 +39,6 @@ def signed(key: bytes = BOB_KEY, **changes: Any) -> str:
     return to_hex(Account.sign_transaction(kept, key).raw_transaction)
 
 
-def test_a_transaction_of_type_2(rpc: Rpc) -> None:
-    tx_hash = rpc.result("eth_sendRawTransaction", signed())
-    receipt = rpc.result("eth_getTransactionReceipt", tx_hash)
-    assert (receipt["status"], receipt["type"], receipt["from"]) == ("0x1", "0x2", BOB.lower())
-    assert int(receipt["effectiveGasPrice"], 16) == TESTNET.base_fee_wei + 10**9
-    tx = rpc.result("eth_getTransactionByHash", tx_hash)
-    assert (tx["type"], tx["maxFeePerGas"], tx["accessList"]) == (
-        "0x2",
-        hex(2 * TESTNET.base_fee_wei),
-        [],
-    )
-    assert tx["maxPriorityFeePerGas"] == hex(10**9)
-    assert tx["gasPrice"] == receipt["effectiveGasPrice"]
-    assert tx["v"] == tx["yParity"] in ("0x0", "0x1")
-    left = int(rpc.result("eth_getBalance", BOB), 16)
-    assert BOBS_WEI - left == int(receipt["gasUsed"], 16) * (TESTNET.base_fee_wei + 10**9)
-    assert rpc.result("eth_getBlockReceipts", "latest") == [receipt]
-
-
-def test_a_transaction_of_type_0_moves_native_coin(rpc: Rpc) -> None:
-    to = checksum(b"\x33" * 20)
-    raw = signed(gasPrice=TESTNET.base_fee_wei, to=to, value=7, data=b"", gas=21_000)
-    receipt = rpc.result("eth_getTransactionReceipt", rpc.result("eth_sendRawTransaction", raw))
-    assert (receipt["status"], receipt["type"], receipt["gasUsed"]) == ("0x1", "0x0", "0x5208")
-    assert int(rpc.result("eth_getBalance", to), 16) == 7
-    tx = rpc.result("eth_getTransactionByHash", receipt["transactionHash"])
-    assert int(tx["v"], 16) in (35 + 2 * 338, 36 + 2 * 338)
-    assert int(tx["r"], 16)
-    assert int(tx["s"], 16)
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -97,15 +66,6 @@ def test_a_refused_transaction_leaves_no_trace(
     assert error["code"] == -32000
     assert says in error["message"]
     assert rpc.result("eth_blockNumber") == "0x0"
-
-
-def test_a_nonce_is_used_once(rpc: Rpc) -> None:
-    raw = signed()
-    rpc.result("eth_sendRawTransaction", raw)
-    again = rpc.error("eth_sendRawTransaction", raw)
-    assert again["message"] == "nonce too low: next nonce 1, tx nonce 0"
-    rpc.result("eth_sendRawTransaction", signed(nonce=1))
-    assert rpc.result("eth_getTransactionCount", BOB) == "0x2"
 
 
 def test_waiting_transactions_are_counted_listed_and_replaced(rpc: Rpc) -> None:
@@ -154,15 +114,6 @@ def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: 
 
 
 # --- behind a gap in nonces: `tests/evm/test_mempool.py` compares it with anvil --------
-
-
-def test_sixty_settlements_at_once_are_mined_in_any_order(rpc: Rpc) -> None:
-    calls = [payment(n, value=1) for n in range(60)]
-    for nonce in reversed(range(60)):
-        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, data=calls[nonce]))
-    block = rpc.result("eth_getBlockReceipts", "0x1")
-    assert [receipt["status"] for receipt in block] == ["0x1"] * 60
-    assert rpc.result("eth_blockNumber") == "0x1"
 
 
 def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,6 @@ decimals = 2
 
 
 def wanted(network: Network = TESTNET, resource: str = "/page") -> PaymentRequirements:
-    """Return what a shop wants for a page."""
     asset = checksum(network.asset)
     return requirements(
         network=network.name, pay_to=SHOP, asset=asset, resource=resource, description=UNSET

@@ -376,7 +376,6 @@ DELIVERED = {
 
 
 def task(status: str, state: str = "input-required", **fields: Any) -> dict[str, Any]:
-    """A task of A2A, whose status tells of a payment."""
     told = {f"x402.payment.{name}": each for name, each in fields.items()}
     metadata = {"x402.payment.status": status, **told}
     message = {"kind": "message", "role": "agent", "parts": [], "metadata": metadata}

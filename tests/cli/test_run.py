@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shlex
 import signal
@@ -191,17 +190,6 @@ def test_a_server_whose_clock_is_left_ahead_is_told_loudly(
 
 
 # --- misuse -----------------------------------------------------------------------
-
-
-def test_a_file_that_was_edited_is_loaded_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    file = tmp_path / "mine.py"
-    for text, says in (("x = 1", "has 0 scenarios"), ("1 / 0", "ZeroDivisionError")):
-        file.write_text(text)
-        os.utime(file, (1, 1))
-        assert_misuse(run(str(file)), says)
 
 
 def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:

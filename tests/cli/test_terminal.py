@@ -66,7 +66,6 @@ def test_a_shell_completes_names(line: str, names: list[str]) -> None:
 
 
 def in_terminal(*program: str, **variables: str) -> bytes:
-    """What a program writes to a terminal of 80 columns."""
     leader, follower = pty.openpty()
     env = environment() | {"TERM": "xterm-256color", "COLUMNS": "80"} | variables
     running = subprocess.Popen(program, stdin=follower, stdout=follower, stderr=follower, env=env)

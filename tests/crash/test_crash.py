@@ -182,7 +182,6 @@ def judge_payment(attempt: Attempt, *, is_over: bool) -> Iterator[Violation]:
 
 
 def judge_payment_id(seen: list[Attempt]) -> Iterator[Violation]:
-    """Judge all headers that were signed for one payment id."""
     what = f"payment id {seen[0].payment_id[:14]}"
     paid = [charge.tx_hash for each in seen for charge in each.charges]
     yield from charged_once(what, sum(bool(each.charges) for each in seen))
@@ -317,7 +316,6 @@ class Payer:
             self._expect(access(self._http, attempt), {status}, what)
 
     def _one_of(self, resource: str | None, wanted: Callable[[Attempt], object]) -> Attempt | None:
-        """Choose an attempt among those for a resource, or all, that are as wanted."""
         found = [a for a in self._memory.attempts if resource in (None, a.resource) and wanted(a)]
         return self._luck.choice(found) if found else None
 
@@ -535,7 +533,6 @@ UNDER_LOAD = (Phase.LOAD, Phase.FILE, Phase.CHAIN, Phase.CHAIN, Phase.MEMPOOL)
 
 
 def kill_in_start(deployment: Deployment, phase: Phase, luck: random.Random) -> None:
-    """Start, and kill at a moment of the start."""
     deployment.spawn()
     match phase:
         case Phase.FIRST_FILE | Phase.FIRST_CHAIN:  # as one of the files appears

@@ -10,7 +10,6 @@ import pytest
 
 from tests.chain.helpers import (
     ALICE,
-    MALLORY,
     NOW_S,
     RELAYER,
     SHOP,
@@ -19,8 +18,7 @@ from tests.chain.helpers import (
     payment,
 )
 from tests.evm.helpers import ChainDriver, Town
-from x402sim.chain.base import GAS_LIMIT, Call, ChainError, TxReceipt
-from x402sim.protocol import abi
+from x402sim.chain.base import GAS_LIMIT, Call, ChainError
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.loop import run_virtual
@@ -67,28 +65,7 @@ def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: ChainDriv
     assert times == [0, 0, 0, 7, 7, 300]
 
 
-@pytest.mark.parametrize("blocks", [0, -1, 10_001])
-def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int):
-    with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
-        either.mine(blocks)
-    assert either.height() == 0
-
-
 # --- waiting for a receipt -----------------------------------------------------------
-
-
-def test_waiting_ends_with_the_block(either: ChainDriver):
-    either.set_automine(False)
-    tx_hash = either.put(payment())
-
-    async def wait_and_mine() -> list[TxReceipt]:
-        waits = [asyncio.create_task(either.chain.wait(tx_hash, 30)) for _ in range(3)]
-        await asyncio.sleep(0.05)
-        assert not any(task.done() for task in waits)
-        await either.chain.controls.mine()
-        return list(await asyncio.wait_for(asyncio.gather(*waits), 5))
-
-    assert either.run(wait_and_mine()) == [either.receipt(tx_hash)] * 3
 
 
 def test_waiting_times_out_and_does_no_harm(either: ChainDriver):
@@ -175,16 +152,6 @@ def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: ChainDr
     assert reverted.revert_reason
     assert reverted.logs == ()
     assert either.send(payment()).succeeded
-
-
-def test_a_revert_forced_of_one_account_strikes_no_other(either: ChainDriver):
-    either.force_revert(1, ALICE.address_bytes)
-    approve = abi.calldata(abi.APPROVE, SHOP.address_bytes, 1)
-    assert either.send(approve, MALLORY).succeeded
-    assert not either.send(payment()).succeeded, "it moves Alice's money, whoever sends it"
-    assert either.send(payment()).succeeded
-    either.force_revert(1, ALICE.address_bytes)
-    assert not either.send(approve, ALICE).succeeded
 
 
 # --- anvil's own ---------------------------------------------------------------------

@@ -224,9 +224,3 @@ def test_without_a_value_to_compare_with_all_pairs_are_compared() -> None:
     assert len(compare(cells(), of=["policy", "lost"])) == 15
     with pytest.raises(ValueError, match="of: the parameter"):
         compare(cells(), of=[])
-
-
-def test_a_label_may_be_none() -> None:
-    frame = cells().replace({"policy": {"a": None}})
-    table = compare(frame, of="policy", against=None, by="lost")
-    assert table["difference"].tolist() == pytest.approx([1.5, 3] * 2)

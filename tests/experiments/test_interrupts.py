@@ -126,27 +126,3 @@ def test_the_command_ends_in_one_sentence(tmp_path: Path, started: Callable[...,
     assert found, told
     assert is_saved(found[1], tmp_path / "results")
     assert found[2] == "command"
-
-
-def test_a_program_keeps_its_keyboard_interrupt_which_says_it(
-    tmp_path: Path, started: Callable[..., Any]
-) -> None:
-    process = started("study.py", "results")
-    told = interrupted(process, tmp_path, 1, times=3)
-    assert process.returncode == -signal.SIGINT
-    found = re.search("\nKeyboardInterrupt: " + SAVED + "\n$", told)
-    assert found, told
-    assert is_saved(found[1], tmp_path / "results")
-    assert found[2] == "call"
-    assert told.count("Traceback") == 1
-    assert "concurrent" not in told
-
-
-def test_without_a_folder_it_says_that_nothing_is_saved(
-    tmp_path: Path, started: Callable[..., Any]
-) -> None:
-    told = interrupted(started("study.py"), tmp_path, 1, times=1)
-    said = r"interrupted: \d of 6 points played, none saved: give out=\n$"
-    assert re.search(said, told), told
-    told = interrupted(started("in_process.py"), tmp_path, 2, times=1)
-    assert re.search(SAVED, told), "and one process does so"

@@ -1,6 +1,5 @@
 """The mean of a steady state: the warm-up is left out, and its interval covers what it says."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -50,22 +49,6 @@ def test_batch_means_by_hand() -> None:
     assert (row["unit"], row["seeds"], row["correlated"]) == ("batch", 1, False)
 
 
-def test_batches_that_follow_one_another_widen_the_interval() -> None:
-    """Four batches of two: 1, 2, 3 and 4, whose lag-1 autocorrelation is 0.25."""
-    row = facts_of_runs([(np.array([1.0, 1, 2, 2, 3, 3, 4, 4]), 0)], 4, 0.95)
-    assert row["lag1"] == pytest.approx(0.25)
-    half = 3.18245 * np.std([1, 2, 3, 4], ddof=1) / 2 * math.sqrt(1.25 / 0.75)
-    assert (row["low"], row["high"]) == pytest.approx((2.5 - half, 2.5 + half), abs=1e-4)
-
-
-def test_groups_keep_their_order_whenever_they_began() -> None:
-    frame = pd.DataFrame(
-        {"k": ["a"] * 40 + ["b"] * 40, "seed": 0, "t": [*range(5, 45), *range(40)]}
-    )
-    table = steady(frame.assign(w=range(80)), "w", by="k", time="t")
-    assert table["k"].tolist() == ["a", "b"]
-
-
 def test_the_warm_up_is_so_many_seconds_or_found() -> None:
     draw = np.random.default_rng(1)
     t_s = np.arange(1000.0)
@@ -97,12 +80,6 @@ def test_the_rule_for_the_warm_up_is_as_published() -> None:
         errors = [((means[d:] - means[d:].mean()) ** 2).sum() / (40 - d) ** 2 for d in range(21)]
         assert mser(values) == 5 * int(np.argmin(errors))
     assert mser(np.arange(9.0)) == 0
-
-
-def test_too_few_rows_have_a_mean_and_no_interval() -> None:
-    row = one(pd.DataFrame({"x": [1.0, 2, None]}))
-    assert (row["mean"], row["rows"], row["independent"]) == (1.5, 2, 0)
-    assert np.isnan([row["low"], row["high"], row["lag1"]]).all()
 
 
 def test_each_seed_is_a_run_and_a_sweep_s_parameters_are_groups() -> None:

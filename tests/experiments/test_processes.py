@@ -1,11 +1,9 @@
 """The executor of our own: each task in a process that runs nothing but tasks."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 import pytest
 
@@ -44,23 +42,3 @@ def test_the_death_of_a_process_is_told_and_ends_the_others() -> None:
             processes.submit(os.abort).result()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-SCRIPT = """
-import sys
-from x402sim.experiments.processes import Processes
-with Processes(1, print, ("warm",)) as processes:
-    processes.submit(print, "printed").result()
-    flags = processes.submit(eval, "__import__('sys').flags.optimize, __import__('sys').argv[1:]")
-    print(*flags.result(), processes.submit(input).exception())
-"""
-
-
-def test_what_a_task_prints_is_kept_apart_and_flags_and_arguments_are_the_parents(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "script.py"
-    file.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, "-OO", file, "--fast"], capture_output=True, text=True)
-    assert done.stdout == "2 ['--fast'] EOF when reading a line\n"
-    assert done.stderr == "warm\nprinted\n"

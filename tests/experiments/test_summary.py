@@ -30,12 +30,6 @@ def test_mean_quantiles_and_counts_by_group() -> None:
     assert np.isnan([second["mean"], second["low"]]).all()
 
 
-def test_failed_points_are_counted_and_left_out() -> None:
-    frame = pd.DataFrame({"n": [1, 1], "seed": [0, 1], "x": [4.0, None], "error": [None, "no"]})
-    (row,) = summarize(frame, by="n").to_dict("records")
-    assert (row["mean"], row["rows"], row["failed"]) == (4, 1, 1)
-
-
 @pytest.mark.thorough
 def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
     """300 studies of 40 seeds each, exponential; nine in ten intervals have the mean."""
@@ -57,13 +51,6 @@ def test_rows_of_one_seed_are_drawn_together() -> None:
     assert summarize(many, by="n")[interval].to_numpy() == pytest.approx(
         summarize(one, by="n")[interval].to_numpy()
     )
-
-
-def test_two_keys_one_result_and_the_same_numbers_each_time() -> None:
-    frame = pd.DataFrame({"a": [1, 1, 2, 2], "b": list("xxyy"), "seed": [0, 1] * 2, "x": range(4)})
-    table = summarize(frame, by=["a", "b"], values="x")
-    assert table[["a", "b", "q95"]].values.tolist() == [[1, "x", 0.95], [2, "y", 2.95]]
-    pd.testing.assert_frame_equal(table, summarize(frame, by=["a", "b"], values="x"))
 
 
 def test_what_does_not_exist_is_named() -> None:
@@ -137,14 +124,6 @@ def test_many_rows_of_a_seed_count_as_many_as_they_are_worth() -> None:
     assert width[2] == pytest.approx(width[0] / 20**0.5, rel=0.25)
     none = alike.assign(lost=False)
     assert summarize(none, by="n")["high"].iloc[0] == pytest.approx(0.0713, abs=1e-4), "as of 50"
-
-
-def test_a_count_that_is_always_one_is_certain() -> None:
-    frame = pd.DataFrame({"n": 1, "seed": range(9), "transfers": 1, "lost": 0, "late": [0.5] * 9})
-    table = summarize(frame, by="n").set_index("result")
-    assert table.loc["transfers", ["low", "high"]].tolist() == [1, 1]
-    assert table.loc["late", ["low", "high"]].tolist() == [0.5, 0.5]
-    assert table.loc["lost", "high"] == pytest.approx(0.2991, abs=1e-4)
 
 
 def test_what_has_a_unit_is_no_share() -> None:

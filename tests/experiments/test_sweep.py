@@ -77,14 +77,6 @@ def test_an_experiment_may_return_a_frame() -> None:
     assert frame["x"].tolist() == [0, 1, 2, 0, 0, 2, 4, 0]
 
 
-def test_the_mean_of_no_whole_numbers_is_missing() -> None:
-    def study(seed: int) -> Any:
-        return {"gas": pd.Series([seed] * seed, dtype="Int64").mean()}
-
-    table = sweep(study, {}, seeds=[0, 2], workers=0, progress=False)
-    assert table["gas"].isna().tolist() == [True, False]
-
-
 def test_objects_in_the_grid_need_a_label_that_lasts() -> None:
     named = cells({"policy": {"naive": object(), "careful": object()}, "n": [1]})
     assert [cell.labels for cell in named] == [{"policy": p, "n": 1} for p in ("naive", "careful")]
@@ -232,23 +224,6 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 
 
 # --- tasks -------------------------------------------------------------------------------
-
-
-def test_tasks_take_one_to_five_seconds() -> None:
-    """A hundred cells of points of 30 ms, or of 3 s: simulated, without playing them."""
-    for point_s, least, most in ((0.03, 1.0, 5.0), (3.0, 3.0, 3.0)):
-        cell = Work("", {}, b"", "")
-        queue = Batches([(cell, range(10_000))], workers=2)
-        first = queue.next(is_idle=True)
-        assert first is not None
-        assert len(first.seeds) == 1
-        queue.learn(first, point_s)
-        taken = []
-        while task := queue.next(is_idle=False):
-            queue.learn(task, point_s * len(task.seeds))
-            taken.append(len(task.seeds))
-        assert sum(taken) == 9_999
-        assert all(least - point_s <= n * point_s <= most for n in taken[:-1])
 
 
 def test_a_task_that_was_lost_is_played_alone_and_point_by_point() -> None:

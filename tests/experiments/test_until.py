@@ -61,17 +61,6 @@ def test_the_seeds_do_not_depend_on_who_plays_them() -> None:
     assert apart["seed"].nunique() == len(apart)
 
 
-def test_absolute_either_several_and_all_results() -> None:
-    of_x = played(until=Until(absolute=1.0, of="x"))
-    assert seeds_of(of_x)[0.1] == 10
-    assert 40 <= seeds_of(of_x)[4.0] <= 130
-    either = played(until=Until(relative=0.05, absolute=1.0, of="x"))
-    assert seeds_of(either) == seeds_of(of_x)
-    both = played(until=Until(absolute=25.0, of=["x", "y"]))
-    assert min(seeds_of(both).values()) >= 40, "y is the wider one"
-    assert seeds_of(played(until=Until(absolute=25.0))) == seeds_of(both)
-
-
 def test_it_says_which_cells_need_more_seeds_than_there_are() -> None:
     narrow = Until(relative=0.01, of="x")
     with pytest.warns(

@@ -96,7 +96,6 @@ def header(
     spelling: Any = "base64",
     signature: bytes | None = None,
 ) -> str:
-    """Return a payment header of a signed authorization."""
     auth = auth or authorization()
     return encode_header(auth, signature or signature_of(auth, by=by), TESTNET, spelling)
 

@@ -61,7 +61,6 @@ class Sent:
 
 
 def request(part: str, method: str, target: str, message: Any = None, **headers: str) -> Sent:
-    """Return a request that works."""
     body = b"" if message is None else json.dumps(message).encode()
     given = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
     return Sent(part, method, target, body, tuple(given), "valid", message)
@@ -191,7 +190,6 @@ def method(sent: Sent, rng: Random) -> Sent:
 
 
 def path(sent: Sent, rng: Random) -> Sent:
-    """Change the path."""
     at = rng.randrange(1, len(sent.target) + 1)
     cut = rng.choice([at, at, min(len(sent.target), at + 4)])
     return replace(sent, target=sent.target[:at] + rng.choice(PIECES) + sent.target[cut:])
@@ -224,7 +222,6 @@ def payment_header(sent: Sent, rng: Random) -> Sent:
 
 
 def payment_id(sent: Sent, rng: Random) -> Sent:
-    """Change some characters of the payment id."""
     text = list(sent.message["paymentId"])
     for _ in range(rng.choice([1, 1, 5])):
         text[rng.randrange(len(text))] = rng.choice("Aa0-_=+/ é\0")

@@ -186,7 +186,6 @@ async def payments(count: int) -> dict[str, int]:
 
 
 def _sizes(world: Town) -> dict[str, int]:
-    """Return the bytes in memory, of the database and of the chain file, their logs included."""
     chain: Any = world.parts.chain
     return {
         "in memory": rss_bytes(),

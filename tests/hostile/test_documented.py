@@ -63,7 +63,6 @@ def _visitors(server: LocalServer) -> dict[str, list[str]]:
 
 
 def _run(url: str, seed: int, examples: int, phases: str, *header: str) -> dict[str, Any]:
-    """Return the report of one run of Schemathesis."""
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [

@@ -74,7 +74,6 @@ async def answered(send: Callable[[], Awaitable[httpx.Response]]) -> httpx.Respo
 
 
 def use(store: Database, connection: Any) -> None:
-    """Let a store work on another connection."""
     store._connection, store._writer = connection, connection.cursor()
     store._transaction = _Transaction(store._writer)
 

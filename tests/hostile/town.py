@@ -177,7 +177,6 @@ class Town(Buyer):
         return [*service, *facilitating, *self._reading(tx_hash), *self._control()]
 
     def _standard(self, settlement: dict[str, Any]) -> list[Sent]:
-        """Return requests to the facilitator of the standard, in both versions."""
         wanted = requirements(settlement["paymentRequirements"])
         auth, signature = authorization_of(settlement["paymentHeader"])
         sent = []

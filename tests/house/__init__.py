@@ -21,5 +21,4 @@ def names_of(module: ModuleType) -> list[str]:
 
 
 def blocks(written: str, language: str) -> list[str]:
-    """Return the blocks of code of a page that are in this language."""
     return re.findall(rf"^```{language}\n(.*?)^```", written, re.DOTALL | re.MULTILINE)

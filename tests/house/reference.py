@@ -57,7 +57,6 @@ EXITS = """
 
 
 def commands() -> str:
-    """Return every command with its arguments and options."""
     about = "`x402sim COMMAND --help` shows the same in a terminal, as does `python -m x402sim COMMAND`."
     known = [*_commands({name: load(name) for name in COMMANDS})]
     rows = [
@@ -124,7 +123,6 @@ def _table(params: Any) -> str:
 
 
 def control() -> str:
-    """Return every action of the control API, with what it takes."""
     rows = [
         (f"`{method} /_sim{path}`", does, _taken(method, ACTIONS[method, path][1]))
         for method, path, _, does in TABLE
@@ -178,7 +176,6 @@ shown as `expired`.
 
 
 def states() -> str:
-    """Return the moves of payments and sessions."""
     tables = {}
     for name, machine in (("payment", PAYMENT), ("session", SESSION)):
         rows = [(move.before, f"when {move.event}", move.after, move.does) for move in machine]
@@ -349,7 +346,6 @@ def member(name: str, each: Json, of: Json) -> str:
 
 
 def type_of(schema: Json) -> str:
-    """Return the type of a value."""
     match schema:
         case {"$ref": path}:
             return str(path).rpartition("/")[2]
@@ -371,7 +367,6 @@ def type_of(schema: Json) -> str:
 
 
 def method(verb: str, path: str, about: Json) -> str:
-    """Return the method of an operation."""
     ((media, answer),) = about["responses"]["200"]["content"].items()
     if verb == "POST":
         body, is_needed = about["requestBody"], about["requestBody"]["required"]

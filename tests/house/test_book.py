@@ -19,7 +19,6 @@ FEW = ("2.1/amount", "4.1/settle-on-chain", "8/quote-price")
 def marked(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[str]]:
-    """The test files, and the clauses that their tests are marked with."""
     collected = pytestconfig.stash[BY_FILE]
     if collected.keys() >= {str(file) for file in (ROOT / "tests").rglob("test_*.py")}:
         return collected

@@ -271,7 +271,6 @@ def test_the_lines_that_steer_a_server_do() -> None:
 
 
 def shell_at(server: LocalServer, line: str) -> str:
-    """Return what a line of shell writes that is for the server of the pages."""
     here = line.replace("http://127.0.0.1:4020", server.url)
     done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
     assert done.returncode == 0, (line, done.stdout, done.stderr)

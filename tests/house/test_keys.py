@@ -82,7 +82,6 @@ def text_of(error: Exception) -> str:
 
 
 async def errors_of(function: Any, value: Any) -> list[str]:
-    """Return the texts of the errors of calls."""
     texts = []
     for keywords in calls(function, value):
         try:

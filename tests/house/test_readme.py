@@ -47,7 +47,6 @@ def test_the_messages_it_shows_are_those_of_a_payment() -> None:
 
 
 def masked(shown: Any, real: Any) -> Any:
-    """Return what is real, with an ellipsis where one is shown."""
     if isinstance(shown, dict):
         found = {name: masked(value, real[name]) for name, value in shown.items() if name != "…"}
         return {**found, "…": "…"} if "…" in shown else found

@@ -107,7 +107,6 @@ class Implementation(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def implementations() -> dict[str, Implementation]:
-    """Return every implementation, by the name of its folder."""
     found = {}
     for file in sorted(HERE.glob("*/implementation.toml")):
         fields = {**tomllib.loads(file.read_text("utf-8")), "folder": file.parent}
@@ -170,7 +169,6 @@ def _started(*args: str, **options: Any) -> Iterator[str]:
 
 
 def settings(world: World) -> dict[str, str]:
-    """Return the settings with which a service runs in this world."""
     return service_env(world) | {
         "PATH": os.environ["PATH"],
         "NETWORK": world["network"],

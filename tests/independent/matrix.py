@@ -32,7 +32,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Its name in the matrix."""
         return f"{self.implementation}/{self.defect or '+'.join(self.choices) or 'as it is'}"
 
 

@@ -1,8 +1,6 @@
 """A journal in a file: the same bytes, read when asked, and never held in memory."""
 
-import gc
 import hashlib
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -84,21 +82,6 @@ def test_both_hold_the_same_while_it_is_written(both):
     assert len(list(on_disk)) == MANY + 1
 
 
-def test_since_reads_at_most_a_block_more_than_it_returns(both, read):
-    assert len(both[1].since(MANY - 10)) == 10
-    assert len(read) <= 10 + EVERY
-    assert min(read) > 2 * EVERY
-
-
-def test_a_reader_sees_what_there_was_when_it_began(both):
-    on_disk = both[1]
-    seen = 0
-    for _ in on_disk:
-        on_disk.record(1, INDEXED)
-        seen += 1
-    assert (seen, len(on_disk)) == (MANY, 2 * MANY)
-
-
 def test_the_file_is_the_journal_and_is_opened_without_reading_its_entries(file, both):
     in_memory, on_disk = both
     on_disk.close()
@@ -120,14 +103,6 @@ def test_a_file_that_is_no_journal_and_a_line_that_is_no_entry_are_refused(file)
     )
     with pytest.raises(ValueError, match="line 2 is no entry of a journal"):
         list(Journal.open(file))
-
-
-def test_frames_are_made_of_whole_blocks(both, read):
-    in_memory, on_disk = (columns_of(each) for each in both)
-    sizes = [sum(len(each["seq"]) for each in batch.values()) for batch in on_disk]
-    assert sizes == [EVERY, EVERY, EVERY, 5]
-    assert read == [], "no line is decoded for itself"
-    assert on_disk == in_memory[:-1], "the last one in memory is empty"
 
 
 @pytest.mark.parametrize("left", [1, 20])
@@ -240,26 +215,3 @@ def test_a_run_on_disk_has_the_same_bytes_frames_and_outcome(file):
     assert on_disk.command == in_memory.command
     for table in TABLES.values():
         assert_frame_equal(table(on_disk.journal), table(in_memory.journal))
-
-
-def test_the_file_is_closed_also_if_the_story_breaks(file):
-    async def broken(world: LiveWorld) -> None:
-        raise RuntimeError("no")
-
-    run = World(journal=file).play(broken)
-    assert run.outcome == "failed"
-    assert file.read_bytes().endswith(b'"reason":"RuntimeError: no"}\n')
-
-
-def test_entries_on_disk_take_no_memory(file):
-    journal = Journal(file=file)
-    fill(journal, EVERY)
-    tracemalloc.start()
-    try:
-        fill(journal, 2 * EVERY)
-        gc.collect()
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-        journal.close()
-    assert held < 4 * EVERY, "two bytes an entry"

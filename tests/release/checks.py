@@ -60,7 +60,6 @@ class Root:
         return there
 
     def words(self, *command: str) -> list[str]:
-        """Return the words that run a command of the root in it, as nobody."""
         is_root = os.geteuid() == 0
         own = [] if is_root else ["--map-root-user"]
         who = [f"--userspec={NOBODY}:{NOBODY}"] if is_root else []
@@ -105,7 +104,6 @@ class Place:
 
 
 def beside(folder: Path, program: Path, node: Path) -> Place:
-    """Return a place where a program of this system runs, in a folder."""
     return Place(lambda *given: [str(program), *given], folder, f"'{node}' '{SHOP}'")
 
 

@@ -184,7 +184,6 @@ def stop(podman: Podman) -> None:
 
 
 def answered(url: str, status: int = 200, **headers: str) -> httpx.Response:
-    """Return the answer once it has this status."""
     waited = stopwatch()
     with httpx.Client(trust_env=False) as http:
         while True:

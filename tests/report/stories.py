@@ -193,7 +193,6 @@ def journal_of(*happened: Event, took_ms: int = 0) -> Journal:
 def exchange(
     number: int = 1, *, actor: str = "a", to: str = "service", path: str = "/x", **answer: Any
 ) -> tuple[Event, Event]:
-    """Return a request of a payer to the service, and its answer."""
     both = {"actor": actor, "exchange": number, "to": to}
     answered = AnswerReceived(**both, **{"status": 200} | answer)
     return RequestSent(**both, method="GET", path=path), answered

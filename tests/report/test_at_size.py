@@ -21,9 +21,7 @@ from x402sim.events import (
     Note,
     PayerJoined,
     RequestSent,
-    TransactionMined,
     Transfer,
-    name_of,
 )
 from x402sim.journal import EVERY, Entry, Journal, OnDisk, read_line
 from x402sim.report.frames import TABLES
@@ -31,7 +29,6 @@ from x402sim.report.page import Payments
 from x402sim.report.plots import diagram
 from x402sim.report.plots.diagram import Row, chosen, excerpt, rows
 from x402sim.report.reading import LARGE, reading_of
-from x402sim.report.trace import failed_checks
 
 PAYERS, COUNT = 12_000, 12
 FAILED = 11_000
@@ -105,12 +102,6 @@ def test_rows_of_a_large_run_are_read_where_they_are(file: Path, read: list[int]
     assert found[second].line.seq == found[second - 1].line.seq + 1, "right after the row above"
 
 
-def test_what_is_not_read_before_the_first_exchange_is_said(file: Path, read: list[int]) -> None:
-    first, request = of(Journal.open(file), 1)[:2]
-    assert (request.text, request.line.exchange) == ("early", None)
-    assert first.text == f"… {request.line.seq:,} events left out …"
-
-
 def test_an_exchange_after_the_last_one_is_at_the_end(file: Path) -> None:
     assert texts(of(Journal.open(file), 10 * PAYERS))[-3].startswith(f"GET /{PAYERS}")
 
@@ -147,13 +138,6 @@ def test_a_cell_of_a_large_run_reads_what_it_shows(file: Path, read: list[int]) 
     assert len(read) < PAYERS + 25 * EVERY, "each name once, and some blocks"
     assert f"{file.name}</code>; <code>run.sha256</code> reads it all" in html
     assert found.sha256 not in html, "a hash would read all of it"
-
-
-def test_the_trace_of_a_failed_check_is_that_of_any_other_run(monkeypatch) -> None:
-    journal = run("failing").journal
-    wanted = failed_checks(journal)
-    monkeypatch.setattr("x402sim.report.trace.LARGE", 0)
-    assert failed_checks(journal) == wanted != []
 
 
 # --- the newest payments --------------------------------------------------------------
@@ -196,16 +180,6 @@ def run_in_one_step() -> Run:
             await alice.ask(header=alice.sign(first, steps=1))
 
     return World().play(story)
-
-
-def test_every_event_of_a_purchase_is_its_payments() -> None:
-    found = run_in_one_step()
-    every = Payments(found.journal)
-    shown, _ = on_the_page(found, 1)
-    of_none = {name_of(each.event) for each in found.journal if not every.payment_of(each.event)}
-    assert not of_none & {"authorization consumed", "payment settled"}
-    mined = [each.event for each in shown if isinstance(each.event, TransactionMined)]
-    assert [each.call for each in mined] == ["transferWithAuthorization"]
 
 
 def test_a_page_of_a_large_run_has_the_newest_lanes_only(file: Path, read: list[int]) -> None:

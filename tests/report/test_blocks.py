@@ -1,9 +1,8 @@
 """Frames of blocks and forks, compared with the chain that was reorganised."""
 
-import pandas as pd
 import pytest
 
-from x402sim import LiveWorld, Run, World
+from x402sim import LiveWorld, World
 from x402sim.backends import FixedBlocks, Reorgs
 from x402sim.events import ChainReorganised
 from x402sim.population import Buy, Every
@@ -46,14 +45,3 @@ def test_they_agree_with_the_chain(drop: float) -> None:
     for row in lost.dropna(subset="replaced_by").itertuples():
         assert after.loc[row.replaced_by, "block"] == row.block
         assert after.loc[row.replaced_by, "t_s"] >= row.orphaned_s
-
-
-def test_a_transaction_that_is_mined_again_is_not_dropped() -> None:
-    run: Run = World().play("reorg_before_indexing")
-    (fork,) = run.forks.itertuples()
-    assert (fork.depth, fork.block, fork.blocks, fork.transactions, fork.dropped) == (9, 3, 3, 3, 0)
-    again = run.blocks[run.blocks["block"] == 11]
-    assert again["canonical"].tolist() == [False, True]
-    assert again["replaced_by"].iloc[0] == again["n"].iloc[1]
-    assert pd.isna(again["replaced_by"].iloc[1])
-    assert again["transactions"].tolist() == [1, 3]

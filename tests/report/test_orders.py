@@ -174,12 +174,6 @@ def test_an_order_that_was_paid_twice_says_so():
     assert (order.payments, order.paid, order.served, order.attempts) == (2, 0.02, True, 2)
 
 
-def test_an_authorization_used_again_is_charged_once():
-    table = run("replayed").orders
-    assert list(table["charged"]) == [True, False, False, False]
-    assert list(table["paid"]) == [0.01, 0.0, 0.0, 0.0]
-
-
 def test_a_request_of_a_session_waits_for_as_long_as_its_answer_takes():
     orders, steps = run("sessions").orders, run("sessions").steps
     served = orders[(orders["way"] == "session") & orders["served"]]

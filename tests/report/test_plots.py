@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from itertools import combinations
 from platform import python_version
 from typing import Any
@@ -19,7 +18,6 @@ from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
-from PIL import Image, ImageChops
 
 from tests.report.stories import NAMES, exchange, journal_of, run, skipped
 from x402sim import LiveWorld, Run, World, sweep
@@ -127,18 +125,6 @@ def test_texts_do_not_overlap_and_stay_inside(
         assert all(re.search(r"\([^)_]+\)", title) for title in titles), titles
 
 
-def test_names_are_replaced_everywhere() -> None:
-    words = {"alice": "payer A", "merchant": "seller", "service": "the API", "sessions": "a story"}
-    for draw in (plots.sequence, plots.balances, plots.session_burn_down, plots.latency):
-        ax = draw(run("sessions"), labels=words)
-        said = {text.get_text() for text in ax.figure.findobj(Text)}
-        assert any(re.search(r"payer A|the API", text) for text in said)
-        assert not any(re.search(r"\b(alice|merchant)\b|^service", text) for text in said)
-    ax = plots.outcomes([run("sessions")], labels=words | {"3/expiry-refund": "refund"})
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["a story"]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["refund"]
-
-
 def test_the_style_for_print_is_a_column_wide_with_serifs_and_ends_with_its_block() -> None:
     with plots.style("print"):
         ax = plots.session_burn_down(run("sessions"))
@@ -198,24 +184,6 @@ def test_a_figure_has_a_number_a_text_and_what_it_is_from_and_no_versions() -> N
             plots.caption(**empty)
 
 
-def test_white_becomes_transparent_and_looks_the_same_on_white() -> None:
-    image = figure.png(plots.outcomes([run("failing")]).figure)
-    before, after = (Image.open(BytesIO(each)) for each in (image, figure.transparent(image)))
-    on_white = Image.new("RGBA", before.size, "white")
-    on_white.alpha_composite(after.convert("RGBA"))
-    apart = ImageChops.difference(before.convert("RGB"), on_white.convert("RGB"))
-    assert max(high for _, high in apart.getextrema()) <= 2
-    assert after.convert("RGBA").getpixel((0, 0))[3] == 0
-
-
-@pytest.mark.parametrize("draw", PLOTS)
-def test_it_draws_on_the_axes_it_is_given(draw: Callable[..., Axes]) -> None:
-    before = dict(mpl.rcParams)
-    ax = figure.new_axes()
-    assert draw(run("sessions").journal, ax) is ax, "a journal will do as well as a run"
-    assert dict(mpl.rcParams) == before
-
-
 @pytest.mark.parametrize("draw", PLOTS)
 @pytest.mark.parametrize("journal", [Journal(), skipped().journal])
 def test_an_empty_plot_says_so(draw: Callable[..., Axes], journal: Journal) -> None:
@@ -268,52 +236,6 @@ def test_arrows_point_from_sender_to_receiver_in_the_colour_of_the_outcome() -> 
     assert to_hex(ask.arrow_patch.get_edgecolor()) == BLACK
 
 
-def test_rows_show_requests_and_answers() -> None:
-    said = written(plots.sequence(run("replayed")))
-    assert said.count("POST /api/perp/quote") == 4
-    assert said.count("409 Nonce already used") == 2
-    assert "POST /api/pay (#1, signed a1)" in said
-    assert "POST /api/pay (#2, signed a1)" in said, "the same authorization for another payment"
-    assert "0.01 alice → merchant, block 2" in said
-
-
-def test_faults_and_failures_span_all_lanes() -> None:
-    said = written(plots.sequence(run("lost")))
-    assert "fault at facilitator: lose answer (path /settle)" in said
-    assert "2 s go by" in said
-    assert said.count("connection lost") == 2
-    said = written(plots.sequence(run("failing")))
-    assert "✗ 4.1/receipt failed: expected 200, actual 402" in said
-    assert not any("5/nonce-once failed: expected 1" in text for text in said)
-
-
-def test_a_long_run_is_cut_before_its_end_and_says_so() -> None:
-    ax = plots.sequence(run("indexed"))
-    kinds = ("request", "answer", "exchange", "action", "word")
-    assert sum(len(named(ax, kind)) for kind in kinds) == 40
-    every = rows(Reading(run("indexed").journal))
-    assert f"… {len(every) - 39} rows left out …" in written(ax)
-    assert written(ax)[-1][:20] == every[-1].text[:20], "it ends where the run ends"
-    assert not any("left out" in text for text in written(plots.sequence(run("replayed"))))
-
-
-def test_the_requested_exchange_is_visible() -> None:
-    number = int(run("indexed").latency.query("path == '/api/pay'")["exchange"].iloc[60])
-    ax = plots.sequence(run("indexed"), exchange=number)
-    assert str(number) in {*named(ax, "request"), *named(ax, "exchange")}
-    assert "1" not in named(ax, "request")
-    gaps = [text for text in written(ax) if "left out" in text]
-    assert len(gaps) == 2, "before it and after it"
-
-
-def test_reads_of_the_chain_are_one_row_unless_they_fail() -> None:
-    folded, whole = (written(plots.sequence(run("lost"), fold=fold)) for fold in (True, False))
-    assert "4 chain reads" in folded
-    assert "eth_getLogs: 200" in whole
-    for said in folded, whole:
-        assert any("503" in text for text in said)
-
-
 def idle_runs(matched: Sequence[int]) -> Journal:
     """Runs of the indexer one after the other, with a read of the chain before some of them."""
     story: list[Any] = []
@@ -338,26 +260,6 @@ def test_idle_runs_of_the_indexer_are_one_row() -> None:
     ]
     whole = [row.text for row in rows(reading, fold=False)]
     assert len([text for text in whole if text.startswith("indexer ran")]) == 41
-
-
-def test_every_exchange_is_in_a_row() -> None:
-    for name in NAMES:
-        told = rows(Reading(run(name).journal))
-        requests = sum(row.times for row in told if row.line.kind == "request")
-        assert requests == len(run(name).latency)
-
-
-def test_three_equal_exchanges_of_a_payer_are_one_row_and_two_are_not() -> None:
-    for times, expected in (2, [1, 1, 1, 1]), (3, [3]):
-        journal = journal_of(*(each for n in range(times) for each in exchange(n)))
-        assert [row.times for row in rows(Reading(journal))] == expected
-
-
-def test_many_payers_share_a_lane() -> None:
-    ax = plots.sequence(run("indexed"), rows_shown=80)
-    heads = [label.get_text() for label in ax.get_xticklabels()]
-    assert "other payers" in heads
-    assert len([head for head in heads if head.startswith("payer ")]) == 3
 
 
 WITH_NAMES = (plots.sequence, plots.balances, plots.session_burn_down, outcomes_of_one)
@@ -391,7 +293,6 @@ def marked(ax: Axes, marker: str) -> list[tuple[float, float]]:
 
 
 def stepped(ax: Axes) -> dict[str, Any]:
-    """Return the points of each step line, by its label."""
     lines = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
     return {str(line.get_label()): seen(ax, line) for line in lines}
 
@@ -506,18 +407,6 @@ async def busy(world: LiveWorld) -> None:
         await alice.buy()
 
 
-def test_the_times_beside_the_arrows_are_those_of_the_frame() -> None:
-    found = run("replayed")
-    ax = plots.sequence(found, rows_shown=1000, fold=False)
-    times = dict(zip(ax.get_yticks(), (t.get_text() for t in ax.get_yticklabels()), strict=True))
-    frame = found.latency.set_index("exchange")
-    for kind, column in (("request", "sent_s"), ("answer", "ended_s"), ("exchange", "sent_s")):
-        for number, arrow in named(ax, kind).items():
-            row = int(np.floor(arrow.xy[1]))
-            told = times[max(at for at in times if at <= row)]
-            assert float(told) == pytest.approx(frame.loc[int(number), column], abs=6e-4), kind
-
-
 # --- money ---------------------------------------------------------------------------
 
 
@@ -538,39 +427,6 @@ def test_latency_counts_every_exchange_and_every_lost_answer() -> None:
     assert sum("1 unanswered" in text for text in said) == 2
     pay = found.latency.query("path == '/api/pay'")["latency_s"].median()
     assert f"n = 3, 1 unanswered, median {pay * 1000:.3g} ms" in said
-
-
-def test_the_legend_of_latencies_names_the_parts_by_their_colours() -> None:
-    ax = plots.latency(run("sessions"))
-    drawn = {
-        to_hex(line.get_color())
-        for line in ax.lines
-        if line.get_marker() == "|" and len(line.get_xdata())
-    }
-    known = {
-        to_hex(handle.get_markerfacecolor()): text.get_text()
-        for handle, text in zip(
-            ax.get_legend().legend_handles, ax.get_legend().get_texts(), strict=True
-        )
-        if isinstance(handle, Line2D) and handle.get_marker() == "s"
-    }
-    assert drawn <= set(known)
-    assert known[to_hex(BLUE)] == "service"
-
-
-def test_the_latency_axis_has_a_unit_that_fits() -> None:
-    assert plots.latency(run("lost")).get_xlabel() == "latency (ms)"
-    slow = journal_of(*exchange(), took_ms=90_000)
-    assert plots.latency(slow).get_xlabel() == "latency (s)"
-    none = plots.latency(journal_of(*exchange()))
-    assert none.get_xscale() == "linear"
-    assert figure.png(none.figure)
-
-
-def test_paths_that_differ_only_in_ids_are_one_row() -> None:
-    asked = (exchange(n, path=f"/api/payments/pay_{n}") for n in range(3))
-    journal = journal_of(*(each for both in asked for each in both), took_ms=5)
-    assert written(plots.latency(journal)) == ["service: /api/payments/…", "n = 3, median 5 ms"]
 
 
 def test_the_backlog_line_matches_the_indexer_runs() -> None:
@@ -616,22 +472,6 @@ def test_money_that_moves_without_a_payment_is_plotted() -> None:
     journal = World().play("token_rules").journal
     names = [plot.name for plot in plots.PLOTS if plot.has_content(journal)]
     assert "balances" in names
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("width_mm", [80, pytest.param(160, marks=pytest.mark.thorough)])
-def test_no_text_of_the_sequence_crosses_a_lane(name: str, width_mm: int) -> None:
-    ax = plots.sequence(run(name), figure.new_axes(width_mm, 120))
-    ax.figure.canvas.draw()
-    (lanes,) = named(ax, "lanes").values()
-    xs = [ax.transData.transform((path.vertices[0][0], 0))[0] for path in lanes.get_paths()]
-    words = {round(bar.get_y() + bar.get_height() / 2, 2) for bar in named(ax, "word").values()}
-    between = [text for text in ax.texts if round(text.xy[1], 2) not in words and text.get_text()]
-    assert len(between) > 2
-    for text in between:
-        box = text.get_window_extent()
-        crossed = [x for x in xs if box.x0 + 1 < x < box.x1 - 1]
-        assert not crossed, f"{text.get_text()!r} crosses {len(crossed)} lanes"
 
 
 def test_what_completes_are_plots_and_what_they_need() -> None:

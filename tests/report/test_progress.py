@@ -1,18 +1,13 @@
 """How far a sweep is: a bar in a terminal and in Jupyter, lines in a file. How far a run is."""
 
-import asyncio
 import sys
-import threading
-import time
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from x402sim import LiveWorld, World
+from x402sim import World
 from x402sim.report import progress
-from x402sim.report.run import watched_runs
 
 STEPS = ((50, 30.0), (51, 30.1), (100, 60.0), (200, 120.0))
 LINES = ["", ", 1 failed 1:30 left", ", 1 failed 1:00 left", ", 1 failed 0:00 left"]
@@ -80,60 +75,3 @@ def test_a_short_sweep_in_a_file_a_short_run_and_whoever_wants_none_get_none(
         bar.close()
     World().play("replay")
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(("is_swept", "is_asked"), [(False, True), (True, True), (False, False)])
-def test_a_long_run_says_how_far_it_is_in_a_file_unless_a_sweep_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_swept: bool,
-    is_asked: bool,
-) -> None:  # fmt: skip
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
-    monkeypatch.setattr(progress, "_SILENT_S", 0.0)
-    monkeypatch.setattr(progress, "_LINE_S", 0.001)
-
-    async def day(world: LiveWorld) -> None:
-        await world.advance(7500)
-        deadline = time.monotonic() + 5
-        while "2 h 5 min" not in said() and time.monotonic() < deadline and is_told:
-            await asyncio.to_thread(time.sleep, 0.001)
-
-    def said() -> str:
-        lines.append(capsys.readouterr().err)
-        return "".join(lines)
-
-    lines: list[str] = []
-    is_told = is_asked and not is_swept
-    with watched_runs() if is_swept else nullcontext():
-        World().play(day, progress=is_asked)
-    assert ("day: 2 h 5 min of its time, " in said()) == is_told
-
-
-def test_in_a_file_the_same_words_are_one_line_however_long_it_takes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`run --out` printed "report: writing DIR" every five seconds, where a machine was busy."""
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
-    monkeypatch.setattr(progress, "_SILENT_S", 0.0)
-    monkeypatch.setattr(progress, "_LINE_S", 0.001)
-    asked = threading.Semaphore(0)
-
-    def words() -> str:
-        asked.release()
-        return "writing DIR"
-
-    with progress.telling("report", words):
-        assert all(asked.acquire(timeout=5) for _ in range(3))
-    assert capsys.readouterr().err == "report: writing DIR\n"
-
-
-def test_points_that_were_known_before_say_nothing_of_the_time_that_is_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now, shown = [0.0], list[str]()
-    monkeypatch.setattr(progress, "stopwatch", lambda: lambda: now[0])
-    monkeypatch.setattr(progress, "_place", lambda _: (shown.append, shown.append, 0.5))
-    bar = progress.Bar("sweep", 100, known=80)
-    bar.update(80, 0, 100)
-    now[0] = 10.0
-    bar.update(90, 0, 100)
-    assert shown == [f"sweep {'━' * 22}   90/100 0:10 left"]

@@ -3,13 +3,10 @@
 import sys
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from pandas.testing import assert_frame_equal
 
 from tests.report.stories import journal_of, run, skipped
@@ -65,21 +62,6 @@ def test_the_same_run_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
     assert contents(loaded.save(tmp_path)) == contents(saved)
 
 
-def test_a_figure_is_laid_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For PNG; SVG and PDF have the same layout, whatever the user's settings are."""
-    laid_out = []
-    execute = ConstrainedLayoutEngine.execute
-
-    def counted(engine: ConstrainedLayoutEngine, figure: Figure) -> object:
-        laid_out.append(figure)
-        return execute(engine, figure)
-
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", counted)
-    with mpl.rc_context({"figure.constrained_layout.use": True}):
-        run("lost").save(tmp_path)
-    assert len(laid_out) == len([*tmp_path.glob("*.svg")]) > 1
-
-
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save.save_run(skipped(), tmp_path_factory.mktemp("skipped"))
@@ -115,19 +97,6 @@ def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
     assert row.amount == huge / 10**6
 
 
-def test_many_runs_get_a_folder_each_and_one_report(tmp_path: Path) -> None:
-    runs, out = [skipped(), run("lost"), skipped(), skipped("../evil")], tmp_path / "out"
-    save.save_runs(runs, out, stories={"lost": "The answer is lost."})
-    assert {file.name for file in out.iterdir()} == {
-        "elsewhere-1", "elsewhere-2", "lost", "___evil", "outcomes.png", "report.html",
-    }  # fmt: skip
-    assert list(tmp_path.iterdir()) == [out]
-    assert not (out / "lost" / "report.html").exists()
-    report = (out / "report.html").read_text(encoding="utf-8")
-    assert "The answer is lost." in report
-    assert report.count("<details") == 4
-
-
 def test_the_error_names_the_missing_packages(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -138,12 +107,3 @@ def test_the_error_names_the_missing_packages(
     for use in lambda: found.steps, lambda: found.save(tmp_path), found._repr_html_:
         with pytest.raises(ModuleNotFoundError, match=message):
             use()
-
-
-def test_plots_for_papers_are_vectors_with_text_that_can_be_selected(saved: Path) -> None:
-    for file in saved.glob("*.pdf"):
-        assert file.read_bytes().startswith(b"%PDF-")
-        assert b"/Type3" not in file.read_bytes(), "TrueType, as journals ask"
-    svgs = list(saved.glob("*.svg"))
-    assert len(svgs) == len(list(saved.glob("*.pdf"))) >= 5
-    assert all(b"<svg" in file.read_bytes() for file in svgs)

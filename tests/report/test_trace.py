@@ -51,13 +51,6 @@ def test_a_trace_says_why_something_was_refused_or_lost() -> None:
     assert traced("lost", 5)[-1].endswith("connection lost")
 
 
-def test_other_payers_are_left_out() -> None:
-    steps = run("failing").steps
-    number = int(steps.query("status == 402 and outcome == 'refused'")["exchange"].iloc[0])
-    told = traced("failing", number)
-    assert not any("bob → service" in line or "bob ← service" in line for line in told)
-
-
 def test_a_failed_check_has_the_trace_of_its_request() -> None:
     found = trace.failed_checks(run("failing").journal)
     assert [check.clause for check, _ in found] == ["4.1/receipt", "5/nonce-once"]

@@ -168,7 +168,6 @@ class World:
         return payer
 
     def account(self, number: int = 0) -> "Payer":
-        """Return one of the ten accounts as a payer."""
         return Payer(self, Wallet(self.ready["accounts"][number]["privateKey"]))
 
     # --- the chain -------------------------------------------------------------------
@@ -184,7 +183,6 @@ class World:
         return int(self.rpc("eth_call", {"to": self.ready["asset"], "data": to_hex(data)}), 16)
 
     def record(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Return the record of the payment for a 402."""
         return self.http.get(f"/api/payments/{asked['paymentId']}").json()
 
     def balance(self, account: str) -> int:
@@ -276,7 +274,6 @@ class Payer:
         return len(self.server.transfers(sender=self.address))
 
     def assert_paid(self, to: str, transaction: str) -> None:
-        """It has paid PRICE once, to this address, by this transaction."""
         moved = (self.address.lower(), to.lower(), PRICE)
         assert self.server.transfers(sender=self.address) == [moved]
         assert self.server.rpc("eth_getTransactionReceipt", transaction)["status"] == "0x1"
@@ -299,7 +296,6 @@ class Payer:
         return header(self.wallet, requirements, self.server.now_s())
 
     def pay(self, asked: dict[str, Any], payment_header: str | None = None) -> Answer:
-        """Send a payment for a 402."""
         return self.server.http.post(PAY, json=self.settlement(asked, payment_header))
 
     def settlement(self, asked: dict[str, Any], payment_header: str | None = None) -> Any:
@@ -331,7 +327,6 @@ class Payer:
     def quote(
         self, payment_id: str | None = None, session_id: str | None = None, body: Any = ORDER
     ) -> Answer:
-        """Ask for a quote with a proof of payment."""
         return self.server.http.post(QUOTE, json=body, headers=proofs(payment_id, session_id))
 
     def session(self, session_id: str) -> dict[str, Any]:
@@ -341,7 +336,6 @@ class Payer:
 def header(
     wallet: Wallet, requirements: dict[str, Any], now_s: int, fixed_nonce: bytes | None = None
 ) -> str:
-    """Return a signed payment header that agrees with the requirements."""
     if fixed_nonce is not None:
         wallet = Wallet(wallet.private_key, nonces=lambda: fixed_nonce)
     network = NETWORKS[requirements["network"]]
@@ -369,7 +363,6 @@ def exchange(address: tuple[str, int], sent: bytes) -> bytes:
 
 
 def refusal(answer: Answer) -> tuple[int, str]:
-    """Return the status and the text of an error."""
     assert answer.headers["content-type"] == "application/json"
     assert "Traceback" not in answer.text
     return answer.status_code, answer.json()["error"]

@@ -165,7 +165,6 @@ def settle(server, body):
 
 
 def pending_then_settled(server, version):
-    """See that a settlement is pending, then settled, and not again."""
     server.sim("mining", automine=False)
     body = in_one_step(server, version)
     pending = settle(server, body)

@@ -24,7 +24,6 @@ ETHER = 10**18
 
 
 def newest(node: Node) -> tuple[int, int]:
-    """Return number and time of the newest block."""
     block = node.result("eth_getBlockByNumber", "latest", False)
     return int(block["number"], 16), int(block["timestamp"], 16)
 

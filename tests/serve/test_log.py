@@ -17,8 +17,7 @@ from tests.serve.driver import ORDER, QUOTE, Server, environment, started
 from tests.suite.deployment import Deployment
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.x402_reasons import Meaning
-from x402sim.serving.log import Form, LogLine, _note_not_listed, _read_answer, as_text
+from x402sim.serving.log import Form
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide" / "server.md"
 POOR = Wallet("0x" + "17" * 32)
@@ -150,7 +149,6 @@ def test_json_has_one_object_a_request_with_whole_ids() -> None:
 def logged(
     lines: list[bytes], *, is_json: bool = False
 ) -> Iterator[tuple[LocalServer, httpx.Client]]:
-    """A server that logs to these lines, and a client of it."""
     server = LocalServer(seed=1)
     server.log_form = Form(lines.append, is_json=is_json)
     with server, httpx.Client(base_url=server.url, trust_env=False) as client:
@@ -209,48 +207,3 @@ def test_a_reader_who_leaves_or_never_reads_holds_nothing_up(leaves: bool) -> No
                 assert process.wait(10) == 0
             finally:
                 process.kill()
-
-
-@pytest.mark.parametrize(("status", "code"), [(200, 32), (402, 33), (404, 31), (503, 31)])
-def test_colours_are_the_statuses(status: int, code: int) -> None:
-    line = LogLine("12:00:00", "ann", "GET", "/x", status, notes=["\x1b[2J"])
-    shown = as_text(line, colours=True)
-    assert f"\x1b[{code}m{status}\x1b[0m" in shown
-    assert "\x1b[2J" not in shown
-    assert "\x1b" not in as_text(line)
-
-
-def test_only_a_402_is_read_without_decoding_it() -> None:
-    answered = b'{"error":"Settlement failed","paymentId":"pay_x"}'
-    asked, failed = (LogLine("", status=status) for status in (402, 400))
-    for line in (asked, failed):
-        _read_answer(line, answered)
-    assert (asked.payment_id, asked.error) == ("pay_x", None)
-    assert (failed.payment_id, failed.error) == ("pay_x", "Settlement failed")
-
-
-def test_why_discovery_does_not_list_a_resource_is_noted() -> None:
-    for version, noted in ((1, 1), (2, 0)):
-        declared = {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}}}
-        sent = {"x402Version": version, "paymentPayload": {"extensions": declared}}
-        line = LogLine("12:00:00", path="/facilitator/settle", status=200)
-        _note_not_listed(line, json.dumps(sent).encode())
-        assert len(line.notes) == noted
-        assert all("in version 1, which has no extensions" in each for each in line.notes)
-
-
-@pytest.mark.parametrize(
-    ("answered", "is_open"),
-    [
-        ({"success": False, "errorReason": "settle_exact_node_failure"}, True),
-        ({"event": "payment.failed", "error": "Transaction failed on-chain"}, True),
-        ({"success": False, "errorReason": "insufficient_funds"}, False),
-        ({"event": "payment.failed", "error": "Authorization expired"}, False),
-        ({"error": "Not found"}, False),
-    ],
-    ids=str,
-)
-def test_an_unknown_outcome_of_settle_is_noted(answered: dict[str, object], is_open: bool) -> None:
-    line = LogLine("12:00:00", path="/facilitator/settle", status=200)
-    _read_answer(line, json.dumps(answered).encode())
-    assert line.notes == [Meaning.UNCLEAR.do] * is_open

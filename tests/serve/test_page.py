@@ -11,7 +11,7 @@ from html import unescape
 from importlib.resources import files
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, get_args
+from typing import Any
 from unittest.mock import AsyncMock
 
 import httpx
@@ -29,7 +29,6 @@ from x402sim.report.page import FILES
 from x402sim.service.store import Store
 from x402sim.serving.page import MAX_BODY, PageFeed
 from x402sim.serving.requests import Requests
-from x402sim.world.faults import DOES, FaultType
 from x402sim.world.scenario import shipped_names
 
 pytestmark = pytest.mark.timeout(30)
@@ -228,17 +227,6 @@ def test_accounts_that_fail_are_refused_each_in_its_way() -> None:
             said = server.http.post("/_sim/ui/pay", json={"fails": name}).json()
             assert (said["status"], json.loads(said["said"])["error"]) == (status, error)
         assert [each for each in server.journal() if each["event"] == "payment settled"] == []
-
-
-def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:
-    words = server.http.get("/_sim/ui/words").json()
-    assert set(words["faults"]) == set(DOES) == set(get_args(FaultType))
-    assert words["refusals"]["Insufficient USDC balance"]["clause"] == "7/insufficient-balance"
-    assert {each["clause"] for each in words["refusals"].values()} <= {"", *words["clauses"]}
-    assert words["reasons"]["payTo:"] == "2.1/pay-to"
-    assert words["reasons"]["Invalid amount: "] == "5/exact-amount"
-    assert "/v2/x402/settle" in words["victims"]["facilitator"]
-    assert words["names"][server.ready["payTo"].lower()] == "merchant"
 
 
 def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:

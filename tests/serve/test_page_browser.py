@@ -199,32 +199,6 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#state", "999.99")
 
 
-def test_the_address_is_that_of_the_chosen_lane(browser: Browser, server: Server) -> None:
-    first, second = server.account(1).paid(), server.account(2).paid()
-    browser.sees(".lane .who", "account 1", "account 2")
-    browser.run("await page.$eval('.lane:last-of-type', (it) => it.click())")
-    assert browser.run("return page.url()").endswith(f"#payment={first}")
-    browser.do("keyboard.press", "ArrowUp")
-    browser.press("#lanes", "ArrowUp")
-    assert browser.run("return page.url()").endswith(f"#payment={second}")
-    browser.do("reload")
-    browser.sees("#detail", second)
-    browser.do("keyboard.press", "Escape")
-    browser.press("#lanes", "Escape")
-    assert browser.run("return page.url()").endswith("#payments")
-
-
-@pytest.mark.parametrize("key", ["pay_nobody", "%", "%ED%A0%80", "constructor", "a=b"])
-def test_a_link_to_an_unknown_payment_says_so(browser: Browser, server: Server, key: str) -> None:
-    server.account(1).paid()
-    browser.open(f"{server.ready['control']}/ui#payment={key}")
-    browser.sees("#detail", "No such payment is known", key if key != "constructor" else "seen")
-    browser.do("click", "#detail button")
-    browser.sees("#count", "1 of 1")
-    assert browser.run("return page.$eval('#detail', (it) => it.hidden)")
-    assert browser.said == []
-
-
 def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
     account = server.account(5)
     asked = account.ask()
@@ -415,48 +389,6 @@ def test_what_is_copied_with_viem_buys_the_same(
         browser.do("goto", "about:blank")
 
 
-def test_paused_lanes_stay_and_cleared_ones_go(browser: Browser, server: Server) -> None:
-    server.account(1).paid()
-    browser.sees("#count", "1 of 1")
-    browser.do("click", "#pause")
-    server.account(2).paid()
-    browser.sees("#count", "1 of 1, paused: 1 more")
-    browser.do("click", "#pause")
-    browser.sees("#count", "2 of 2")
-    all_paid = "document.querySelectorAll('.badge.paid').length == 2"
-    browser.run(f"await page.waitForFunction(() => {all_paid})")
-    browser.do("click", "#pause")
-    browser.do("click", "#clear")
-    browser.sees("#count", "0 of 0, paused: 0 more")
-    browser.do("click", "#pause")
-    assert server.http.post("/_sim/indexer/run", json={}).json()["matched"] == 2
-    server.account(3).paid()
-    browser.sees(".lane .who", "account 3")
-    browser.sees("#count", "1 of 1")
-
-
-def served_of_all(browser: Browser) -> str:
-    """Return how many lanes are served, and how many there are."""
-    browser.do("select", "#status", "served")
-    return browser.run("return page.$eval('#count', (it) => it.innerText)")
-
-
-def test_of_600_payments_all_stay_served_after_a_reload(browser: Browser, server: Server) -> None:
-    """Only the last 500 requests are kept whole."""
-    payer, ids = server.account(1), []
-    for _ in range(600):
-        ids.append(payer.paid())
-        assert payer.quote(ids[-1]).status_code == 200
-    browser.sees("#count", "600 of 600")
-    browser.do("reload")
-    browser.sees("#count", "600 of 600")
-    assert served_of_all(browser) == "600 of 600; 1300 older requests are no longer kept"
-    unserved = payer.paid()
-    free = server.http.get("/api/agents", headers={"X-Payment-Id": unserved})
-    assert free.status_code == 200
-    browser.sees("#count", "600 of 601")
-
-
 def test_a_reload_changes_nothing(browser: Browser, server: Server) -> None:
     """Not one lane, nor its details, after all that can happen; what is seen comes bit by bit."""
 
@@ -575,27 +507,6 @@ def test_what_was_served_and_is_forgotten_says_so(
         browser.run("await page.$eval('.lane:has(.step.unknown)', (it) => it.click())")
         browser.sees("#detail .stages", "no longer known")
         browser.do("goto", "about:blank")
-
-
-def test_a_reset_draws_a_line(browser: Browser, server: Server) -> None:
-    """What was before it stays as it was, also after a reload, and keys begin anew."""
-    payer = server.account(1)
-    payer.quote(payer.paid())
-    browser.sees(".badge.served", "served")
-    track = "return page.$$eval('.lane', (all) => all.map((it) => it.querySelectorAll('.step.yes').length))"
-    assert browser.run(track) == [7]
-    server.sim("reset")
-    browser.sees(".lane .past", "before the reset")
-    assert browser.run(track) == [7]
-    payer.quote(payer.paid())
-    browser.sees("#count", "2 of 2")
-    browser.do("reload")
-    browser.sees("#count", "2 of 2")
-    assert served_of_all(browser) == "2 of 2"
-    assert browser.run(track) == [7, 7]
-    line = "return page.$$eval('.lane.cut .past', (all) => all.map((it) => it.innerText))"
-    (told,) = browser.run(line)
-    assert told.startswith("before the reset")
 
 
 def test_a_served_payment_that_the_chain_undoes_was_served(

@@ -34,7 +34,6 @@ def server() -> Iterator[Server]:
 
 
 def settle(server: Server, name: str, version: x402.Version = 2) -> dict[str, Any]:
-    """Let the facilitator settle a payment of account 0 on a network, and return its answer."""
     network, wallet, now_s = NETWORKS[name], server.account().wallet, server.now_s()
     asked = requirements(network=name, pay_to=MERCHANT, asset=checksum(network.asset))
     wanted: x402.AnyRequirements = x402.requirements_v2(asked, network)

@@ -81,7 +81,6 @@ def settlement_of(version: Version, answer: httpx.Response) -> Settlement:
 
 
 def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:
-    """Change settings and decisions of the running service."""
     old = rig.service.env.settings
     decisions = replace(old.decisions, **(decide or {}))
     new = replace(old, decisions=decisions, **settings)

@@ -96,13 +96,6 @@ async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -
     assert header.resource.url == url
 
 
-@scene
-async def test_a_deposit_is_offered_in_two_steps_only(rig: ServiceRig) -> None:
-    required = await rig.ask_session()
-    assert "accepts" not in required.json()
-    assert "PAYMENT-REQUIRED" not in required.headers
-
-
 @VERSIONS
 @scene
 async def test_the_setting_switches_it_off(rig: ServiceRig, version: Version) -> None:
@@ -239,40 +232,6 @@ def why(refused: httpx.Response) -> tuple[str | None, str]:
     return read_required(refused.headers["PAYMENT-REQUIRED"]).error, refused.json()["error"]
 
 
-@scene
-async def test_the_version_that_counts_names_the_reason(rig: ServiceRig) -> None:
-    required = await rig.ask()
-    payments = sign(rig, 1, required) | sign(rig, 2, required, value=1)
-    code = "invalid_exact_evm_payload_authorization_value_mismatch"
-    assert why(await rig.ask(**payments)) == (code, "Payment Required")
-
-
-@VERSIONS
-@scene
-async def test_the_least_validity_is_the_facilitators(rig: ServiceRig, version: Version) -> None:
-    required, now_s = await rig.ask(), rig.clock.now_s()
-    short = await rig.ask(**sign(rig, version, required, valid_before=now_s + 5))
-    assert (short.status_code, rig.transfers()) == (402, 0)
-    assert f"{now_s}; at least 6 s must be left; sign a new one" in short.json()["reason"]
-    payment = sign(rig, version, required, valid_before=now_s + 6)
-    assert (await rig.ask(**payment)).status_code == 200
-    rig.now[0] += 10
-    again = await rig.ask(**payment)
-    assert "this authorization has been served" in again.json()["reason"], "not: it is too late"
-
-
-@scene
-async def test_what_only_informs_may_be_left_out_and_addresses_be_in_lower_case(
-    rig: ServiceRig,
-) -> None:
-    required = await rig.ask()
-    first = required.json()["accepts"][0]
-    lower = {f"accepted.{name}": first[name].lower() for name in ("payTo", "asset")}
-    domain = {"name": TESTNET.token_name, "version": TESTNET.token_version}
-    for claims in (lower, {"accepted.extra": domain}):
-        assert (await rig.ask(**sign(rig, 2, required, claims=claims))).status_code == 200
-
-
 @FLOWS
 @VERSIONS
 @scene
@@ -392,7 +351,6 @@ async def test_for_another_resource_it_is_refused(
 
 
 def with_low_v(payment: dict[str, str]) -> dict[str, str]:
-    """Return a payment whose signature ends with v 0 or 1."""
     ((name, text),) = payment.items()
     signature = json.loads(base64.b64decode(text))["payload"]["signature"]
     low = signature[:-2] + {"1b": "00", "1c": "01"}[signature[-2:]]
@@ -629,17 +587,6 @@ async def test_a_payment_whose_name_another_takes_meanwhile_is_still_good(rig: S
     with pytest.raises(Refused, match="Payment identifier in use"):
         await one_step.spend(rig.service, paid, Response(), On())
     assert (await rig.ask(**plain)).status_code == 200
-
-
-@scene
-async def test_a_named_payment_in_another_spelling_is_no_other_payment(rig: ServiceRig) -> None:
-    payment = await named(rig)
-    first = await rig.ask(**payment)
-    respelled = changed(payment[PAYMENT_HEADERS[2]], {"resource.description": "the same"})
-    refused = await rig.ask(PAYMENT_SIGNATURE=respelled)
-    assert (refused.status_code, refused.json()["error"]) == (409, "Payment identifier in use")
-    assert "send the payment again as it was sent first" in refused.json()["reason"]
-    assert (await rig.ask(**payment)).content == first.content
 
 
 @VERSIONS

@@ -4,13 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.own_parts import SettleAgain
 from tests.world import playing
 from tests.world.playing import Story, played, standard_payment
-from x402sim import Fault, LiveWorld, LocalServer, Payer, PaymentAuth, Run, Settings, World, events
+from x402sim import Fault, LiveWorld, Payer, Run, Settings, World, events
 from x402sim.events import Note
 from x402sim.policies import (
     ClaimAfterSettle,
@@ -204,17 +203,6 @@ async def test_a_failing_seller_fails_the_same_payments_again(
     assert await alice.balance() == 1_000_000 - 30 * 10_000
 
 
-@played(service=with_policy(serve=FailToServe(1)))
-async def test_a_failing_seller_fails_whole_sessions_and_refunds_them(
-    world: LiveWorld, alice: Payer
-) -> None:
-    paid = await alice.ask_session("0.05", 60)
-    await alice.pay(paid)
-    assert (await alice.ask_session("0.05", 60, payment_id=paid.payment_id)).status == 402
-    await world.advance(100)
-    assert await alice.balance() == 1_000_000
-
-
 # --- a policy of the user's own ----------------------------------------------------------
 
 
@@ -297,12 +285,3 @@ def test_a_payment_in_flight_opens_what_the_policy_serves_before_settlement(
     )
     (note,) = (entry.event for entry in run.journal.of(Note))
     assert note.data["seen"] == [in_flight, 200]
-
-
-def test_what_is_settled_is_in_flight_no_more() -> None:
-    policy = with_policy(claim=NoClaim(), serve=ServeBeforeSettle())
-    with LocalServer(service=policy) as server:
-        payer = PaymentAuth(server.wallets[0], max_amount="0.05")
-        assert httpx.get(f"{server.url}/api/perp/market", auth=payer).status_code == 200
-        assert server.parts is not None
-        assert server.parts.service.unreserved_in_flight == {}

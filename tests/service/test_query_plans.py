@@ -46,7 +46,6 @@ def statements() -> list[str]:
 
 
 def whole(store: Store, statements: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is read whole, and by which statement."""
     store.execute("PRAGMA foreign_keys=OFF")  # its checks are planned, but run after a violation
     for sql in statements:
         for *_, step in store.execute(f"EXPLAIN QUERY PLAN {sql}"):

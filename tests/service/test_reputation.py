@@ -5,8 +5,7 @@ import random
 import pytest
 
 from tests.service.test_store import insert_settled, steps
-from x402sim import Settings
-from x402sim.policies import MatchedPayments, Track
+from x402sim.policies import MatchedPayments
 from x402sim.service.store import Store
 
 
@@ -18,7 +17,6 @@ def settled(store: Store, resource: str = "/a") -> tuple[int, str]:
 
 
 def tracks(store: Store) -> dict[str, tuple[int, int]]:
-    """Return matched and served payments of each resource, counted anew."""
     sql = (
         "SELECT resource_url, count(*), sum(payment_id IN (SELECT payment_id FROM served)) "
         "FROM payments WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"
@@ -71,11 +69,3 @@ def test_an_update_costs_the_same_however_many_payments_there_are() -> None:
         return True
 
     assert steps(matched(400), update) == steps(matched(4), update)
-
-
-def test_each_rule_says_what_it_counts() -> None:
-    new, good, bad = Track(), Track(matched=98, served=98), Track(matched=98, served=49)
-    assert [MatchedPayments().of(each) for each in (new, good, bad)] == [0, 98, 98]
-    assert not MatchedPayments().counts_served
-    with pytest.raises(ValueError, match=r"reputation: expected .*, got the class MatchedPayments"):
-        Settings(reputation=MatchedPayments)  # type: ignore[arg-type]

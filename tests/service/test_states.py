@@ -101,7 +101,6 @@ def pay_otherwise(rig: ServiceRig, attempt: Attempt) -> None:
 
 
 def copy_settled(rig: ServiceRig, attempt: Attempt, changed: str) -> None:
-    """Store a settled copy of an attempt, with one column changed."""
     names = rig.service.store.execute("SELECT name FROM pragma_table_info('payments')").fetchall()
     column, _, value = changed.split()
     same = ", ".join(name for (name,) in names if name not in ("attempt", "state", column))

@@ -9,16 +9,14 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from itertools import product
-from pathlib import Path
 
 import pytest
 
 from x402sim import LocalServer
-from x402sim.protocol.routes import AGENTS, MARKET, QUOTE, SESSIONS
-from x402sim.service.issue import RESOURCES
+from x402sim.protocol.routes import QUOTE
 from x402sim.service.store import Store
 from x402sim.service.store.database import Backoff, Database, after_failure
-from x402sim.service.store.file import claimed, require_file
+from x402sim.service.store.file import claimed
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
 
 
@@ -68,25 +66,6 @@ def test_a_kill_while_the_tables_are_created_leaves_a_file_that_opens(tmp_path):
     assert codes == {0, 9}
 
 
-def test_a_database_in_memory_is_as_a_new_file_and_shares_nothing_with_the_next(tmp_path):
-    asked = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
-    with (
-        closing(Database()) as first,
-        closing(Database()) as second,
-        closing(Database(tmp_path / "x.db")) as filed,
-    ):
-        wanted = filed.execute(asked).fetchall()
-        for each in (first, second):
-            assert each.execute(asked).fetchall() == wanted != []
-            assert each.one("PRAGMA user_version") == filed.one("PRAGMA user_version") != (0,)
-            assert each.one("PRAGMA journal_mode") == ("memory",)
-        table = "reputation"
-        columns = [name for _, name, *_ in first.execute(f"PRAGMA table_info({table})")]
-        first.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", *columns)
-        counts = [each.one(f"SELECT count(*) FROM {table}") for each in (first, second, filed)]
-        assert counts == [(1,), (0,), (0,)]
-
-
 def test_a_file_of_another_version_is_refused_with_what_to_do(tmp_path):
     file = tmp_path / "old.db"
     old = sqlite3.connect(file)
@@ -121,12 +100,6 @@ def test_one_process_holds_a_file_and_another_is_refused_until_it_ends(tmp_path)
     with closing(Store(file)), pytest.raises(sqlite3.OperationalError, match="locked"):
         Store(file)
     Store(file).close()
-
-
-def test_the_numbers_in_payment_ids_never_change():
-    """A payment id that was issued carries its resource's number: see `issue.RESOURCES`."""
-    numbers = {path: resource.number for path, resource in RESOURCES.items()}
-    assert numbers == {QUOTE: 0, SESSIONS: 1, AGENTS: 2, MARKET: 3}
 
 
 def insert_settled(
@@ -175,19 +148,6 @@ def waiting(rows: int) -> Store:
         "SELECT session_id, 'a', 5, 0 FROM sessions WHERE status = 'expired'"
     )
     return store
-
-
-@pytest.mark.parametrize(
-    "look",
-    [
-        lambda store: store.payments.pending(10.0, 20),
-        lambda store: store.sessions.refunds_due(10.0, 20),
-        lambda store: store.sessions.expire(10**9, 20),
-    ],
-    ids=["unresolved payments", "refunds due", "expired sessions"],
-)
-def test_a_round_costs_the_same_however_much_is_waiting(look):
-    assert steps(waiting(500), look) <= steps(waiting(50), look) + 10
 
 
 def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_start():
@@ -241,15 +201,6 @@ def test_what_is_no_file_is_refused_and_leaves_nothing_behind(tmp_path, monkeypa
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", ["x y.db", "a#b?c%20.db", "-x.db", "x.db:memory:"])
-def test_any_other_name_is_that_of_a_file(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    for _ in "12":  # it is made, and opened again
-        with LocalServer(file=name):
-            assert {name, f"{name}.chain"} <= {each.name for each in tmp_path.iterdir()}
-    require_file(tmp_path / ":memory:")
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit stands for a full disk")
 @pytest.mark.parametrize(
     ("limit", "command", "is_new"),
@@ -300,13 +251,6 @@ def test_what_a_failed_start_made_goes_and_what_was_there_stays(tmp_path):
     with pytest.raises(sqlite3.OperationalError), claimed(new):
         raise sqlite3.OperationalError("database is locked")
     assert new.exists(), "another process uses it"
-
-
-def test_a_store_that_is_closed_answers_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path / "service.db")
-    store.close()
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        store.one("SELECT 1")
 
 
 def test_an_answer_that_is_stored_counts_as_served_whatever_ends_the_process() -> None:

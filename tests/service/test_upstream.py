@@ -104,18 +104,6 @@ def test_others_may_answer_anything(what: str, data: Any, status: int, charset: 
     call(data.draw(st.lists(answers, min_size=1, max_size=6)), act, status, charset)
 
 
-def test_the_honest_answers_of_these_tests_are_understood() -> None:
-    moved = []
-
-    async def settle(to: Transport) -> None:
-        wanted = requirements(max_amount_required="1")
-        paid = present(WALLET.payment_header(wanted, 1_800_000_000))
-        moved.append(await SETUP.facilitator(to).settle(paid, wanted))
-
-    call([json.dumps(SETTLED).encode()], settle)
-    assert moved[0].tx_hash == WORD
-
-
 def test_a_receipt_tells_transfers_and_used_authorizations_of_its_token_only() -> None:
     token, payer, shop, nonce = SETUP.network.asset, b"p" * 20, b"s" * 20, b"n" * 32
 

@@ -22,8 +22,6 @@ def case(
     ends: Exception | None = None,
     **options: Any,
 ) -> ServiceCase:
-    """Return a check that acts, and ends in one way."""
-
     async def run(probe: Probe) -> None:
         if act is not None:
             await act(probe)

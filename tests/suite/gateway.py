@@ -83,7 +83,6 @@ class Gateway:
 
 @contextmanager
 def running(gateway: Gateway, certificate: "Certificate | None" = None) -> Iterator[Gateway]:
-    """Run a gateway at a free port of 127.0.0.1."""
     tls = {} if certificate is None else {
         "ssl_certfile": str(certificate.file), "ssl_keyfile": str(certificate.key)
     }  # fmt: skip
@@ -112,7 +111,6 @@ class Certificate:
 
 
 def self_signed(folder: Path) -> Certificate:
-    """Make a certificate for 127.0.0.1 that nobody has signed."""
     made = Certificate(folder / "cert.pem", folder / "key.pem")
     subprocess.run(
         [

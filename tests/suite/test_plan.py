@@ -7,25 +7,23 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.mutants.changes import all_of, overriding, setting
+from tests.mutants.changes import setting
 from tests.mutants.judging import quiet
 from tests.suite.costs import FILE, counted
 from tests.suite.deployment import Deployment
 from tests.suite.gateway import Gateway, running
 from x402sim import Settings, World
-from x402sim.clock import Clock
 from x402sim.report.results import Outcome
 from x402sim.spec.needs import Need
 from x402sim.story.stages import in_process
-from x402sim.suite.case import matching
 from x402sim.suite.options import flags_of
-from x402sim.suite.service.case import IDS_BEGIN, PATIENCE_S, ServiceCase
+from x402sim.suite.service.case import PATIENCE_S, ServiceCase
 from x402sim.suite.service.engine import all_checks, run, run_case
 from x402sim.suite.service.options import Options
-from x402sim.suite.service.plan import WORK, Cost, Estimate, cost_base, costs, make_plan
+from x402sim.suite.service.plan import Cost, Estimate, cost_base, costs, make_plan
 from x402sim.suite.service.preflight import examine
 from x402sim.suite.service.sending import reach, requested_wait_s
-from x402sim.suite.service.setting import Pace, Setting
+from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.subject import parse
 from x402sim.suite.service.target import Indexer, SessionsEndpoint, Target
 from x402sim.world.loop import run_virtual
@@ -97,8 +95,6 @@ def planned(
     price_base: int = PRICE,
     **options: Any,
 ) -> Estimate:
-    """Estimate a run of checks against a URL."""
-
     async def main() -> Estimate:
         async with reach(parse("http://127.0.0.1:9", **options)) as setting:
             return make_plan(
@@ -134,14 +130,6 @@ def test_the_plan_adds_up_and_fits_the_budget(budget: str) -> None:
         assert plan.signs_base <= round(float(budget) * 1_000_000)
         taken = {case.name for case in checks} - set(plan.left_out)
         assert not plan.payments or any(case.pays for case in checks if case.name in taken)
-
-
-def test_the_duration_follows_rate_and_waits() -> None:
-    checks = all_checks()[:10]
-    measured = {case.name: Cost(10, 1.0) for case in checks}
-    fast, slow = (planned(checks, measured=measured, rate=rate) for rate in (None, 2.0))
-    assert slow.seconds == pytest.approx(fast.seconds + fast.requests * (0.5 - 0.001 * WORK))
-    assert 0 < fast.seconds < slow.seconds
 
 
 def test_what_waits_does_so_beside_the_others_and_a_first_request_is_no_measure() -> None:
@@ -207,21 +195,10 @@ def test_the_plan_is_within_a_third_of_what_a_run_waits(
     assert planned_s == pytest.approx(took_s, rel=1 / 3)
 
 
-WAITS_FOR_THE_REST = {"late", "buy_late", "wait_for_the_rest"}
-
-
 def _names(code: CodeType) -> set[str]:
     """Return the names that a function uses, also within its comprehensions."""
     inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
     return {*code.co_names}.union(*inner)
-
-
-def test_a_case_is_late_if_it_waits_for_the_rest() -> None:
-    for case in all_checks():
-        run: Any = case.run
-        is_late = bool(WAITS_FOR_THE_REST & _names(run.__code__))
-        has_waited = run.__name__ == "a_payment_is_not_forgotten"
-        assert case.late is (is_late and not has_waited), case.name
 
 
 def test_the_time_of_a_request_is_not_that_of_the_first_one(deployment: Deployment) -> None:
@@ -264,72 +241,3 @@ def test_how_long_an_answer_asks_to_wait(
 ) -> None:
     answer = httpx.Response(status, headers=headers)
     assert requested_wait_s(answer, 0, 100.0, may_retry_503=may_retry_503) == seconds
-
-
-def test_requests_of_one_run_share_a_pace() -> None:
-    async def main() -> float:
-        clock, pace = Clock(), Pace(rate=50)
-        before = clock.now()
-        await asyncio.gather(*(pace.turn(clock) for _ in range(11)))
-        assert pace.requests == 11
-        return clock.now() - before
-
-    assert asyncio.run(main()) >= 10 / 50 - 0.01
-
-
-OF_TIME = ("3/expiry-refund", "3/refund-once", "1/indexer", "8/indexer-interval", "8/indexer-query")
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(300)
-def test_a_service_with_one_loop_for_its_background_is_judged_as_any_other() -> None:
-    """It indexes nothing while it waits after a refund that was refused: refunds in trouble are
-    beside the checks of the indexer, and what fails then is judged alone."""
-    busy: list[asyncio.Lock] = []
-
-    async def settle(it: Any, payment: Any, requirements: Any) -> Any:
-        if payment.authorization is None or payment.authorization.from_ != it.service.env.wallet:
-            return await it.inner.settle(payment, requirements)
-        async with busy[0]:
-            try:
-                outcome = await it.inner.settle(payment, requirements)
-            except Exception:
-                await it.service.clock.sleep(2)
-                raise
-            if not hasattr(outcome, "tx_hash"):
-                await it.service.clock.sleep(2)
-            return outcome
-
-    async def transaction(it: Any, tx_hash: str) -> Any:
-        async with busy[0]:
-            return await it.inner.transaction(tx_hash)
-
-    sessions = SessionsEndpoint(duration_unit_s=1, refund_within_s=10)
-    target = Target(indexer=Indexer(interval_s=2), sessions=sessions)
-    of_one_loop = all_of(
-        setting(indexer_interval_s=2, session_sweep_s=1),
-        overriding("facilitator", settle=settle),
-        overriding("explorer", transaction=transaction),
-    )
-    checks = [each for name in OF_TIME for each in matching(all_checks(), name, IDS_BEGIN)]
-    told: list[str] = []
-
-    async def main() -> list[tuple[str, str, str]]:
-        busy.append(asyncio.Lock())
-        world = World(seed=1, service=Settings(phase=0), heartbeat_s=300)
-        async with in_process(of_one_loop(world)) as stage:
-            judged = Setting(
-                options=Options(target=target),
-                http=stage.client("suite"),
-                clock=stage.clock,
-                rng=stage.rng,
-                control=stage.control,
-                tell=told.append,
-            )
-            found = [each async for each in run(judged, checks)]
-            wrong = (Outcome.FAILED, Outcome.INCONCLUSIVE)
-            return [(each.id, each.outcome, each.reason) for each in found if each.outcome in wrong]
-
-    with quiet():
-        assert run_virtual(main) == []
-    assert any("spec/8/indexer-query, " in each and "once more" in each for each in told)

@@ -15,15 +15,12 @@ from tests.suite.deployment import Deployment, Done, command, conformance, refus
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
 from x402sim.protocol.x402 import to_base64
 from x402sim.suite.service.target import (
-    _UNSEEN,
-    SPEC,
     AgentsEndpoint,
     PaymentRequiredShape,
     ProtectedEndpoint,
     Target,
     deviations,
     load,
-    value_of,
 )
 
 
@@ -470,14 +467,3 @@ def test_what_an_owner_sets_by_hand_is_observed_with_the_sentence(
 )
 def test_what_departs(target: Target, keys: list[str]) -> None:
     assert list(deviations(target)) == keys
-
-
-def test_what_nobody_can_look_up_is_a_comment_with_its_meaning(deployment: Deployment) -> None:
-    done = init(deployment.url, "-o", "-")
-    written = tomllib.loads(done.stdout)
-    for each in _UNSEEN.keys() - {"sessions.header"}:  # its documents name that
-        table, key = each.split(".")
-        part = done.stdout.split(f"\n[{table}]\n")[1].split("\n[")[0]
-        assert f"# {key} = {json.dumps(value_of(SPEC, each))}" in part, key
-        assert key not in written.get(table, {})
-    assert "3/expiry-refund" in done.stdout

@@ -311,7 +311,6 @@ def setting(answer: Any, world: Any = None) -> Setting:
 
 
 def reads(act: Callable[[Probe], Coroutine[Any, Any, Any]], *answers: Any) -> None:
-    """Act, and accept an answer or a verdict."""
     try:
         asyncio.run(act(Probe(setting(*answers))))
     except KINDS:

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests.suite_payer.payer import Payer
@@ -104,12 +103,6 @@ def test_only_what_counts_is_a_failure_and_markup_is_text() -> None:
     assert "failed, does not count some" in {
         bar.get_gid() for bar in verdict(*results).plot().patches
     }
-
-
-def test_a_verdict_of_nothing_has_a_frame_and_a_plot() -> None:
-    assert verdict().plot().texts[0].get_text() == "nothing was judged"
-    assert isinstance(verdict().frame, pd.DataFrame)
-    assert "rerun" in verdict().frame.columns
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ class Published:
 
     @property
     def version(self) -> str:
-        """The package, and its version."""
         if isinstance(self.program, str):
             return pinned(self.program, self.package)
         return f"{self.package} {VERSION}"
@@ -77,14 +76,12 @@ PUBLISHED = {
 
 
 def judgement(name: str, only: Iterable[str] = ()) -> Verdict:
-    """Judge one, and return the verdict."""
     it = PUBLISHED[name]
     start, dialects = shlex.join(it.command()), ",".join(it.dialects)
     return judge("facilitator", only=[*only], start=start, dialects=dialects)
 
 
 def transaction(name: str) -> str:
-    """Let one settle a good payment, and return the hash of its transaction."""
     it = PUBLISHED[name]
 
     async def main() -> str:
@@ -141,7 +138,6 @@ def _differences(it: dict[str, Any]) -> Iterator[str]:
 
 
 def page() -> str:
-    """Return the page, as Markdown."""
     kept = KEPT.all().values()
     differ = (line for it in kept if it["failed"] for line in _differences(it))
     told = chain(verdicts("facilitator", kept), differ)

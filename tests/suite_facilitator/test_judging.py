@@ -30,7 +30,7 @@ from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.kept import filled
 from x402sim.suite.money import Transfer
-from x402sim.suite.started import FIRST_PORT, LAST_PORT, ending, error_lines, free_port
+from x402sim.suite.started import error_lines
 from x402sim.suite.verdict import Skipped
 
 pytest_plugins = ["pytester"]
@@ -162,14 +162,6 @@ def test_of_an_output_the_error_is_told(text: str, told: str) -> None:
     assert "Node.js" not in error_lines(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [("ready\nserved\n\n", "its last line: served"), (" \n", "it logged no line")],
-)
-def test_of_an_output_the_last_line_is_told(text: str, told: str) -> None:
-    assert ending(text) == told
-
-
 def test_a_command_gets_the_judges_variables_in_its_words() -> None:
     words = ["uvicorn", "--port", "$PORT", "x:${PORT}", "$HOME", "$PORTS"]
     expected = ["uvicorn", "--port", "80", "x:80", "$HOME", "$PORTS"]
@@ -251,10 +243,6 @@ def test_a_facilitator_gets_what_the_guide_says() -> None:
     table = page[page.index("| variable") :].split("\n\n")[0]
     assert {name for name in given.environment() if f"`{name}`" not in table} == set()
     assert "0x11" not in repr(given)
-
-
-def test_ports_are_none_that_others_are_given() -> None:
-    assert all(FIRST_PORT <= free_port() < LAST_PORT for _ in range(20))
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:

@@ -161,7 +161,6 @@ def verdict(name: str, only: str | tuple[str, ...] = ()) -> Verdict:
 
 
 def judged(found: Verdict) -> dict[tuple[str, str], Result]:
-    """Return the results that were judged, by id and flow."""
     return {
         (each.id, flow): its
         for each in found.results

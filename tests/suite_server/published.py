@@ -42,7 +42,6 @@ class Published:
 
     @property
     def version(self) -> str:
-        """The package, and its version."""
         return pinned(self.program, self.package)
 
     @property
@@ -169,7 +168,6 @@ def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
 
 
 def page() -> str:
-    """Return the page, as Markdown."""
     kept = KEPT.all()
     found = {name: {"about": name, "dialects": [it["dialect"]], **it} for name, it in kept.items()}
     each = (line for name, it in kept.items() for line in _verdict(name, it))

@@ -409,51 +409,6 @@ def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_give
     )
 
 
-def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        f"""
-        import sys
-        sys.path.insert(0, {str(ROOT)!r})
-        import pytest
-        from tests.suite_server.shop import shop
-
-        only = "server/path/spelling,server/many/two,server/handler/stream-refused"
-
-        @pytest.mark.x402_server(sells="/weather", only=only, streaming="/stream")
-        def test_honest(x402_server_case):
-            x402_server_case(shop)
-
-        @pytest.mark.x402_server(sells="/weather", only=only)
-        def test_defective(x402_server_case):
-            x402_server_case(lambda given: shop(given, ["small letters behind the wall"]))
-
-        @pytest.mark.x402_server(sells="/weather", only="server/replicas/lost,server/many/two")
-        def test_raising(x402_server_case):
-            def make(given):
-                assert given.environment()["X402SIM_NETWORK"] == given.network.caip2
-                raise LookupError("no such setting")
-
-            x402_server_case(make)
-        """
-    )
-    ended = pytester.runpytest_inprocess(
-        "-p", "no:randomly", "-p", "no:schemathesis", "-p", "no:xdist", "-rs"
-    )
-    ended.assert_outcomes(passed=4, failed=2, skipped=2)
-    ended.stdout.fnmatch_lines(
-        [
-            "server/path/spelling (MUST): failed in v2",
-            "cause: *",
-            "to repair: *",
-            "loss: *0.01*",
-            "run it again: pytest *test_defective?path/spelling-v2?*",
-            "E  *LookupError: no such setting",
-            "SKIPPED*give one with --streaming",
-            "SKIPPED*two servers that share what they keep*",
-        ]
-    )
-
-
 def test_a_wallet_signs_the_text_that_the_extension_shows() -> None:
     fields = {
         "domain": "api.example.com",

@@ -131,7 +131,6 @@ def tool_shop(given: "Given", defects: Any = (), habits: Any = ()) -> ToolShop:
 
 
 async def speak(made: ToolShop) -> None:
-    """Answer a message a line, side by side."""
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), sys.stdin)

@@ -91,14 +91,12 @@ async def answers(command: list[str], vectors: Iterable[Vector]) -> dict[str, An
 
 
 def short(vector: Vector, answer: Answer) -> Any:
-    """Return an answer for a file."""
     if vector.op in ("decode", "encode"):
         return "refused" if answer.error else "taken"
     return {name: each for name, each in answer.brief.items() if each is not None} or {"index": None}  # fmt: skip
 
 
 def confirmed(vectors: list[Vector]) -> list[Vector]:
-    """Return the vectors with who confirms each, and who answers otherwise."""
     every = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, each in IMPLEMENTATIONS.items():

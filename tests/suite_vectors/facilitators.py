@@ -165,7 +165,6 @@ def demand(row: Any) -> tuple[Ground, bool] | None:
 
 
 async def recorded(row: Any, dialect: Any) -> list[tuple[str, Recorded]]:
-    """Play a row, and return each verification with its name."""
     async with room_of(f"{row.section}/{row.name}-{dialect}") as room:
         play = await RecordingPlay(room=room, dialect=dialect, name=room.name, patience_s=5).ready()
         try:

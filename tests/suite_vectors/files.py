@@ -50,7 +50,6 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def vectors_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a file of vectors."""
     found = msgspec.json.schema(File)
     for each in found["$defs"].values():  # versions of msgspec indent docstrings differently
         each["description"] = cleandoc(each["description"])
@@ -60,7 +59,6 @@ def vectors_schema() -> dict[str, Any]:
 
 
 def lines_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the lines that an adapter reads and writes."""
     by_op = [
         {
             "if": {"properties": {"op": {"const": name}}},
@@ -95,7 +93,6 @@ def made() -> dict[str, File]:
 
 
 def write() -> None:
-    """Write every file, after the implementations have answered every vector."""
     for name, schema in SCHEMAS.items():
         (FOLDER / name).write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
     files = made()

@@ -18,12 +18,10 @@ _DOCUMENTS = {GroundType.OURS: "kit", GroundType.SILENT: "silent"}
 
 
 def secret(name: str) -> bytes:
-    """Return 32 bytes that depend on the name alone."""
     return _DRAWN.secret(f"vectors: {name}")
 
 
 def key(name: str) -> PrivateKey:
-    """Return a private key that depends on the name alone."""
     return PrivateKey(secret(name))
 
 
@@ -43,7 +41,6 @@ SPEC = "x402sim's specification, {} (x402sim/spec/sentences.md)"
 
 
 def name_of(sentence: Sentence) -> str:
-    """Return the name of a sentence in a file."""
     if sentence in NAMES:
         return NAMES[sentence]
     words = "_".join(filter(str.isalnum, sentence.text.split()[:3])).upper()

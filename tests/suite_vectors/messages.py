@@ -28,7 +28,6 @@ Json = dict[str, Any]
 
 
 def wanted(network: Network, amount: int) -> PaymentRequirements:
-    """Return requirements of the specification."""
     return PaymentRequirements(
         scheme=x402.SCHEME, network=network.name, pay_to=checksum(key("shop").address),
         asset=checksum(network.asset), max_amount_required=str(amount), max_timeout_seconds=300,
@@ -74,7 +73,6 @@ def required(version: int) -> Iterator[tuple[str, Json]]:
 
 
 def payment(version: int) -> Iterator[tuple[str, Json]]:
-    """Yield payments of a version of the standard."""
     accepted = offer(BASE_SEPOLIA, 10_000, version)
     usual: Json = {"x402Version": version, "payload": payload("one", 10_000)}
     usual |= {"accepted": accepted} if version == 2 else {"scheme": "exact", "network": accepted["network"]}  # fmt: skip
@@ -88,7 +86,6 @@ def payment(version: int) -> Iterator[tuple[str, Json]]:
 
 
 def receipt(version: int) -> Iterator[tuple[str, Json]]:
-    """Yield receipts of a version of the standard."""
     network = x402.network_name(2 if version == 2 else 1, BASE_SEPOLIA)
     usual = {"success": True, "transaction": to_hex(secret("transaction")), "network": network, "payer": checksum(key("payer one").address)}  # fmt: skip
     yield "success", usual
@@ -166,13 +163,11 @@ def refusing(version: Any, message: str, *more: Any) -> Any:
 
 
 def title(version: Any, message: str) -> str:
-    """Return the name of a message."""
     of = "the specification" if version == "spec" else f"version {version}"
     return f"{WORDS[message]} of {of}"
 
 
 def is_body(version: Any, message: str) -> bool:
-    """Tell whether a message is a body, without base64."""
     return (version, message) == (1, "required") or (version == "spec" and message != "payment")
 
 

@@ -16,7 +16,6 @@ OURS = "x402sim"
 
 
 def operations() -> str:
-    """Return the table of operations."""
     rows = [[f"`{name}`", each.about, _names(each.takes), _names(each.gives)] for name, each in OPERATIONS.items()]  # fmt: skip
     return markdown_table(["operation", "what it does", "`input`", "`result`"], rows)
 
@@ -91,7 +90,6 @@ answer through an adapter. {others}.
 
 
 def replaced(page: str, table: str) -> str:
-    """Return the page with this table in the place of the table with the same titles."""
     titles = table.splitlines()[0]
     before, found, rest = page.partition(titles)
     assert found, f"no table {titles}"
@@ -100,12 +98,10 @@ def replaced(page: str, table: str) -> str:
 
 
 def families_page(files: Sequence[File]) -> str:
-    """Return the page of families."""
     return "\n".join([head(files), *families(files)])
 
 
 def write(files: Sequence[File]) -> None:
-    """Write the page of families, and the tables of the guide's page."""
     PAGE.write_text(families_page(files), encoding="utf-8")
     guide = GUIDE.read_text("utf-8")
     for table in (operations(), news(files)):

@@ -191,7 +191,6 @@ def _signed(made: Maker, about: str, auth: Authorization, domain: Domain) -> Non
 
 
 def _form(raw: bytes, s: int | None = None, v: int | None = None) -> bytes:
-    """Return a signature with another s or v."""
     kept = int.from_bytes(raw[32:64]) if s is None else s
     return raw[:32] + kept.to_bytes(32) + bytes([raw[64] if v is None else v])
 
@@ -236,7 +235,6 @@ def signatures() -> Maker:
 
 
 def _broken(made: Maker, given: dict[str, Any], it: bytes, raw: bytes) -> None:
-    """Add what recovers to nobody."""
     for about, signature in {
         "r is 0": bytes(32) + raw[32:],
         "s is 0": _form(raw, s=0),

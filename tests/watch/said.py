@@ -47,7 +47,6 @@ def signed(now_s: int, network: Network = BASE_SEPOLIA, **wrong: Any) -> str:
 
 
 def signed_v1(now_s: int) -> tuple[dict[str, Any], str]:
-    """Return an offer of version 1, and the header that pays it."""
     offer = {
         **terms(),
         "network": "base-sepolia",

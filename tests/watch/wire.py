@@ -133,7 +133,6 @@ async def proxied(port: int, watcher: Watcher, path: str = "") -> AsyncIterator[
 
 
 async def send(port: int, request: bytes, *, method: bytes = b"GET", eof: bool = False) -> Heard:
-    """Send a request as it is, and hear the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)

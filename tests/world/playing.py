@@ -15,7 +15,6 @@ Story = Callable[[LiveWorld], Awaitable[None]]
 
 
 async def quote(world: LiveWorld) -> None:
-    """Alice buys one quote, and gets it."""
     alice = await world.payer("alice", balance="1.00")
     paid = await alice.buy()
     served = await alice.ask(payment_id=paid.payment_id)
@@ -58,7 +57,6 @@ def played(stage: str = "", **wanted: Any) -> Callable[[Callable[..., Awaitable[
 
 
 def standard_payment(required: Answer, header: str) -> str:
-    """Return a payment header as version 1 of the standard sends it."""
     auth, signature = authorization_of(header)
     offered = required.body["accepts"][0]
     return encode_payment(auth, signature, decode(encode(offered), RequirementsV1))

@@ -13,13 +13,10 @@ from x402sim.http.exchange import retry_after_s
 from x402sim.policies import (
     AtMost,
     Backoff,
-    NewAuthorization,
     PayAndWait,
     PayerPolicy,
     SameAuthorization,
-    SameThenNew,
     ServicePolicy,
-    StartOver,
 )
 from x402sim.population import Buy, Every
 from x402sim.rng import Rng
@@ -81,28 +78,12 @@ def test_waits_are_drawn_from_the_seed_and_payers_differ() -> None:
     assert all(0 <= pause <= 2**n for n, pause in enumerate(pauses(first)))
 
 
-@pytest.mark.parametrize("retry", [SameAuthorization, SameThenNew, NewAuthorization, StartOver])
-def test_every_retry_takes_a_backoff_and_a_number(retry: type) -> None:
-    backoff = retry(times=2, wait_s=Backoff(first_s=4, jitter=0))
-    assert pauses(run_of(PayerPolicy(retry=backoff)))[:2] == [4, 8]
-    assert pauses(run_of(PayerPolicy(retry=retry(times=2, wait_s=3))))[:2] == [3, 3]
-
-
 def test_who_waits_for_confirmations_backs_off_too() -> None:
     policy = PayerPolicy(sessions=PayAndWait(times=3, wait_s=Backoff(first_s=2, jitter=0)))
     quote = {"path": "/api/perp/quote", "contains": "x-payment-id"}
     steps = run_of(policy, does="answer", **quote).steps
     shown = steps[steps["payment_id"].notna() & (steps["path"] == "/api/perp/quote")]["t_s"]
     assert [*shown.diff().dropna()][-3:] == [2, 4, 8]
-
-
-def test_a_wait_of_your_own_is_asked() -> None:
-    class Fibonacci:
-        def seconds(self, number: int, rng: Any, asked_s: float | None) -> float:
-            return [1.0, 1.0, 2.0, 3.0, 5.0][number]
-
-    policy = PayerPolicy(retry=SameAuthorization(times=5, wait_s=Fibonacci()))
-    assert pauses(run_of(policy)) == [1, 1, 2, 3, 5]
 
 
 # --- Retry-After --------------------------------------------------------------------------
@@ -121,10 +102,6 @@ def test_a_backoff_waits_at_least_as_long_as_the_answer_asks() -> None:
     assert paused("Fri, 15 Jan 2027 08:00:30 GMT") == [30, 2, 4], "the world begins at 08:00:00"
     given = PayerPolicy(retry=SameAuthorization(times=2, wait_s=1))
     assert pauses(run_of(given, headers={"Retry-After": "3"})) == [1, 1], "a number is kept"
-
-
-def test_spaces_around_the_seconds_of_retry_after_are_no_error() -> None:
-    assert retry_after_s(" " * 20 + "5 ", 0) == 5
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])

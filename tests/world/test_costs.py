@@ -66,19 +66,6 @@ def test_the_fees_are_what_the_native_balances_have_lost(bought: tuple[Run, Loss
     assert costs["gas_price_wei"].nunique() >= 3
 
 
-def test_each_order_and_transaction_is_there_once(bought: tuple[Run, Losses]) -> None:
-    run, _ = bought
-    costs, orders = run.costs, run.orders
-    assert set(costs["order"].dropna()) == set(orders["order"])
-    assert costs["tx"].dropna().is_unique
-    by_order = costs.groupby("order")[["gas", "waiting_s"]].sum()
-    assert (by_order["gas"] == orders.set_index("order")["gas"].fillna(0)).all()
-    assert costs["waiting_s"].sum() == pytest.approx(orders["waiting_s"].sum())
-    counts = costs["step"].value_counts()
-    assert counts[["deposit", "refund", "session", "failed"]].to_list() == [3, 3, 12, 1]
-    assert costs.query("step == 'refund'")["session_id"].notna().all()
-
-
 # --- what gas costs ----------------------------------------------------------------------
 
 

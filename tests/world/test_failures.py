@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import re
 import signal
 import threading
@@ -183,34 +182,6 @@ async def forgetful(world: LiveWorld) -> None:
     await alice.buy()
 
 
-def test_a_forgotten_await_fails_with_its_line() -> None:
-    for _ in range(2):  # Python itself would warn once only
-        run = World().play(forgetful)
-        assert re.fullmatch(
-            r"ForgottenAwait: coroutine 'LiveWorld.fault' was never awaited "
-            r"\(test_failures.py:\d+\): write `await`",
-            run.reason,
-        )
-        assert trace(run) == ()
-
-
-def test_it_is_found_in_a_task_and_in_a_variable_too() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-
-        async def inner() -> None:
-            answer = alice.ask()
-            del answer
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(inner())
-        kept = alice.balance()  # noqa: F841 - it is forgotten
-
-    reason = World().play(story).reason
-    assert "'Payer.ask' was never awaited" in reason
-    assert "'Payer.balance' was never awaited" in reason
-
-
 @pytest.mark.parametrize(
     "misuse",
     [
@@ -231,12 +202,6 @@ def test_an_error_that_follows_from_a_forgotten_await_says_so(
     told = rf"\(coroutine 'LiveWorld.payer' was never awaited{where}: write `await`\)$"
     assert re.search(told, run.reason)
     assert not recwarn.list
-
-
-def test_threads_do_not_see_each_others_forgotten_awaits() -> None:
-    with ThreadPoolExecutor(4) as threads:
-        runs = list(threads.map(World().play, [forgetful, quote] * 6))
-    assert [run.outcome for run in runs] == ["failed", "passed"] * 6
 
 
 def test_warnings_of_the_story_are_shown_and_the_filters_are_as_they_were() -> None:
@@ -287,21 +252,6 @@ def test_a_fault_of_the_story_is_in_the_journal_and_not_on_stderr(
     run = World(on=virtual).play(broken_node)
     assert {each.to for each in run.journal.events(NoAnswer)} >= {"explorer"}
     assert caplog.records == []
-
-
-def test_who_asks_for_the_warnings_gets_them(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="x402sim"):
-        World().play(broken_node)
-    assert any("did not answer" in record.getMessage() for record in caplog.records)
-    caplog.clear()
-    logging.getLogger("x402sim").warning("outside of a story")
-    assert [record.getMessage() for record in caplog.records] == ["outside of a story"]
-
-
-def test_outside_of_a_story_python_warns_as_ever() -> None:
-    World().play(forgetful)
-    with pytest.warns(RuntimeWarning, match="'forgetful' was never awaited"):
-        forgetful(None)  # type: ignore[arg-type, unused-coroutine]
 
 
 # --- an exception in the user's own code: the run fails, and the user's line is told first -----

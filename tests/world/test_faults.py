@@ -6,9 +6,6 @@ A story is played in process, over TCP on virtual time, and against a server in 
 import asyncio
 import base64
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, get_args
@@ -149,23 +146,6 @@ def test_every_part_over_real_tcp(server: LocalServer) -> None:
 CUT = {"victim": "service", "does": "truncate", "path": MARKET}
 
 
-@pytest.mark.skipif(
-    shutil.which("curl") is None and "CI" not in os.environ, reason="curl is not installed"
-)
-def test_curl_says_that_a_truncated_answer_is_partial(server: LocalServer) -> None:
-    url = f"{server.url}{CUT['path']}"
-    whole = len(httpx.get(url).content)
-    for does, code in (("truncate", 18), ("shorten", 0)):
-        server.fault(Fault(**CUT | {"does": does}))
-        ran = subprocess.run(["curl", "-sS", url], capture_output=True, timeout=20, check=False)
-        assert ran.returncode == code, ran.stderr
-        assert len(ran.stdout) == whole // 2
-    server.fault(Fault(**CUT))  # what a HEAD is answered has no body: its head would be all of it
-    ran = subprocess.run(["curl", "-sSI", url], capture_output=True, timeout=20, check=False)
-    assert ran.returncode in (52, 56), "an empty reply, or a reset"
-    assert ran.stdout == b""
-
-
 # --- an answer with headers ----------------------------------------------------------------
 
 
@@ -215,13 +195,6 @@ def test_an_answer_without_content_has_a_date_and_no_length(server: LocalServer)
         assert answer.status_code == 204
         assert "date" in answer.headers
         assert "content-length" not in answer.headers
-
-
-def test_a_path_may_begin_with_the_victim_as_on_one_port(server: LocalServer) -> None:
-    server.reset()
-    server.fault(Fault(victim="facilitator", does="answer", path="/facilitator/supported"))
-    assert httpx.get(f"{server.facilitator_url}/supported").status_code == 500
-    assert httpx.get(f"{server.facilitator_url}/supported").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/verify", "/settle"])

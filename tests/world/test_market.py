@@ -64,22 +64,6 @@ async def test_faults_crashes_clocks_and_latency_take_their_names(
     assert [each.crashes for each in world.stage.parts.services.values()] == [0, 1]
 
 
-def test_the_beginning_says_what_differs() -> None:
-    async def story(world: LiveWorld) -> None: ...
-
-    explorer = ExplorerSettings(lag_s=5)
-    run = World(service=SHOPS, facilitator=DESKS, explorer=explorer, seed=3).play(story)
-    (begin,) = run.journal.events(events.Begin)
-    assert begin.options == {
-        "service": "{'dear': Settings(quote_price='0.05'), "
-        "'cheap': Settings(quote_price='0.02', facilitator='slow')}",
-        "facilitator": "{'fast': FacilitatorSettings(), 'slow': FacilitatorSettings()}",
-        "explorer": "ExplorerSettings(lag_s=5)",
-    }
-    plain = World(service=Settings(), facilitator=FacilitatorSettings()).play(story)
-    assert plain.journal.ndjson() == World().play(story).journal.ndjson()
-
-
 def test_the_order_of_the_services_does_not_change_what_one_draws() -> None:
     """What one service draws depends on its name and the seed, not on who else is there."""
 

@@ -14,7 +14,6 @@ from tests.serve.driver import ORDER, QUOTE
 from tests.world.playing import play, quote
 from x402sim import (
     BASE_SEPOLIA,
-    MAINNET,
     LiveWorld,
     LocalServer,
     Network,
@@ -175,13 +174,6 @@ def test_a_wallet_signs_for_the_network_that_it_is_given() -> None:
     assert wallet.payment_header(wanted, 1_800_000_000, network=OWN).startswith("0x")
     with pytest.raises(ValueError, match="for 'my-net', and the token of 'cronos-testnet' would"):
         wallet.payment_header(wanted, 1_800_000_000)
-
-
-@pytest.mark.parametrize("network", [MAINNET, OWN], ids=lambda each: each.name)
-def test_a_payer_signs_for_the_network_of_the_world(network: Network) -> None:
-    with LocalServer(seed=1, network=network) as server:
-        run = play(quote, server.url)
-    assert run.journal.ndjson().count(network.name.encode()) == 1
 
 
 @pytest.mark.parametrize("answer", [b"oops", b"[" * 9_000 + b"]" * 9_000, b'[{"from": 1}]'])

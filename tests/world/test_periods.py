@@ -10,9 +10,9 @@ import pytest
 
 from x402sim import Fault, LiveWorld, LocalServer, Run, World
 from x402sim.backends import Outages, Schedule
-from x402sim.population import Buy, Every, Poisson
+from x402sim.population import Buy, Poisson
 from x402sim.rng import Rng
-from x402sim.world.faults import Faults, When, read_fault, value_of
+from x402sim.world.faults import Faults, When, value_of
 
 DOWN = {"victim": "facilitator", "does": "refuse"}
 
@@ -60,12 +60,6 @@ def test_an_outage_is_up_first_and_available_for_its_share_of_a_long_time() -> N
     assert when.availability == 0.75
 
 
-def test_requests_meet_an_outage_as_often_as_it_is_down() -> None:
-    faults, clock = faults_of(Outages(mtbf_s=300, mttr_s=100))
-    struck = struck_at(faults, clock, [float(second) for second in range(0, 2_000_000, 50)])
-    assert abs(sum(struck) / len(struck) - 0.25) < 0.02
-
-
 def test_with_periods_a_fault_strikes_without_limit_unless_times_are_given() -> None:
     once, always = Fault(**DOWN), Fault(**DOWN, when=Schedule([(0, 60)]))
     assert [value_of(each, "times") for each in (once, always)] == [1, None]
@@ -76,11 +70,6 @@ def test_with_periods_a_fault_strikes_without_limit_unless_times_are_given() -> 
     assert struck_at(faults, clock, [1.0, 2.0, 3.0, 101.0]) == [True, True, False, False]
     faults, clock = faults_of(Schedule([(0, 60)]))
     assert struck_at(faults, clock, [1.0, 2.0, 3.0]) == [True] * 3
-
-
-def test_what_is_outside_a_period_does_not_count_as_skipped_or_spared() -> None:
-    faults, clock = faults_of(Schedule([(10, 20)]), skip=1)
-    assert struck_at(faults, clock, [1.0, 11.0, 12.0]) == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -102,16 +91,6 @@ def test_what_is_outside_a_period_does_not_count_as_skipped_or_spared() -> None:
 def test_what_is_no_period_is_explained(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.parametrize(
-    "when", [Outages(mtbf_s=3600, mttr_s=60), Schedule([(600, 660), (700, 9e4)])]
-)
-def test_periods_go_through_json(when: When) -> None:
-    fault = Fault(**DOWN, when=when)
-    read = read_fault(json.loads(msgspec.json.encode(fault)))
-    assert read == fault
-    assert read.when == when
 
 
 # --- in a world ---------------------------------------------------------------------------
@@ -169,16 +148,6 @@ def test_the_same_seed_has_the_same_periods_whoever_asks_and_whatever_else_fails
         for frame in (first.outages, shorter)
     ]
     assert ups[0] == pytest.approx(ups[1], abs=0.002), "a repair takes less time, no more"
-
-
-def test_a_fault_whose_turns_are_used_up_ends_its_period() -> None:
-    async def story(world: LiveWorld) -> None:
-        when = Schedule([(0, 1000)])
-        await world.fault(Fault(victim="service", does="refuse", times=2, when=when))
-        await world.population(5, arrivals=Every(10), behaviour=Buy())
-
-    (row,) = World(seed=1).play(story).outages.itertuples()
-    assert (row.from_s, row.until_s, row.struck) == (0, 10, 2)
 
 
 def test_a_story_that_breaks_off_still_has_its_periods_before_its_end() -> None:

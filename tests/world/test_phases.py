@@ -1,14 +1,13 @@
 """Periodic work and blocks start at phases of their own: no result is an artefact of a grid."""
 
 import statistics
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import pytest
 
 from tests.world.playing import play
-from x402sim import LiveWorld, Run, Settings, World
-from x402sim.backends import FixedBlocks, PoissonBlocks
-from x402sim.rng import Rng
+from x402sim import LiveWorld, Run
+from x402sim.backends import PoissonBlocks
 from x402sim.world.chains import BlockTimes
 
 SEEDS = range(20)
@@ -51,15 +50,6 @@ def test_between_fixed_blocks_the_delay_is_a_whole_number_of_blocks() -> None:
     assert abs(statistics.mean(delays) - 7.5) < 3 * 2.5 / len(delays) ** 0.5
 
 
-def test_a_setting_pins_the_phase() -> None:
-    pinned = World(service=Settings(phase=0), block_time_s=FixedBlocks(5, phase=0))
-    assert refund_delay_s(pinned.play(one_session)) in (5, 10, 15)
-    shifted = World(service=Settings(phase=3), block_time_s=FixedBlocks(5, phase=0))
-    run = shifted.play(one_session)
-    assert [t_s % 10 for t_s in run.sessions.query("event == 'expired'")["t_s"]] == [3]
-    assert run.backlog["t_s"][0] == 3
-
-
 def test_the_indexer_runs_once_in_each_interval_wherever_it_begins() -> None:
     async def story(world: LiveWorld) -> None:
         await world.advance(1200)
@@ -71,15 +61,3 @@ def test_the_indexer_runs_once_in_each_interval_wherever_it_begins() -> None:
         assert {round(after - before) for before, after in pairwise(ran)} == {300}
         firsts.add(ran[0])
     assert len(firsts) == 5
-
-
-@pytest.mark.parametrize(
-    ("blocks", "deviation_s"),
-    [(FixedBlocks(5), 0.0), (PoissonBlocks(5), 5.0)],
-)
-def test_blocks_come_as_they_are_told_to(blocks: BlockTimes, deviation_s: float) -> None:
-    stream = Rng(1).stream("blocks")
-    first, *later = islice(blocks.intervals(stream), 4001)
-    assert first > 0
-    assert statistics.mean(later) == pytest.approx(5, rel=0.05)
-    assert statistics.pstdev(later) == pytest.approx(deviation_s, rel=0.05, abs=1e-9)

@@ -147,20 +147,3 @@ def test_who_has_left_comes_back_as_if_it_had_stayed(latency, behaviour, monkeyp
     left = played()
     monkeypatch.setattr(Payer, "leave", lambda _: None)
     assert played() == left
-
-
-def test_who_has_left_takes_no_client_unless_the_story_has_it() -> None:
-    async def story(world: LiveWorld) -> None:
-        held = []
-
-        async def visit(payer: Payer, rng: Stream) -> None:
-            if payer.name == "payer 7":
-                held.append(payer.http)  # may have been changed
-            await Buy()(payer, rng)
-
-        found = await world.population(20, arrivals=Every(1), behaviour=visit)
-        assert list(world.stage.clients) == held == [found.payers[6].http]
-        assert (await found.payers[1].ask()).status == 402, "it has another, if it needs one"
-        assert len(world.stage.clients) == 2
-
-    World(seed=1).play(story).raise_for_failure()

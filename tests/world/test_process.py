@@ -143,10 +143,3 @@ async def test_a_request_that_is_cancelled_as_the_service_crashes_ends(world: Li
     await asyncio.wait([task])
     assert task.cancelled()
     assert await process.do(lambda _: clock.sleep(1)) is None
-
-
-@played("virtual")
-async def test_a_world_closes_while_the_service_restarts(world: LiveWorld) -> None:
-    alice = await world.payer("alice")
-    await world.fault(Fault(victim="service", does="crash before"))
-    assert (await alice.ask()).status is None

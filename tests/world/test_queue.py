@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import dropwhile
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -173,16 +172,6 @@ def test_the_same_seed_is_the_same_journal_also_over_tcp_and_from_a_file(tmp_pat
     assert loaded.queues.equals(here.queues)
 
 
-def test_more_servers_give_the_same_requests_the_same_times() -> None:
-    one, many = (
-        play(thirty, facilitator=FacilitatorSettings(**SETTLE | {"servers": servers})).queues
-        for servers in (1, 30)
-    )
-    assert one["service_s"].round(2).to_list() == many["service_s"].round(2).to_list()
-    assert one["waited_s"].sum() > 10
-    assert not many["waited_s"].any()
-
-
 class At:
     """Arrivals of one's own: a visit at each of these seconds."""
 
@@ -203,21 +192,6 @@ def test_a_server_is_busy_until_the_block_comes() -> None:
     queues = play(two, facilitator=one_by_one, block_time_s=10).queues
     assert queues["service_s"].iloc[1] == 10
     assert queues["waited_s"].iloc[1] == queues["service_s"].iloc[0] > 0
-
-
-def test_a_service_and_an_explorer_have_servers_too() -> None:
-    service = Settings(servers=1, service_time_s={"/api/pay": 1}, queue_length=5)
-    explorer = ExplorerSettings(servers=1, service_time_s=0.1)
-
-    async def four(world: LiveWorld) -> None:
-        await world.population(4, arrivals=Every(0.5), behaviour=Buy())
-        await world.run_indexer()
-
-    queues = play(four, service=service, explorer=explorer).queues
-    of = dict(list(queues.groupby("part", observed=True)))
-    assert of["service"]["waited_s"].to_list() == [0, 0.5, 1, 1.5]
-    assert len(of["explorer"]) == 4
-    assert of["explorer"]["service_s"].to_numpy() == pytest.approx(0.1, abs=0.0011)
 
 
 def test_of_a_market_each_facilitator_has_a_queue_of_its_own_for_all_services() -> None:
@@ -322,22 +296,6 @@ def test_a_crash_of_the_service_loses_its_queue_and_the_next_one_goes_on(virtual
     assert queues["waited_s"].iloc[3] == 0
 
 
-def test_a_local_server_queues_in_real_seconds() -> None:
-    facilitator = FacilitatorSettings(servers=1, service_time_s={"/supported": 0.2})
-
-    async def both(url: str) -> None:
-        async with httpx.AsyncClient(base_url=url) as http:
-            answers = await asyncio.gather(*(http.get("/supported") for _ in range(2)))
-        assert [each.status_code for each in answers] == [200, 200]
-
-    with LocalServer(facilitator=facilitator) as server:
-        asyncio.run(both(server.facilitator_url))
-        queues = frames.queues(server.journal)
-    assert queues["outcome"].to_list() == ["served", "served"]
-    assert queues["ahead"].to_list() == [0, 1]
-    assert 0.15 < queues["waited_s"].iloc[1] < 2
-
-
 # --- mistakes --------------------------------------------------------------------------------
 
 
@@ -369,15 +327,3 @@ def test_an_unknown_path_is_refused_as_a_faults_is(
         world.play(thirty)
     with pytest.raises(ValueError, match=says), LocalServer(world):
         pass
-
-
-def test_an_exponential_time_has_its_mean_and_is_a_latency_and_a_wait_too() -> None:
-    draw, stream, n = Exponential(mean_s=3), Rng(1).stream("x"), 10_000
-    drawn = np.array([draw(stream) for _ in range(n)])
-    assert drawn.mean() == pytest.approx(3, abs=4 * 3 / math.sqrt(n))
-    assert drawn.std() == pytest.approx(3, rel=0.1)
-    with pytest.raises(ValueError, match="mean_s: expected a number above 0, got 0"):
-        Exponential(mean_s=0)
-    run = play(thirty, latency={"service": Exponential(mean_s=0.1)})
-    assert run.latency["latency_s"].max() > 0.3
-    Buy(times=2, wait=Exponential(mean_s=30))

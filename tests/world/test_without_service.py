@@ -1,6 +1,5 @@
 """A world without a service: its merchant is the account it hands out, and no action pretends."""
 
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,20 +47,3 @@ def test_what_acts_on_the_service_is_refused_and_only_that(
     answer = control.post(path, json=body)
     assert answer.status_code == status, answer.text
     assert status == 200 or "has none" in answer.json()["reason"]
-
-
-def test_the_merchant_is_the_account_that_is_printed(control: Any, exported: Any) -> None:
-    who = control.get("/who").json()
-    assert who["payTo"] == exported["MERCHANT_ADDRESS"]
-    assert shlex.split(exported["TOKEN_NAME"]) == [who["token"]["name"]]
-
-
-def test_what_is_off_on_another_host_is_not_shown_as_a_url() -> None:
-    with Running("serve", "--no-service", "--port", "0", "--host", "0.0.0.0", "--quiet") as world:
-        lines = []
-        while not (line := world.line()).startswith("Ctrl-C"):
-            lines.append(line.strip())
-    told = "\n".join(lines)
-    assert told.count("off: on this host it needs --control-token") == 1
-    assert "conformance YOUR_URL\n" in told
-    assert "None" not in told

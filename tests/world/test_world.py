@@ -1,12 +1,10 @@
 """A world to play in: what it says when it is held wrongly, and what it never lets pass."""
 
 import asyncio
-import gc
 import json
 import math
 import pickle
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from random import Random
@@ -22,7 +20,6 @@ from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Sett
 from x402sim.chain.base import Call
 from x402sim.chain.contract import MULTICALL
 from x402sim.durations import duration_of
-from x402sim.http.exchange import Request, Url
 from x402sim.payer.core import PaymentFailed
 from x402sim.protocol import abi
 from x402sim.report.reading import checks_of
@@ -31,11 +28,8 @@ from x402sim.service import payments
 from x402sim.service.store.payment_records import Attempt, PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.serving.listen import Listen
-from x402sim.spec.needs import Need
 from x402sim.story import invariants, play as idle_timeout
 from x402sim.story.payer import Answer
-from x402sim.world.link import Asgi, PartClient
-from x402sim.world.loop import run_virtual
 from x402sim.world.scenario import Scenario
 
 
@@ -57,16 +51,6 @@ def test_without_a_control_api_the_error_names_the_action() -> None:
 
     with bare:
         play(story, on=bare.url)
-
-
-def test_a_url_offers_all_but_what_needs_its_processes(server: LocalServer) -> None:
-    for need in Need:
-        needy = Scenario("needy", "needy", (), "", (need,), idle)
-        run = World(on=server.url).play(needy)
-        if need in (Need.VIRTUAL_TIME, Need.OTHER_SERVICES, Need.RESTART):
-            assert run.reason == f"{server.url} does not offer {need.meaning}"
-        else:
-            assert run.outcome == "passed"
 
 
 # --- what a run says -----------------------------------------------------------------
@@ -195,15 +179,6 @@ def test_a_journal_without_an_end_is_no_run(tmp_path: Path) -> None:
 # --- the same, and not the same ------------------------------------------------------
 
 
-def test_one_world_can_be_played_in_again_and_begins_anew() -> None:
-    async def story(world: LiveWorld) -> None:
-        world.expect(await world.earned(), 0, "5/nonce-once")
-        await quote(world)
-
-    world = pickle.loads(pickle.dumps(World(seed=3)))
-    assert world.play(story).sha256 == world.play(story).sha256 == World(seed=3).play(story).sha256
-
-
 def first_crossings_s(facilitator: float, seed: int = 1) -> list[float]:
     """Return how long the first request of each of five payers takes."""
 
@@ -260,16 +235,6 @@ class Triangular:
 class Seeded:
     def rvs(self, *, random_state: int) -> float:
         return Random(random_state).uniform(1, 2)
-
-
-def test_a_latency_may_be_any_distribution() -> None:
-    one, same = Rng(1).stream("wire"), Rng(1).stream("wire")
-    draw, mean = duration_of(Triangular()), 0.2
-    drawn = [draw(one) for _ in range(4000)]
-    assert sum(drawn) / len(drawn) == pytest.approx(mean, abs=0.003)
-    assert drawn[:9] == [Triangular().ppf(same.random()) for _ in range(9)]
-    assert all(1 <= duration_of(Seeded())(one) <= 2 for _ in range(9))
-    assert duration_of(lambda stream: stream.choice([3]))(one) == 3.0
 
 
 def test_the_journal_names_a_distribution_without_its_address() -> None:
@@ -335,56 +300,6 @@ def test_a_timeout_of_the_service_is_in_the_journal() -> None:
 # --- an application as a transport ---------------------------------------------------
 
 
-def over_asgi(app: Callable[..., Awaitable[None]], method: str = "GET") -> httpx.Response:
-    async def main() -> httpx.Response:
-        async with httpx.AsyncClient(transport=Asgi(app), base_url="http://app") as http:
-            return await http.request(method, "/")
-
-    return asyncio.run(main())
-
-
-async def in_parts(_: Scope, __: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    for part in (b"one ", b"two"):
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-def test_parts_of_an_answer_are_put_together_and_a_head_has_none() -> None:
-    assert over_asgi(in_parts).content == b"one two"
-    assert over_asgi(in_parts, "HEAD").content == b""
-
-
-@pytest.mark.parametrize("raises", [True, False])
-def test_an_application_that_does_not_answer_breaks_the_connection(raises: bool) -> None:
-    async def app(_: Scope, __: Receive, ___: Send) -> None:
-        if raises:
-            raise ZeroDivisionError
-
-    with pytest.raises(httpx.RemoteProtocolError):
-        over_asgi(app)
-
-
-def test_a_caller_that_is_cancelled_leaves_no_exception_behind() -> None:
-    """The defect: "Future exception was never retrieved" beside a run that a user's code fails."""
-    told: list[str] = []
-
-    async def main() -> None:
-        loop, caller = asyncio.get_running_loop(), asyncio.current_task()
-        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
-
-        async def app(*_: object) -> None:
-            loop.call_soon(caller.cancel)
-            raise ZeroDivisionError
-
-        with pytest.raises(asyncio.CancelledError):
-            await Asgi(app).send(Request("GET", Url.of(httpx.URL("http://app/")), []))
-        gc.collect()
-
-    run_virtual(main)
-    assert told == []
-
-
 async def moved(scope: Scope, _: Receive, send: Send) -> None:
     status, headers = (307, [(b"location", b"/there")]) if scope["path"] == "/" else (200, [])
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -398,49 +313,7 @@ async def hook(answer: httpx.Response) -> None:
     hooked.append(answer.status_code)
 
 
-@pytest.mark.parametrize(
-    ("options", "settings", "status"),
-    [
-        ({"follow_redirects": True}, {}, 200),
-        ({"auth": ("ann", "word")}, {}, 307),
-        ({}, {"follow_redirects": True}, 200),
-        ({}, {"event_hooks": {"response": [hook]}}, 307),
-    ],
-)
-def test_a_client_of_a_part_does_what_httpx_does_when_it_is_asked_to(
-    options: dict[str, Any], settings: dict[str, Any], status: int
-) -> None:
-    async def main() -> None:
-        async with PartClient(Asgi(moved), "http://app", 5) as http:
-            assert (await http.get("/")).status_code == 307
-            for name, value in settings.items():
-                setattr(http, name, value)
-            answer = await http.get("/", **options)
-            assert answer.status_code == status
-            assert ("authorization" in answer.request.headers) == ("auth" in options)
-
-    hooked.clear()
-    asyncio.run(main())
-    assert hooked == [307] * ("event_hooks" in settings)
-
-
 # --- the journal ---------------------------------------------------------------------
-
-
-def test_a_note_is_a_note_whatever_its_name() -> None:
-    names = ["begin", "end", "check", "payer joined", "request sent"]
-
-    async def story(world: LiveWorld) -> None:
-        for name in names:
-            world.note(name, exchange=1, ok=False)
-        world.expect(1, 1, "5/window")
-
-    run = play(story)
-    assert len(checks_of(run.journal)) == 1
-    assert list(run.journal.events(events.Note)) == [
-        events.Note(name=name, data={"exchange": 1, "ok": False}) for name in names
-    ]
-    assert run.steps.empty
 
 
 # --- what must hold, and what happens when it does not -------------------------------
@@ -483,14 +356,6 @@ async def test_while_mining_is_off_no_block_comes_by_itself(world: LiveWorld) ->
     assert len(await world.transfers(alice)) == 1
     await world.clock.sleep(world.stage.parts.options.heartbeat_s + 1)
     assert await chain.height() == height + 2, "and then the heartbeat goes on"
-
-
-@played(block_time_s=5)
-async def test_blocks_of_a_block_time_go_on_while_mining_is_off(world: LiveWorld) -> None:
-    await world.mining(automine=False)
-    before = await world.stage.parts.chain.height()
-    await world.clock.sleep(50)
-    assert await world.stage.parts.chain.height() == before + 10
 
 
 @pytest.mark.parametrize("at_block_time", [True, False])

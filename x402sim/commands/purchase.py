@@ -708,7 +708,6 @@ class Purchase:
         return draft
 
     def _sends(self, request: httpx.Request) -> None:
-        """Report a signed payment before it is sent."""
         self.last, draft = request, self.sent
         pays = self._paid_in(request) is not None
         if pays and (draft is None or self.mistake is None):

@@ -422,7 +422,6 @@ def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
 
 
 def _show_world(console: "Console", ready: Ready) -> None:
-    """Print the settings of an external service that uses this world."""
     console.print(f"[bold]x402sim[/] world without a service, on {ready.network}\n")
     console.print("[bold]Settings for your service[/], under whatever names it uses")
     merchant = ready.accounts[-1]
@@ -493,7 +492,6 @@ def _network(ready: Ready) -> tuple[list[str], list[str], str]:
 
 
 def _answer_as(recording: Path, context: typer.Context, listen: Listen, *, as_json: bool) -> None:
-    """Serve the answers of a recording until a signal."""
     from x402sim.watch.replay import Replay  # a world starts sooner without it
 
     for name in context.params:

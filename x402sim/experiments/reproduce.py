@@ -241,7 +241,9 @@ def play_cells(name: str, space: dict[str, Any]) -> None:
     del space["__file__"]
     compiled = Compile()
     compiled.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    space["In"] = [""]  # as IPython keeps it: a sweep compares the text
     for cell in cells_in(text) if is_book else [text.decode()]:
+        space["In"].append(cell)
         code = compiled(f"{cell}\n", "<string>", "exec")
         try:
             result = FunctionType(code, space)()
@@ -359,7 +361,7 @@ def _compare_sweep(
 
 
 def _changed_code(bundle: "OfSweep", call: SweepCall) -> list[str]:
-    """Return the code and values that differ from the bundle's; bytecode needs the same Python."""
+    """Return the code and values that have changed, if Python is the same: syntax trees differ."""
     from x402sim.experiments.folder import differences
 
     if bundle.versions.get("Python") != own_versions()["Python"]:

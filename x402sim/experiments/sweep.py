@@ -102,8 +102,8 @@ def sweep(
     out: a folder. After an interruption, the same call resumes there, and replays failed points.
     Later calls may add values and seeds: the frame has the points of this call, `results.parquet`
     in the folder all points, and its `points/` one file per task. The call raises `ValueError`,
-    and names what changed, if results depend on something that has changed: the experiment's code,
-    global variables, closures and defaults, functions and classes that it uses, your files that it
+    and names what changed, if results depend on something that has changed: the text of the
+    experiment and of the functions, classes and values that it uses, closures, your files that it
     imports, the values behind labels, the versions of Python, x402sim and the libraries. Other
     inputs, such as a data file, are not compared. The folder also has the program and its files:
     `x402sim reproduce` repeats the sweep.

@@ -151,7 +151,6 @@ def _units_of(points: Sequence[Point]) -> dict[str, str]:
 
 
 def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
-    """Add the columns of every sweep to a table, given the point of each row."""
     lines = [replay.replace("{seed}", str(each.seed)) if each.error else None for each in points]
     return pa.table({
         "seed": pa.array([each.seed for each in points], pa.int64()),

@@ -194,13 +194,11 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
 
 
 def _is_permit2(body: x402.FacilitatorRequest) -> bool:
-    """Tell whether the payment in a request of version 2 is by Permit2."""
     sent: Any = object_in(bytes(body.payment_payload)) or {}
     return is_permit2(sent.get("payload")) and x402.version_in(_version(body)) == 2
 
 
 async def _verify_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
-    """Verify a payment by Permit2."""
     payer, reason, message = None, None, None
     try:
         requested = _permit2_request(body, settles=False)

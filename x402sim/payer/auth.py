@@ -337,8 +337,7 @@ class PaymentAuth(FlowAuth):
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = self._sign(required)
-            if payments.unresolved is not None:
-                payments.given_up |= payments.unresolved.signed
+            payments.give_up()
             answer = yield from self._settle(order, payment)
             if answer is not None:
                 return answer
@@ -416,7 +415,7 @@ class PaymentAuth(FlowAuth):
             return (yield from self._settle(order, payment))
         except AttemptOver:
             if payment.version is not None and payment.hint:  # paid, but its answer broke off
-                payments.unserved.append(payment)
+                payments.settled(payment)
                 return None
             payments.unresolved = payment  # until another is signed: this payment may be settled
             if payment.version is not None:
@@ -426,8 +425,7 @@ class PaymentAuth(FlowAuth):
             if response.status_code == 402:
                 return None
             payment.hint = f"{response.status_code} when it was shown"
-            payments.unserved.append(payment)
-            payments.unresolved = None
+            payments.settled(payment)
             self._note_served(order, payment, response)
         return response
 
@@ -467,8 +465,7 @@ class PaymentAuth(FlowAuth):
         except AttemptOver:
             payments.unresolved = None
             raise
-        payments.unserved.append(payment)
-        payments.unresolved = None
+        payments.settled(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer
             self.receipts.append(answer)
@@ -496,10 +493,7 @@ def _await_body_end(
     def ended(is_whole: bool) -> None:
         if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
-            if granted is not None and payments.granted == granted:
-                payments.granted = None
-            payments.interrupted.append(payment)
-        payments.reading.remove(payment)
+        payments.end_reading(payment, granted, is_whole=is_whole)
         order.store(is_over=True)
 
     on_body_end(response, ended)

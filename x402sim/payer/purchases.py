@@ -129,7 +129,15 @@ def nonce_question(auth: Authorization) -> str:
 
 
 class ResourcePayments(msgspec.Struct):
-    """The payments for one resource or session. Only a flow that holds the lock pays or retries."""
+    """The payments for one resource or session. Only a flow that holds the lock pays or retries.
+
+    | a payment is in | while | until |
+    | --- | --- | --- |
+    | `unresolved` | its outcome is unknown | it is refused, `settled`, read, or given up |
+    | `unserved` | it is settled, and has bought nothing yet | `begin_reading` |
+    | `reading` | somebody reads the body of its goods | `end_reading` |
+    | `interrupted` | nobody has read the body to the end | `requeue_interrupted` |
+    """
 
     lock: FairLock = msgspec.field(default_factory=FairLock)
     granted: str | None = None
@@ -145,14 +153,19 @@ class ResourcePayments(msgspec.Struct):
     The server may have been paid with them.
     """
     unserved: list[Payment] = msgspec.field(default_factory=list)
-    """Payments that were settled, and bought nothing yet."""
     interrupted: list[Payment] = msgspec.field(default_factory=list)
-    """Payments that were served, but nobody read the body to the end.
-
-    Bodies end while nobody holds the lock; the next flow with the lock requeues the payments.
-    """
+    """Bodies end while nobody holds the lock; the next flow with the lock requeues the payments."""
     reading: list[Payment] = msgspec.field(default_factory=list)
-    """Payments that were served, and somebody is still reading the body."""
+
+    def settled(self, payment: Payment) -> None:
+        """Count a payment as settled, and as having bought nothing yet."""
+        self.unserved.append(payment)
+        self.unresolved = None
+
+    def give_up(self) -> None:
+        """Count what was signed for the unresolved payment, if any, as given up."""
+        if self.unresolved is not None:
+            self.given_up |= self.unresolved.signed
 
     def requeue_interrupted(self) -> None:
         """Count interrupted payments as not served: the next flow sends them again."""
@@ -173,9 +186,8 @@ class ResourcePayments(msgspec.Struct):
         """
         if not self.interrupted:
             return False
-        if self.unresolved is not None:
-            self.given_up |= self.unresolved.signed
-            self.unresolved = None
+        self.give_up()
+        self.unresolved = None
         self.requeue_interrupted()
         return True
 
@@ -199,6 +211,14 @@ class ResourcePayments(msgspec.Struct):
         self.unserved = [each for each in self.unserved if each is not payment]
         payment.given_up |= self.given_up
         self.given_up = {}
+
+    def end_reading(self, payment: Payment, granted: str | None, *, is_whole: bool) -> None:
+        """Count a body as read; not to its end, and the payment is interrupted, not `granted`."""
+        if not is_whole:
+            if granted is not None and self.granted == granted:
+                self.granted = None
+            self.interrupted.append(payment)
+        self.reading.remove(payment)
 
     def resume(self, left: "Unfinished", *, is_all: bool = False) -> int:
         """Take over another object's unfinished payments; return base units unknown here before.

@@ -172,7 +172,6 @@ _DEEPEST = 6
 
 
 def _misplaced(fields: Fields, where: str = "", depth: int = 0) -> Iterator[Enclosed]:
-    """Yield the parts of a payment, at any depth."""
     for name, value in fields.items():
         place = f'{where}["{name}"]' if not name.replace("_", "").isalnum() else f"{where}.{name}"
         place, inner = place.removeprefix("."), value

@@ -236,7 +236,6 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
 
 
 def _of_header(found: Recognized) -> Iterator[Finding]:
-    """Yield the faults of a message's header and encoding."""
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
     if "paymentHeader" in found.fields:
         inner = found.fields["paymentHeader"]
@@ -303,7 +302,6 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
 
 
 def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
-    """Yield the differences between a payment and the requirements beside it."""
     if inner.kind is not MessageType.PAYMENT:
         do = "Send the payment that the client sent, decoded."
         yield Finding("paymentPayload", f"a {inner.kind.value}", "a payment", do)
@@ -396,7 +394,6 @@ def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterat
 def _of_payment(
     found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
 ) -> Iterator[Finding]:
-    """Yield the faults of a signed payment."""
     auth, accepted = signed.authorization, found.fields.get("accepted")
     if isinstance(accepted, dict):
         way = Way(Dialect.V2, accepted)

@@ -260,7 +260,6 @@ def _of_network(
 
 
 def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
-    """Yield the faults of the token, and of the token's EIP-712 domain, signed by the payer."""
     if bad := list(_of_address(way.fields, "asset")):
         yield from bad
     elif network is not None and parse_address(way.fields["asset"]) != network.asset:
@@ -580,7 +579,6 @@ def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Find
 
 
 def _of_refusal(name: str, fields: Fields, reason: str, do: str) -> Iterator[Finding]:
-    """Yield a refusal, and a missing reason."""
     why = fields.get(reason)
     if isinstance(why, str) and why:
         yield Finding(name, f"false: {why[:100]}", "true", do)

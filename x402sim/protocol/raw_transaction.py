@@ -152,7 +152,6 @@ def _signed(
     parity: int,
     delegations: tuple[Delegation, ...] = (),
 ) -> SignedTransaction:
-    """Return a transaction of any type, from the fields of type 2 after the chain id."""
     v, r, s = map(_uint, fields[8:])
     return SignedTransaction(
         type=kind,

@@ -257,7 +257,6 @@ MATCH = without(VERIFICATION, "5/signature-proves")
 def _demand(
     clause: str, refusal: InvalidReason, holds: Callable[[Verification, StandardTerms], bool]
 ) -> Rule[Verification, InvalidReason]:
-    """Return a row of the standard, which holds in a dialect without such terms."""
     return Rule(clause, lambda case: case.terms is None or holds(case, case.terms), refusal)
 
 

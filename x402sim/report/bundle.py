@@ -387,7 +387,12 @@ def _cells() -> list[str] | None:
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()
-    return None if shell is None else list(map(_without_magic, shell.user_ns["In"][1:]))
+    return None if shell is None else cells_run(shell.user_ns)
+
+
+def cells_run(space: Mapping[str, Any]) -> list[str]:
+    """Return the cells that have run in a namespace, as Python, by IPython's list `In`."""
+    return list(map(_without_magic, space["In"][1:]))
 
 
 def _without_magic(cell: str) -> str:

@@ -218,7 +218,6 @@ def _places() -> dict[str, str]:
 
 @cache
 def _defects() -> tuple[_Defect, ...]:
-    """Return the known defects."""
     found = []
     for row in csv.DictReader((folder() / FILE).read_text(encoding="utf-8").splitlines()):
         fails, stops = (

@@ -535,7 +535,6 @@ def _message(text: str) -> str:
 
 
 def _escaped_property(text: str) -> str:
-    """Escape the value of a command's property."""
     return _message(text).replace(":", "%3A").replace(",", "%2C")
 
 

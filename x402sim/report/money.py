@@ -507,7 +507,6 @@ def balances(journal: Journal, form: Form) -> pd.DataFrame:
 
 
 def _running(values: Any, account: Any) -> Any:
-    """Return the sum of each account up to and with each value."""
     order = np.argsort(account, kind="stable")
     sums, starts = values[order].cumsum(), np.flatnonzero(np.diff(account[order], prepend=-1))
     before = np.repeat(sums[starts] - values[order][starts], np.diff(starts, append=len(order)))

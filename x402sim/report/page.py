@@ -291,7 +291,6 @@ def tables() -> dict[str, Any]:
 
 
 def _reasons() -> dict[str, str]:
-    """Return the clause of each rule, by the beginning of its refusal's reason."""
     same = PaymentRequirements(
         scheme="",
         network="",

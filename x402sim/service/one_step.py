@@ -399,7 +399,6 @@ async def _settle_afterwards(service: Service, paid: OneStep) -> None:
 
 
 def _receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
-    """Return the header that reports the settlement of a payment."""
     attempt = service.store.payments.get(paid.settlement.payment_id)
     tx_hash = attempt.tx_hash if attempt else None
     return _reported(service, paid, Settlement(success=True, transaction=tx_hash or ""))

@@ -197,7 +197,6 @@ class Invariants:
         return any(each.tx is not None for each in known)
 
     def _served_if_paid(self, payment_id: str, event: events.AnswerReceived) -> Iterator[Broken]:
-        """Check that a served payment id was paid, by a header presented for the id."""
         payment = self._payments.get(payment_id)
         if payment is None:
             return

@@ -236,7 +236,6 @@ _RECORDED = (
 
 
 def _options(world: World) -> dict[str, str]:
-    """Return the options of a world that are given and no default, as Python source."""
     given = {name: getattr(world, name) for name in _RECORDED}
     first, *also = world.networks
     given["network"] = [first, *also] if also else None if first == TESTNET else first

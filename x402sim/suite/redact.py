@@ -67,7 +67,6 @@ def exchange(
 
 
 def _has_secret(request: httpx.Request) -> bool:
-    """Tell whether a request has a payment or a proof of payment."""
     body = request.content.decode("utf-8", "replace")
     parts = [str(request.url), body, *request.headers.values()]
     shows = any(name in request.headers for name in (_PAYMENT, *_ID_HEADERS))

@@ -194,6 +194,39 @@ AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
 RoomResults = CaseResults[RoomCase]
 
 
+@dataclass(slots=True)
+class Trouble:
+    """What has gone wrong with the subject so far, and what follows for the next play.
+
+    | known so far | the next play |
+    | --- | --- |
+    | `MOST_JAMS` plays have jammed the subject | a jam is not singled out any more |
+    | `CONFIRMED_JAMS` plays have jammed it twice | a jam counts at once |
+    | it has ended twice `in_play` | a play in which it ends is inconclusive |
+    | `MOST_ENDS` other `ends` | the control has failed |
+    | it is `lost` | nothing is played: the user's own subject serves nobody any more |
+    """
+
+    jams: int = 0
+    confirmed: int = 0
+    in_play: str = ""
+    ends: list[str] = field(default_factory=list)
+    """How the subject ended, after which play; the repeated play did not show it again."""
+    lost: str = ""
+
+    def needs_no_second(self, first: Played[Any]) -> bool:
+        """Tell whether a failed play is certain already, or cannot be repeated."""
+        is_usual = first.jams and not first.ended and self.confirmed >= CONFIRMED_JAMS
+        return bool(self.lost) or is_usual
+
+    def ended(self, name: str, first: Played[Any], second: Played[Any]) -> None:
+        """Note that the subject ended by itself in a play, in the repetition, or in both."""
+        if first.ended and second.ended:
+            self.in_play = name
+        elif how := first.ended or second.ended:
+            self.ends.append(f"{how}, after {name}")
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     """One judgement of one subject; a subclass opens rooms and makes good payments."""
@@ -218,18 +251,9 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     starts: int = 0
     start_s: float = 0
     plays: int = 0
-    jams: int = 0
-    """The plays that have jammed the subject."""
-    confirmed_jams: int = 0
-    """The plays that have jammed the subject twice."""
-    ends_in: str = ""
-    """The play during which the subject ended by itself twice."""
-    ends: list[str] = field(default_factory=list)
-    """Ends that the repeated play did not show again: how, and after which play."""
+    trouble: Trouble = field(default_factory=Trouble)
     tell: Tell = lambda text: None
     """Tells the user that the subject does not answer; `once` tells only the first time."""
-    lost: str = ""
-    """Why the judgement of a subject started by its user ends early; empty if it goes on."""
     opened: int = 0
     """The number of opened rooms."""
     _idle: dict[RoomKind, list[AnyRoom]] = field(default_factory=dict)
@@ -371,10 +395,10 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
 
     def _with_ends(self, case: RoomCase, found: CaseResult) -> CaseResult:
         """Return the result of a control: a failure if the subject keeps ending by itself."""
-        if len(self.ends) < MOST_ENDS:
+        if len(ends := self.trouble.ends) < MOST_ENDS:
             return found
-        fault = replace(ENDS, actual=f"{counted(len(self.ends), 'time')}: {self.ends[0]}")
-        failed = result(case, fault, tuple(map(Exchange, self.ends)))
+        fault = replace(ENDS, actual=f"{counted(len(ends), 'time')}: {ends[0]}")
+        failed = result(case, fault, tuple(map(Exchange, ends)))
         return msgspec.structs.replace(failed, seconds=found.seconds)
 
     async def every(self, cases: Sequence[RoomCase]) -> RoomResults:
@@ -391,8 +415,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         todo, is_careful = batch, not kind.is_shared
         while todo:
             cases = [case for group in todo for case in group]
-            if self.lost:
-                return [*results, *((case, unclear(case, self.lost)) for case in cases)]
+            if lost := self.trouble.lost:
+                return [*results, *((case, unclear(case, lost)) for case in cases)]
             try:
                 room = await self.room(kind)
             except (Lacking, ChainError) as lacking:  # a kind of room, or an anvil
@@ -400,18 +424,18 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             done, broken = await self._in_turn(todo, room, is_careful=is_careful)
             await self.leave(room, keep=not broken)
             if broken and self.is_fixed:
-                self.lost = f"nothing can be told any more, as {broken}"
-            elif broken and not is_careful and len(done) > 1 and self.jams < MOST_JAMS:
-                is_careful = True
-                continue
-            elif broken and not is_careful and len(done) > 1:
+                self.trouble.lost = f"nothing can be told any more, as {broken}"
+            elif broken and len(done) > 1 and not is_careful:  # one of these plays has jammed
+                if self.trouble.jams < MOST_JAMS:
+                    is_careful = True  # the same plays again, each with a good payment after it
+                    continue
                 todo = todo[len(done) :]
                 results += [each for group, _ in done for each in _doubtful(group)]
                 continue
             todo = todo[len(done) :]
             for place, (group, played) in enumerate(done, 1):
                 if broken and place == len(done):
-                    self.jams += 1
+                    self.trouble.jams += 1
                     played = self._jammed(played, group, broken)
                 results += await self._certain(group, played)
         return results
@@ -442,12 +466,11 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
 
         If the subject ends by itself in both plays, all ends together are one failure.
         """
-        if first.ended and self.ends_in:
-            why = f"{first.ended}, as after {self.ends_in}"
+        trouble, name = self.trouble, group[0].played_as
+        if first.ended and trouble.in_play:
+            why = f"{first.ended}, as after {trouble.in_play}"
             return [(case, unclear(case, why)) for case in group]
-        is_usual = first.jams and not first.ended and self.confirmed_jams >= CONFIRMED_JAMS
-        has_repeated = bool(self.lost) or is_usual
-        if has_repeated or not (first.wrong or first.unclear):
+        if trouble.needs_no_second(first) or not (first.wrong or first.unclear):
             return [(case, first.of(case)) for case in group]
         room = await self.room(group[0].kind)
         second = await self.played(group, room)
@@ -455,15 +478,12 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         if broken:
             second = self._jammed(self._ends(second, room), group, broken)
         await self.leave(room, keep=not broken)
-        if first.ended and second.ended:
-            if self.ends_in:  # meanwhile
-                return await self._certain(group, first)
-            self.ends_in = group[0].played_as
-        elif how := first.ended or second.ended:
-            self.ends.append(f"{how}, after {group[0].played_as}")
-            if first.ended:
-                return [(case, second.of(case)) for case in group]
-        self.confirmed_jams += first.jams and second.jams
+        if first.ended and second.ended and trouble.in_play:  # of another play, meanwhile
+            return await self._certain(group, first)
+        trouble.ended(name, first, second)
+        if first.ended and not second.ended:
+            return [(case, second.of(case)) for case in group]
+        trouble.confirmed += first.jams and second.jams
         return [(case, of_two(first.of(case), second.of(case))) for case in group]
 
     def _jammed(

@@ -304,7 +304,6 @@ class Recorder:
         return order
 
     def _of_order(self, found: Messages, order: _Order | None, began_s: int) -> list[Finding]:
-        """Return findings if an order was paid twice, and update the order's state."""
         nonce = found.nonce
         if nonce is None:
             return []

@@ -106,7 +106,6 @@ async def _sent(chain: EvmChain, request: Json) -> bytes | Json:
 
 
 async def _subscribed(subscriptions: Subscriptions, request: Json) -> Json:
-    """Return the answer to a request to subscribe, or to end it."""
     try:
         given = request.get("params") or [None]
         if request["method"] == SUBSCRIBE[0]:

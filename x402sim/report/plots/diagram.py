@@ -198,7 +198,6 @@ def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
 
 
 def _one_of_reads(reads: list[Row]) -> list[Row]:
-    """Join several reads into one row."""
     return [replace(reads[0], times=len(reads), are_reads=True)] if len(reads) > 1 else reads
 
 

@@ -281,7 +281,6 @@ def _goods(facts: Facts, shop: Shop, network: Network) -> Json:
 
 
 def _paths(facts: Facts) -> Iterator[tuple[str, Json]]:
-    """Yield each path with its operation."""
     errors, required, taken = facts.errors, facts.payment_required, facts.body
 
     quoted = object_of(quote=ref("Quote")), {"quote": facts.examples["Quote"]}

@@ -223,7 +223,6 @@ def paying(
 
 
 def _with_id(extensions: Mapping[str, Any], nonce: bytes) -> dict[str, Any]:
-    """Return the offered extensions, with an id if the offer requires an id."""
     found = copy.deepcopy(dict(extensions))
     offered = found.get(x402.PAYMENT_IDENTIFIER)
     info = offered.get("info") if isinstance(offered, dict) else None

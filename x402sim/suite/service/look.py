@@ -233,7 +233,6 @@ def _without(body: Any, place: str) -> Any:
 
 
 def _offers(answer: TargetAnswer) -> list[Any]:
-    """Return the offers in the header of a 402, each with its resource."""
     required = json_in(answer.headers.get(REQUIRED_HEADER))
     required = required if isinstance(required, dict) else {}
     resource, accepts = required.get("resource"), required.get("accepts")

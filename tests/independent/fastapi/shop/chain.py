@@ -30,7 +30,6 @@ def _word(value: str) -> str:
 
 
 def decode_header(text: str) -> tuple[Authorization, str]:
-    """Return the authorization in a payment header, and the header as the facilitator wants it."""
     try:
         if not re.fullmatch(r"0x(?:[0-9a-fA-F]{2})+", text):
             raise ValueError("not 0x-hex")

@@ -88,7 +88,6 @@ class Store:
         return [*self._rows[kind].values()]
 
     def save(self, row: Row, **changes: Any) -> None:
-        """Keep a row, with these changes made to it."""
         for name, value in changes.items():
             setattr(row, name, value)
         kind, key = type(row), getattr(row, row.KEY)
