@@ -25,7 +25,7 @@ async def shared_allowance(world: LiveWorld) -> None:
         return "a long answer", "0.03"
 
     first = await world.another_service(sells={"POST /answer upto 0.05": slow})
-    second = await world.another_service(sells={"POST /answer 0.04 upto 0.05": "short"})
+    second = await world.another_service(sells={"POST /answer upto 0.05": ("short", "0.04")})
     for name in ("alice", "bob"):
         payer = await world.payer(name, balance="1.00")
         await payer.approve("0.05")

@@ -473,6 +473,9 @@ def test_a_good_is_named_with_its_maximum_and_perhaps_a_fixed_use():
     (fixed,) = flagged(["GET /chat 0.0123 upto 0.05"], [])
     answer = asyncio.run(fixed.answer(Request({"type": "http"})))
     assert answer.headers["X-Amount-Used"] == "0.0123"
+    (constant,) = goods_of({"/chat upto 0.05": ("hello", "0.0123")})
+    answer = asyncio.run(constant.answer(Request({"type": "http"})))
+    assert (answer.body, answer.headers["X-Amount-Used"]) == (b"hello", "0.0123")
     for wrong in ("upto 0.05", "GET /chat much upto 0.05"):
         with pytest.raises(ValueError, match=r"expected|such as"):
             list(flagged([wrong], []))

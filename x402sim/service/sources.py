@@ -76,7 +76,7 @@ def goods_of(sells: Sells) -> tuple[Good, ...]:
 
     A value is a body (bytes, text, or anything else as JSON), a response of Starlette, or a
     function of the request, async or not, that returns one of these. In `upto` ("GET /chat upto
-    0.05") a function may return (body, amount used in tokens), such as ("hello", "0.0012"). Raises
+    0.05") a value may be (body, amount used in tokens), such as ("hello", "0.0012"). Raises
     `ValueError`.
     """
     if not isinstance(sells, Mapping):
@@ -86,7 +86,11 @@ def goods_of(sells: Sells) -> tuple[Good, ...]:
 
 def _of_python(name: str, made: Any) -> Good:
     if not callable(made) or isinstance(made, Response):
-        return read_good(name, fixed(made))
+        good = read_good(name, fixed(made))
+        if good.upto and isinstance(made, tuple):
+            body, used = made
+            return replace(good, answer=_using(fixed(body), used))
+        return good
     function = cast(Callable[[Request], Any], made)
 
     async def answer(request: Request) -> Response:
