@@ -60,7 +60,9 @@ GENERATED = {
     "guide": Generated("the guide's reference pages", 0.1, PAGES, "house.reference"),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "evm.measure"),
     "costs": Generated("what each check costs", 0.1, f"{JUDGED}/costs.json", "suite.costs"),
-    "interop": Generated("the guide's other programs", 0.1, f"{GUIDE}/facilitator.md", "interop"),
+    "interop": Generated(
+        "the guide's other programs", 0.1, f"{GUIDE}/facilitator.md {GUIDE}/metered.md", "interop"
+    ),
     "mutants": Generated("the matrix of mutants", 10, MATRIX, "mutants --csv"),
     "independent": Generated(
         "the matrix of independent implementations, and its page",

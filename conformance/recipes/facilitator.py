@@ -1,6 +1,7 @@
 """The official facilitator in Python, behind FastAPI as its repository's basic example has it.
 
-Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2).
+Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2). With
+METERED it settles `upto`, too, which the example does not.
 """
 
 import os
@@ -12,11 +13,14 @@ from pydantic import BaseModel
 from x402 import x402Facilitator
 from x402.mechanisms.evm import FacilitatorWeb3Signer
 from x402.mechanisms.evm.exact import register_exact_evm_facilitator
+from x402.mechanisms.evm.upto import UptoEvmFacilitatorScheme
 from x402.schemas import PaymentRequirements, parse_payment_payload
 
 signer = FacilitatorWeb3Signer(os.environ["X402SIM_PRIVATE_KEY"], os.environ["RPC_URL"])
 facilitator = x402Facilitator()
 register_exact_evm_facilitator(facilitator, signer, networks=os.environ["X402SIM_NETWORK"])
+if "METERED" in os.environ:
+    facilitator.register([os.environ["X402SIM_NETWORK"]], UptoEvmFacilitatorScheme(signer))
 app = FastAPI()
 
 

@@ -342,7 +342,10 @@ SOLANA = YEN | {"network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "extra": {
             "offer 1: asset '0x431D5dfF03120AFA4bDf332c61A6e1766eF37BDB, JPY Coin' is not looked at",
         ),
         (SOLANA, "offer 1: network 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp' is not looked at"),
-        (USDC | {"scheme": "upto"}, "offer 1: scheme 'upto' is not looked at"),
+        (
+            USDC | {"scheme": "upto", "extra": {"facilitatorAddress": "0x" + "11" * 20}},
+            "offer 1: upto by Permit2, paid only if told to",
+        ),
         (USDC | {"network": "eip155:1"}, "offer 1: network 'eip155:1' is not known"),
         (USDC | {"amount": "2000000"}, "offer 1: the 402 asks for 2.00 USDC; --max allows 0.10"),
         (USDC | {"amount": 10000}, "offer 1: amount is 10000"),

@@ -55,6 +55,13 @@ from x402sim.protocol.eip3009 import (
     transfer_digest,
 )
 from x402sim.protocol.networks import MAINNET
+from x402sim.protocol.permit2 import (
+    EXACT_PROXY,
+    PERMIT2,
+    UPTO_PROXY,
+    Permit2Authorization,
+    permit2_digest,
+)
 
 OPERATIONS_A_RUN = 40
 """How many there must be, at least, in one run."""
@@ -64,6 +71,7 @@ ACCOUNTS = [*(wallet.address_bytes for wallet in PLAYERS), ZERO_ADDRESS, TOKEN]
 happened: Counter[str] = Counter()
 
 accounts = st.sampled_from([*ACCOUNTS[:-2], *ACCOUNTS[:-2], *ACCOUNTS])
+spenders = accounts | st.just(PERMIT2)
 players = st.sampled_from(PLAYERS)
 payers = st.sampled_from([ALICE, ALICE, MALLORY, SHOP])
 amounts = st.sampled_from([0, 1]) | st.integers(0, START_BASE // 3) | st.just(START_BASE * 10)
@@ -103,6 +111,24 @@ CANCELLING = [*FORGERIES, "used"]
 PERMIT_ENDS_S = {"ended a second ago": -1, "ends now": 0, "never ends": 2**256 - 1}
 """When a permit ends, from now."""
 PERMITTING = [*FORGERIES, *PERMIT_ENDS_S, "another nonce", "as bytes"]
+MESSAGES: dict[str, Callable[[Permit2Authorization, int], Permit2Authorization]] = {
+    "another spender": lambda auth, _: replace(auth, spender=PERMIT2),
+    "another facilitator": lambda auth, _: replace(auth, facilitator=MALLORY.address_bytes),
+    "another token": lambda auth, _: replace(auth, token=MAINNET.asset),
+    "nobody's": lambda auth, _: replace(auth, from_=ZERO_ADDRESS),
+    "opens in a second": lambda auth, now_s: replace(auth, valid_after=now_s + 1),
+    "opens this second": lambda auth, now_s: replace(auth, valid_after=now_s),
+    "ends this second": lambda auth, now_s: replace(auth, deadline=now_s),
+    "ended": lambda auth, now_s: replace(auth, deadline=now_s - 1),
+}
+"""What is different in a signed message of Permit2, at a second."""
+TAKING = [*MESSAGES, *SIGNATURES, "another signer", "used", "above the maximum", "changed later"]
+SPONSORED = {"no permit": None, "a permit that fails": 0, "a permit too small": -1, "a permit": 0}
+"""The permit beside a message, and what its amount is above the maximum."""
+WORDS = 3
+"""How many words of nonces a payer uses."""
+OF_TAKING = 5_200
+"""The most gas that differs in a call of Permit2 or of a proxy, as `ledger/gas.py` says."""
 
 
 def high(s: bytes) -> bytes:
@@ -241,6 +267,8 @@ class BothChains(RuleBasedStateMachine):
         self.waiting: list[Waiting] = []
         self.sent: list[tuple[Hash, Hash]] = []
         self.spent: list[tuple[Address, bytes]] = []
+        self.messages: list[int] = []
+        """The nonces of the messages of Permit2."""
 
     @property
     def now_s(self) -> int:
@@ -260,10 +288,11 @@ class BothChains(RuleBasedStateMachine):
         sender: Wallet,
         faults: frozenset[str] = frozenset(),
         value: int = 0,
+        to: Address = TOKEN,
     ) -> None:
-        call = Call(sender.address_bytes, TOKEN, data, value)
+        call = Call(sender.address_bytes, to, data, value)
         if len(self.sent) % 2 == 0:  # a try takes as long as a transaction
-            estimates = len(self.sent) % 8 == 0  # which take a node longer
+            estimates = to == TOKEN and len(self.sent) % 8 == 0  # which take a node longer
             tried = [self.town.run(attempt(chain, call, estimates)) for chain in self.chains]
             assert tried[0] == tried[1]
         hashes = self.both(lambda chain: chain.send(call))
@@ -275,13 +304,15 @@ class BothChains(RuleBasedStateMachine):
     def mined(self) -> None:
         """Compare the outcome of all waiting transactions."""
         for name, faults, hashes in self.waiting:
-            reason = self.compare(hashes).revert_reason
+            receipt = self.compare(hashes)
+            reason = receipt.revert_reason
             end = "done" if reason is None else "refused"
             happened[f"{name}: {end}"] += 1
             for fault in faults:
                 happened[f"with {fault}: {end}"] += 1
             if reason is not None:
-                happened[f"for {cause(reason).name}"] += 1
+                of_token = receipt.call.to == TOKEN
+                happened[f"for {cause(reason).name if of_token else reason[:16]}"] += 1
         self.waiting.clear()
 
     def compare(self, hashes: tuple[Hash, Hash]) -> TxReceipt:
@@ -291,6 +322,8 @@ class BothChains(RuleBasedStateMachine):
             for chain, tx_hash in zip(self.chains, hashes, strict=True)
         )
         assert outcome(ours) == outcome(real)
+        if real is not None:
+            assert abs(ours.gas_used - real.gas_used) <= OF_TAKING
         return real
 
     def nonce(self, payer: Wallet, is_used: bool) -> bytes:
@@ -322,11 +355,11 @@ class BothChains(RuleBasedStateMachine):
         name = "self-transfer" if payer.address_bytes == to else "transfer"
         self.send(name, abi.transfer(to, amount), payer)
 
-    @rule(owner=players, spender=accounts, amount=amounts | TOO_MUCH)
+    @rule(owner=players, spender=spenders, amount=amounts | TOO_MUCH)
     def approve(self, owner: Wallet, spender: Address, amount: int) -> None:
         self.send("approve", abi.calldata(abi.APPROVE, spender, amount), owner)
 
-    @rule(owner=players, spender=accounts, amount=amounts | TOO_MUCH, more=st.booleans())
+    @rule(owner=players, spender=spenders, amount=amounts | TOO_MUCH, more=st.booleans())
     def change_allowance(self, owner: Wallet, spender: Address, amount: int, more: bool) -> None:
         function = abi.INCREASE_ALLOWANCE if more else abi.DECREASE_ALLOWANCE
         name = "increase" if more else "decrease"
@@ -336,7 +369,7 @@ class BothChains(RuleBasedStateMachine):
     def transfer_from(self, by: Wallet, payer: Address, to: Address, amount: int) -> None:
         self.send("transfer from", abi.calldata(abi.TRANSFER_FROM, payer, to, amount), by)
 
-    @rule(owner=players, spender=accounts, amount=amounts | TOO_MUCH, faults=some(PERMITTING))
+    @rule(owner=players, spender=spenders, amount=amounts | TOO_MUCH, faults=some(PERMITTING))
     def permit(self, owner: Wallet, spender: Address, amount: int, faults: frozenset[str]) -> None:
         account = owner.address_bytes
         used = self.ledger.machine.state.permit_nonces.get(account, 0)
@@ -373,6 +406,80 @@ class BothChains(RuleBasedStateMachine):
         used = self.nonce(payer, "used" in faults)
         data = cancelling(payer, used, faults, self.domain)
         self.send("cancel", data, RELAYER, faults)
+
+    @rule(
+        payer=payers,
+        to=accounts,
+        amount=amounts | st.integers(1, START_BASE // 100),
+        upto=st.booleans(),
+        part=st.sampled_from([0, 1, 500, 1000, 1000]),
+        faults=some(TAKING),
+        permit=st.sampled_from(sorted(SPONSORED)),
+        approves=st.booleans(),
+    )
+    def settle(
+        self,
+        payer: Wallet,
+        to: Address,
+        amount: int,
+        upto: bool,
+        part: int,
+        faults: frozenset[str],
+        permit: str,
+        approves: bool,
+    ) -> None:
+        """Settle a message of Permit2 by a proxy: in `upto`, `part` of 1000 of its amount."""
+        if approves:
+            self.approve(payer, PERMIT2, amount)
+        used, nonces = len(self.messages), self.messages
+        nonce = nonces[used // 2] if nonces and "used" in faults else used % WORDS << 8 | used
+        nonces.append(nonce)
+        auth = Permit2Authorization(
+            from_=payer.address_bytes,
+            token=TOKEN,
+            amount=amount,
+            spender=UPTO_PROXY if upto else EXACT_PROXY,
+            nonce=nonce,
+            deadline=self.now_s + 300,
+            to=to,
+            valid_after=self.now_s - 60,
+            facilitator=RELAYER.address_bytes if upto else None,
+        )
+        if not upto:
+            faults -= {"another facilitator", "above the maximum"}
+        for fault in MESSAGES:
+            auth = MESSAGES[fault](auth, self.now_s) if fault in faults else auth
+        chain_id = self.town.network.chain_id
+        signature = signed(lambda _: permit2_digest(auth, chain_id), payer, faults, self.domain)
+        if "changed later" in faults:
+            auth = replace(auth, amount=auth.amount + 1)
+        amount_base = auth.amount * part // 1000 if upto else auth.amount
+        if "above the maximum" in faults:
+            amount_base = auth.amount + 1
+        data = abi.settle(auth, amount_base, signature, self.permit_beside(auth, permit))
+        name = f"settle {'upto' if upto else 'exact'}, with {permit}"
+        told = frozenset(f"{fault}, in a message" for fault in faults)
+        self.send(name, data, RELAYER, told, to=UPTO_PROXY if upto else EXACT_PROXY)
+
+    def permit_beside(self, auth: Permit2Authorization, kind: str) -> tuple[Permit, bytes] | None:
+        """Return the owner's permit for Permit2, as it is put beside a message."""
+        if (more := SPONSORED[kind]) is None:
+            return None
+        used = self.ledger.machine.state.permit_nonces.get(auth.from_, 0)
+        value, nonce = max(auth.amount + more, 0), used + (kind == "a permit that fails")
+        permit = Permit(auth.from_, PERMIT2, value, nonce, 2**60)
+        owner = next((each for each in PLAYERS if each.address_bytes == auth.from_), OWNER)
+        key = PrivateKey(parse_key(owner.private_key))
+        return permit, sign(permit_digest(permit, self.domain), key)
+
+    @rule(
+        payer=players,
+        word=st.integers(0, WORDS - 1),
+        mask=st.integers(0, 255).map(lambda bit: 1 << bit),
+    )
+    def invalidate(self, payer: Wallet, word: int, mask: int) -> None:
+        data = abi.calldata(abi.INVALIDATE_NONCES, word, mask)
+        self.send("invalidate nonces", data, payer, to=PERMIT2)
 
     @rule(name=st.sampled_from(sorted(STRANGE)), value=st.sampled_from([0, 0, 0, 1]))
     def strange(self, name: str, value: int) -> None:
@@ -473,6 +580,12 @@ class BothChains(RuleBasedStateMachine):
         assert [*map(event, ours)] == [*map(event, real)]
 
 
+class ByPermit2(BothChains):
+    """The same with payments by Permit2 alone, in a token that nobody pauses."""
+
+    govern = burn = strange = cancel = pay = receive = change_allowance = transfer_from = None
+
+
 @dataclass(frozen=True)
 class Snapshot:
     height: int
@@ -494,7 +607,8 @@ def outcome(receipt: TxReceipt | None) -> tuple | None:
     if receipt is None:
         return None
     place = receipt.block_number, receipt.index
-    cost = receipt.gas_used if receipt.revert_reason != OTHER_LENGTH else None
+    is_exact = receipt.revert_reason != OTHER_LENGTH and receipt.call.to == TOKEN
+    cost = receipt.gas_used if is_exact else None
     return receipt.revert_reason, cost, place, receipt.call, [*map(event, receipt.logs)]
 
 
@@ -515,8 +629,12 @@ def everything(spent: list[tuple[Address, bytes]]) -> list[tuple[Any, ...]]:
         *(abi.calldata(allowance, *pair) for pair in product(ACCOUNTS[:3], repeat=2)),
         *(abi.calldata(nonces, owner) for owner in ACCOUNTS[:3]),
         *(abi.authorization_state(*each) for each in spent[-12:]),
+        *(abi.allowance(owner, PERMIT2) for owner in ACCOUNTS[:3]),
     ]
-    calls = ({"to": to_hex(TOKEN), "input": to_hex(view)} for view in views)
+    words = (number << 8 for number in range(WORDS))
+    bitmaps = [abi.nonce_bitmap(*pair) for pair in product(ACCOUNTS[:3], words)]
+    asked = [(TOKEN, view) for view in views] + [(PERMIT2, view) for view in bitmaps]
+    calls = ({"to": to_hex(to), "input": to_hex(view)} for to, view in asked)
     return [
         ("eth_getBlockByNumber", "latest", False),
         *(("eth_getTransactionCount", wallet.address, "pending") for wallet in EVERYBODY),
@@ -574,6 +692,41 @@ def walk_through(chains: BothChains) -> None:
     chains.compare_logs(0)
 
 
+def settle_by_permit2(chains: BothChains) -> None:
+    """Settle messages of Permit2 by both proxies, with each fault, and with and without permits."""
+
+    def settle(
+        amount: int,
+        *wrong: str,
+        permit: str = "no permit",
+        part: int = 500,
+        to: Address = SHOP.address_bytes,
+    ) -> None:
+        for upto in (False, True):
+            chains.settle(ALICE, to, amount, upto, part, frozenset(wrong), permit, False)
+
+    chains.begin()
+    for allowance_base in (0, 11, 3 * START_BASE):
+        chains.approve(ALICE, PERMIT2, allowance_base)
+        for permit in SPONSORED:
+            settle(11, permit=permit)
+    chains.approve(ALICE, PERMIT2, 3 * START_BASE)
+    for faults in ((), *zip(TAKING), *combinations(("another signer", "used", "ended"), 2)):
+        settle(7, *faults)
+    for part, amount in product((0, 1000), (0, 1, 2 * START_BASE)):
+        settle(amount, part=part)
+    chains.invalidate(ALICE, 0, 2**200 - 1)
+    settle(7)
+    for to in (ZERO_ADDRESS, ALICE.address_bytes, TOKEN):
+        settle(7, to=to)
+    for name in ("pause", "blacklist", "unpause", "unblacklist"):
+        chains.govern(name)
+        settle(7)
+        settle(7, permit="a permit")
+    chains.both_are_in_the_same_state()
+    chains.compare_logs(0)
+
+
 def control(chains: BothChains) -> None:
     """Mine, go back, reorganise and drop by hand, with and without transactions that wait."""
     shop = SHOP.address_bytes
@@ -608,7 +761,12 @@ def control(chains: BothChains) -> None:
     chains.compare_logs(0)
 
 
-MUST_FAIL = (*FORGERIES, "the other type", "another nonce", "ended a second ago")
+VALID = "high s", "another token", "opens this second", "ends this second", "used"
+"""What may be settled: Permit2 takes either `s`, and any token. A nonce may be used in vain."""
+MUST_FAIL = (
+    *(*FORGERIES, "the other type", "another nonce", "ended a second ago"),
+    *(f"{fault}, in a message" for fault in TAKING if fault not in VALID),
+)
 
 
 @pytest.mark.timeout(at_length(600, 3600))
@@ -626,6 +784,7 @@ def test_the_ledger_agrees_with_the_evm(
     monkeypatch.setattr(BothChains, "town", circle_town, raising=False)
     happened.clear()
     walk_through(BothChains())
+    settle_by_permit2(BothChains())
     control(BothChains())
     campaign = settings(
         max_examples=runs,
@@ -635,9 +794,12 @@ def test_the_ledger_agrees_with_the_evm(
         database=None,
     )
     run_state_machine_as_test(BothChains, settings=campaign)
+    run_state_machine_as_test(ByPermit2, settings=campaign)
     operations = sum(n for name, n in happened.items() if not name.startswith(("for ", "with ")))
     record_property("told", f"{operations} operations on ledger and EVM, and no disagreement")
     print(*(f"{count:6} {name}" for name, count in sorted(happened.items())), sep="\n")
     assert operations >= OPERATIONS_A_RUN * runs
     assert [fault for fault in MUST_FAIL if happened[f"with {fault}: done"]] == []
     assert not happened["for OTHER"], "each refusal has a cause"
+    settled = [name for name in happened if name.startswith("settle") and name.endswith("done")]
+    assert len(settled) >= 6, "by both proxies, without, with and despite a permit"

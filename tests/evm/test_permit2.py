@@ -188,12 +188,21 @@ def allowed_too_little(street: Street) -> Outcome:
     return street.settle(street.auth())
 
 
-def sponsored(value: int = 10_000, *, right: bool = True, upto: bool = False) -> Play:
-    """Settle with a permit instead of an approval."""
+def sponsored(
+    value: int = 10_000,
+    *,
+    right: bool = True,
+    upto: bool = False,
+    part: int | None = None,
+    before: int = 0,
+) -> Play:
+    """Settle with a permit instead of an approval, or after an approval of another amount."""
 
     def play(street: Street) -> Outcome:
         auth = street.auth(upto=upto)
-        return street.settle(auth, permit=street.permit(value, right=right))
+        if before:
+            street.approve(before)
+        return street.settle(auth, part, permit=street.permit(value, right=right))
 
     return play
 
@@ -297,6 +306,13 @@ PLAYS: dict[str, tuple[Play, str | None]] = {
     "the other s": (changed(other_s), None),
     "sponsored": (sponsored(), None),
     "upto, sponsored": (sponsored(upto=True), None),
+    "upto, a part, sponsored": (sponsored(upto=True, part=1_858), None),
+    "sponsored, approved before": (sponsored(before=7), None),
+    "sponsored, approved as much before": (sponsored(before=10_000), None),
+    "a part, sponsored, the rest was approved": (
+        sponsored(upto=True, part=1_858, before=10_000 - 1_858),
+        None,
+    ),
     "a failed permit beside an allowance": (failed_permit_beside_an_allowance, None),
     "without a proxy": (without_a_proxy, None),
     "a witness, without a proxy": (witness_by_hand, None),
@@ -334,7 +350,12 @@ PLAYS: dict[str, tuple[Play, str | None]] = {
     "another token": (other_token, "TRANSFER_FROM_FAILED"),
 }
 """Each play, and why the last operation reverts."""
-PAYMENTS = ("exact", "upto, a part", "two nonces of a word", "sponsored", "upto, sponsored")
+PAYMENTS = {
+    "exact",
+    "upto, a part",
+    "two nonces of a word",
+    *(n for n in PLAYS if "sponsored" in n),
+}
 
 
 @pytest.mark.parametrize("name", PLAYS)

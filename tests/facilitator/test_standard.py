@@ -94,7 +94,7 @@ def test_supported_names_both_versions_and_the_signer(desk: Desk) -> None:
                 "extra": {"facilitatorAddress": RELAYER.address},
             },
         ],
-        "extensions": ["bazaar", "eip2612GasSponsoring"],
+        "extensions": ["bazaar", "eip2612GasSponsoring", "erc20ApprovalGasSponsoring"],
         "signers": {"eip155:*": [RELAYER.address]},
     }
 

@@ -1,12 +1,13 @@
-"""`python -m tests.interop`: write the guide's table of other people's programs.
+"""`python -m tests.interop`: write the guide's tables of other people's programs.
 
-It is made from what the tests of this folder say that they show. They run in CI, the longest in a
+They are made from what the tests of this folder say that they show. They run in CI, the longest in a
 campaign, so that a row is there only if it is true.
 """
 
 import pytest
 
-from tests.interop.table import FOLDER, PAGE, SHOWN, markdown, replaced
+from tests.interop.pairings import TABLES
+from tests.interop.table import COLLECTED, FOLDER, replaced
 
 IMPORTED = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
 """This program has imported what `tests/conftest.py` has rewritten."""
@@ -16,10 +17,11 @@ class Writing:
     """A plugin of pytest that writes what the tests show."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Write the table, unless a file could not be collected."""
+        """Write the tables, unless a file could not be collected."""
         if not session.testsfailed:
-            table = markdown(session.config.stash[SHOWN])
-            PAGE.write_text(replaced(PAGE.read_text(), table))
+            for make, page in TABLES.items():
+                table = make(session.config.stash[COLLECTED])
+                page.write_text(replaced(page.read_text(), table))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.evm import find
-from tests.interop.table import FOLDER, SHOWN, shown
+from tests.interop.table import COLLECTED, FOLDER
 from tests.serve.driver import Server, started
 from x402sim.chain.node.anvil import VARIABLE
 
@@ -35,6 +35,6 @@ INSTALL_S = 400
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if str(item.path).startswith(f"{FOLDER}{os.sep}")]
-    config.stash[SHOWN] = [place for item in ours for place in shown(item)]
+    config.stash[COLLECTED] = ours
     for item in ours:
         item.add_marker(pytest.mark.timeout(INSTALL_S))

@@ -33,8 +33,8 @@ class Row:
     speaks: str
 
 
-SHOWN = pytest.StashKey[list[tuple[Row, str]]]()
-"""What the tests of this folder show that were collected, whichever of them -m chooses."""
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+"""The tests of this folder that were collected, whichever of them -m chooses."""
 
 
 def shows(
@@ -55,6 +55,8 @@ def shown(item: pytest.Item) -> list[tuple[Row, str]]:
     texts["version"] = texts.get("version", "").removeprefix("v")
     found = []
     for mark in item.iter_markers("interop"):
+        if not mark.args:  # a mark of `pairings.py`
+            continue
         role, package, speaks, chain = mark.args
         if not isinstance(package, str):
             package = next(package[text] for text in texts.values() if text in package)
@@ -86,10 +88,10 @@ def _pinned(registry: str, name: str) -> Iterable[str]:
     yield from (f"from {it.split('>=')[1]}" for it in wanted if it.startswith(f"{name}>="))
 
 
-def markdown(places: Iterable[tuple[Row, str]]) -> str:
+def markdown(items: Iterable[pytest.Item]) -> str:
     """Return the table: a row for each program, and on which chains it was shown to work."""
     chains: dict[Row, set[str]] = {}
-    for row, chain in places:
+    for row, chain in (place for item in items for place in shown(item)):
         chains.setdefault(row, set()).add(chain)
     works = ((row, ["yes" if each in on else "" for each in CHAINS]) for row, on in chains.items())
     rows = ((row.package, row.role, row.speaks, *on) for row, on in sorted(works))
@@ -97,7 +99,7 @@ def markdown(places: Iterable[tuple[Row, str]]) -> str:
 
 
 def replaced(page: str, new: str) -> str:
-    """Return the page with this table in the place of its old one."""
-    before, _, rest = page.partition(markdown_table(TITLES, ()))
+    """Return the page with this table in the place of the old one with the same titles."""
+    before, _, rest = page.partition("".join(new.splitlines(keepends=True)[:2]))
     _, _, after = rest.partition("\n\n")
     return f"{before}{new}\n{after}"

@@ -1,35 +1,79 @@
-"""The official SDKs' shop and payers of `upto`, and of `exact` by Permit2, in this world.
+"""Clients, servers and facilitators pay each other by EIP-3009, by Permit2 and in `upto`: ours, and
+the official ones in Python and in JavaScript, in every pairing, on our chain.
 
-Their shop settles what its handler used, by our facilitator, on the ledger and on anvil; their
-payers, in Python and in JavaScript, and ours pay there.
+The payments go over HTTP, and what moved is read from the chain. `pairings.py` makes the guide's
+tables of what these tests show.
 """
 
+import base64
+import json
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.interop import programs
+from tests.interop.pairings import FACILITATOR, PAIRS, PARTS, PAYER, SERVICE, WAYS, shows_routes
 from tests.interop.table import THOROUGH
-from tests.serve.driver import Server
+from tests.serve.driver import READY_S, X402SIM, Running, Server
 from x402sim import BASE_SEPOLIA, PaymentAuth, Wallet
+from x402sim.clock import stopwatch
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.phrase import KNOWN, keys_of
 
 pytestmark = THOROUGH
-ALICE, BOB, SHOP = (Wallet(key) for key in keys_of(KNOWN, 6)[3:])
-MOST = 20_000
+ALICE, BOB, SHOP, SETTLER = (Wallet(key) for key in keys_of(KNOWN, 7)[3:])
+MOST, USED = 20_000, 1_858
+PATHS = ("eip3009", "permit2", f"upto/{USED}")
+"""What a shop sells, one for each of `WAYS`."""
+CLIENTS = {"Python": "meter.py", "npm": "npm_v2/meter.mjs"}
+SHOPS = {"Python": "metered.py", "npm": "npm_v2/metered.mjs"}
+FACILITATORS = {"Python": "facilitator.py", "npm": "npm_v2/facilitator.mjs"}
+
+
+@pytest.fixture(scope="module")
+def facilitator(request: pytest.FixtureRequest, server: Server) -> Iterator[str]:
+    """The URL of a facilitator: our world's, or a program with an account of the world."""
+    if request.param == "ours":
+        yield server.ready["facilitator"]
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    env = {
+        "PORT": str(port),
+        "RPC_URL": server.ready["rpc"],
+        "X402SIM_PRIVATE_KEY": SETTLER.private_key,
+        "X402SIM_NETWORK": BASE_SEPOLIA.caip2,
+        "METERED": "yes",
+    }
+    program = programs.command(FACILITATORS[request.param])
+    with Running(program=program, env=env | programs.NO_PROXY) as running:
+        elapsed, url = stopwatch(), f"http://127.0.0.1:{port}"
+        while not _answers(f"{url}/supported"):
+            assert running.process.poll() is None, running.errors()
+            assert elapsed() < READY_S
+        yield url
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False, timeout=READY_S).is_success
+    except httpx.TransportError:
+        return False
 
 
 @dataclass(frozen=True)
 class Metered:
-    """The shop of the SDK, and the world with its facilitator."""
+    """A shop, the world, and the account that its facilitator settles by."""
 
     server: Server
     url: str
+    account: str
 
     def approve(self, wallet: Wallet, amount_base: int) -> None:
         """Let an account of the world approve Permit2."""
@@ -41,51 +85,128 @@ class Metered:
     def earned(self) -> int:
         return self.server.balance(SHOP.address)
 
+    def buy(self, client: str, wallet: Wallet, *paths: str, **more: str) -> list[dict[str, Any]]:
+        """Let a client pay for what is at some paths; return status, receipt and error of each."""
+        urls = [f"{self.url}/{path}" for path in paths]
+        if client != "ours":
+            told = {"key": wallet.private_key, "network": BASE_SEPOLIA.caip2, "urls": urls}
+            return programs.run(CLIENTS[client], told | more)
+        auth = PaymentAuth(wallet, network=BASE_SEPOLIA, version=2, permit2=True)
+        with httpx.Client(auth=auth, trust_env=False, timeout=30) as http:
+            answers = [http.get(url) for url in urls]
+        return [
+            {
+                "status": answer.status_code,
+                "receipt": json.loads(base64.b64decode(answer.headers["PAYMENT-RESPONSE"])),
+            }
+            for answer in answers
+        ]
+
 
 @pytest.fixture(scope="module")
-def shop(server: Server) -> Iterator[Metered]:
+def shop(request: pytest.FixtureRequest, server: Server, facilitator: str) -> Iterator[Metered]:
+    """A shop that settles at the facilitator."""
+    (account,) = httpx.get(f"{facilitator}/supported").json()["signers"]["eip155:*"]
+    if request.param == "ours":
+        env = {"PRIVATE_KEY": SHOP.private_key, "RPC_URL": server.ready["rpc"]}
+        sells = "GET /eip3009 0.02", f"GET /upto/{USED} 0.00{USED} upto 0.02"
+        given = [f"--sell={good}" for good in sells] + [f"--facilitator={facilitator}"]
+        network = f"--network={BASE_SEPOLIA.name}"
+        words = ["service", "--port=0", network, *given]
+        with Running(*words, program=X402SIM, env=env) as running:
+            url = running.first_line().split("; ")[0].split(" at ")[1]
+            yield Metered(server, url, account)
+        return
     told = {
-        "facilitator": server.ready["facilitator"],
+        "facilitator": facilitator,
         "payTo": SHOP.address,
         "network": BASE_SEPOLIA.caip2,
         "asset": checksum(BASE_SEPOLIA.asset),
         "name": BASE_SEPOLIA.token_name,
         "version": BASE_SEPOLIA.token_version,
     }
-    with programs.serving("metered.py", told) as url:
-        yield Metered(server, url)
+    with programs.serving(SHOPS[request.param], told) as url:
+        yield Metered(server, url, account)
 
 
-@pytest.mark.parametrize("program", ["meter.py", "npm_v2/meter.mjs"])
-def test_their_payer_pays_what_was_used_and_must_approve_first(shop: Metered, program: str) -> None:
-    paths = ["upto/1858", "upto/0", "upto/20000", "exact"]
-    told = {
-        "key": ALICE.private_key,
-        "network": BASE_SEPOLIA.caip2,
-        "urls": [f"{shop.url}/{path}" for path in paths],
-    }
-    shop.approve(ALICE, 0)
-    (refused,) = programs.run(program, told | {"urls": told["urls"][:1]})
-    assert (refused["status"], refused["error"]) == (402, "permit2_allowance_required")
+def paired(*pairs: tuple[str, ...], more: str = "") -> pytest.MarkDecorator:
+    """Run a test with a chain, facilitator, shop, client, and perhaps more, of each of these."""
+    names = ("server", "facilitator", "shop", "client", *more.split())
+    return pytest.mark.parametrize(names, pairs, indirect=names[:3])
 
-    before = shop.earned
+
+ON_ANVIL = [("anvil", part, part, client) for part in PARTS for client in PARTS]
+OURS_TO_THEIRS = [("ledger", "ours", "Python", client) for client in CLIENTS]
+
+
+@shows_routes(FACILITATOR, "/exact/evm/eip3009", "/exact/evm/permit2", "/upto/evm/permit2")
+@shows_routes(SERVICE, "/exact/evm/eip3009", "/upto/evm/permit2")
+@shows_routes(PAYER, "/exact/evm/eip3009", "/exact/evm/permit2", "/upto/evm/permit2")
+@paired(*(("ledger", *pair) for pair in PAIRS), *ON_ANVIL)
+def test_they_pay_each_other(shop: Metered, client: str, request: pytest.FixtureRequest) -> None:
+    params = request.node.callspec.params
+    ways = WAYS[params["shop"]]
+    paths = [path for path, way in zip(PATHS, WAYS["npm"], strict=True) if way in ways]
     shop.approve(ALICE, 10 * MOST)
-    answers = programs.run(program, told)
-    used = ["1858", "0", "20000", "20000"]
-    assert [answer["status"] for answer in answers] == [200] * 4, answers
-    assert [answer["body"]["used"] for answer in answers] == used
+    before = shop.earned
+    answers = shop.buy(client, ALICE, *paths)
+    assert [answer["status"] for answer in answers] == [200] * len(paths), answers
     receipts = [answer["receipt"] for answer in answers]
-    assert [receipt.get("amount") for receipt in receipts] == ["1858", "0", "20000", None]
-    assert [bool(receipt["transaction"]) for receipt in receipts] == [True, False, True, True]
-    assert shop.earned - before == 1_858 + 2 * MOST
+    assert receipts[-1]["amount"] == str(USED)
+    assert shop.earned - before == USED + MOST * (len(paths) - 1)
+    for receipt in receipts:
+        mined = shop.server.rpc("eth_getTransactionReceipt", receipt["transaction"])
+        assert (mined["status"], mined["from"]) == ("0x1", shop.account.lower())
 
 
-def test_our_payer_pays_their_shop(shop: Metered) -> None:
+@paired(*OURS_TO_THEIRS)
+def test_their_payer_must_approve_first_and_nothing_used_is_free(
+    shop: Metered, client: str
+) -> None:
+    shop.approve(BOB, 0)
+    (refused,) = shop.buy(client, BOB, f"upto/{USED}")
+    assert (refused["status"], refused["error"]) == (402, "permit2_allowance_required")
     shop.approve(BOB, 10 * MOST)
     before = shop.earned
-    payer = PaymentAuth(BOB, network=BASE_SEPOLIA, permit2=True)
-    for path in ("upto/1858", "exact"):
-        answer = httpx.get(f"{shop.url}/{path}", auth=payer)
-        assert answer.status_code == 200, answer.text
-    assert shop.earned - before == 1_858 + MOST
-    assert payer.signed_base == 2 * MOST
+    nothing, all_of_it = shop.buy(client, BOB, "upto/0", f"upto/{MOST}")
+    assert (nothing["status"], all_of_it["status"]) == (200, 200)
+    assert (nothing["receipt"]["transaction"], nothing["receipt"]["amount"]) == ("", "0")
+    assert shop.earned - before == MOST
+
+
+@shows_routes(FACILITATOR, "/exact/evm/eip3009/upfront", "/exact/evm/permit2/upfront")
+@shows_routes(PAYER, "/exact/evm/eip3009/upfront", "/exact/evm/permit2/upfront")
+@paired(*OURS_TO_THEIRS, ("ledger", "ours", "Python", "ours"))
+def test_they_pay_before_the_shop_works(shop: Metered, client: str) -> None:
+    shop.approve(BOB, MOST)
+    before = shop.earned
+    answers = shop.buy(client, BOB, "upfront/eip3009", "upfront/permit2")
+    assert [answer["status"] for answer in answers] == [200, 200], answers
+    assert shop.earned - before == 2 * MOST
+
+
+SPONSORINGS = {"eip2612": "eip2612", "erc20": "erc20Approval"}
+"""The first part of a path, and the extension in the route."""
+
+
+@shows_routes(
+    FACILITATOR,
+    *(f"/exact/evm/permit2-{name}GasSponsoring" for name in SPONSORINGS.values()),
+    *(f"/upto/evm/permit2-{name}GasSponsoring" for name in SPONSORINGS.values()),
+)
+@paired(
+    *((*pair, kind) for kind in SPONSORINGS for pair in OURS_TO_THEIRS),
+    *(("anvil", *pair[1:], "erc20") for pair in OURS_TO_THEIRS),
+    more="kind",
+)
+def test_their_payer_without_gas_signs_a_permit_or_an_approval(
+    shop: Metered, client: str, kind: str
+) -> None:
+    """On anvil the world's token takes no permits."""
+    before, rpc = shop.earned, shop.server.ready["rpc"]
+    for path in (f"{kind}/permit2", f"{kind}/upto/{USED}"):
+        payer = shop.server.payer()
+        assert shop.server.rpc("eth_getBalance", payer.address, "latest") == "0x0"
+        (answer,) = shop.buy(client, payer.wallet, path, rpc=rpc)
+        assert answer["status"] == 200, answer
+    assert shop.earned - before == MOST + USED

@@ -14,6 +14,7 @@ import pytest
 
 from tests.interop import programs
 from tests.interop.onchain import token
+from tests.interop.pairings import SERVICE, shows_routes
 from tests.interop.programs import NETWORKS, assert_paid, buy
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Payer, Server, started
@@ -68,6 +69,7 @@ def test_a_client_pays_for_a_post_and_a_get(server: Server, library: str, versio
         assert re.fullmatch("0x[0-9a-f]{64}", settlement["transaction"])
 
 
+@shows_routes(SERVICE, "/exact/evm/eip3009/upfront")
 @shows("client, httpx", "PyPI x402", "payment flow `{flow}`, version 2", "ledger")
 @pytest.mark.parametrize("flow", ["authorization", "upfront"])
 def test_a_client_pays_in_either_flow(flow: str) -> None:
@@ -243,7 +245,8 @@ def test_the_facilitator_client_is_answered(server: Server, version: int) -> Non
     got = programs.run("facilitate.py", token(server) | asked)
     kinds = {(kind["x402Version"], kind["network"]) for kind in got["supported"]["kinds"]}
     assert kinds == set(NETWORKS.items())
-    assert got["supported"]["extensions"] == ["bazaar", "eip2612GasSponsoring"]
+    sponsorings = ["eip2612GasSponsoring", "erc20ApprovalGasSponsoring"]
+    assert got["supported"]["extensions"] == ["bazaar", *sponsorings]
     (signer,) = got["supported"]["signers"]["eip155:*"]
     assert got["verified"]["isValid"] is True
     assert got["verified"]["payer"] == payer.address

@@ -225,8 +225,19 @@ class ChainClient(Protocol):
         Returns its hash; raises `ChainError` if the account cannot pay for the gas.
         """
 
+    async def send_signed(self, raw: bytes) -> Hash:
+        """Put a signed transaction of any account into the mempool, given as the bytes that nodes
+        exchange; raises `ChainError`.
+        """
+
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
+
+    async def native_balance(self, account: Address) -> int:
+        """Return an account's native balance in wei."""
+
+    async def account_nonce(self, account: Address) -> int:
+        """Return how many transactions an account has sent, waiting ones included."""
 
     async def code(self, account: Address) -> bytes:
         """Return a contract's code; empty for an account without any."""
@@ -255,9 +266,6 @@ class Chain(ChainClient, Protocol):
 
     async def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass the filter, oldest first."""
-
-    async def native_balance(self, account: Address) -> int:
-        """Return an account's native balance in wei."""
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens to an account; raises `ChainError`, for example without a minter's key."""

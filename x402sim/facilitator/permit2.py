@@ -12,6 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from x402sim.chain.base import Call, ChainError, ChainUnavailable, Reverted
+from x402sim.facilitator.approval import (
+    Approval,
+    Refused as Refused,
+    broadcast,
+    missing_wei,
+    read_approval,
+)
 from x402sim.facilitator.engine import (
     Facilitator,
     NotTransferred,
@@ -31,16 +38,6 @@ from x402sim.protocol.rules import first_broken
 from x402sim.protocol.x402 import RequirementsV2
 
 
-class Refused(Exception):
-    """A payment by Permit2 that is refused: the standard's word, a message, and the hash of a
-    transaction mined without effect.
-    """
-
-    def __init__(self, reason: str, message: str, tx_hash: Hash | None = None) -> None:
-        super().__init__(reason, message)
-        self.reason, self.message, self.tx_hash = reason, message, tx_hash
-
-
 class Permit2Request(msgspec.Struct, frozen=True):
     """A request to verify or settle: `wanted` has the maximum, or the amount to settle."""
 
@@ -51,6 +48,8 @@ class Permit2Request(msgspec.Struct, frozen=True):
     permit: tuple[Permit, bytes] | None = None
     """The payer's EIP-2612 permit for Permit2, if the payer sent one."""
     permit_asset: str = ""
+    approval: Approval | None = None
+    """The payer's signed approval of Permit2, if the payer sent one."""
 
     @property
     def amount_base(self) -> int:
@@ -90,7 +89,8 @@ def read(payment: bytes, requirements: bytes, *, settles: bool) -> Permit2Reques
     except BadMessage as wrong:
         raise Refused("invalid_eip2612_extension_format", str(wrong)) from None
     asset = "" if info is None else info.asset
-    return Permit2Request(paid, wanted, auth, signature, permit, asset)
+    approval = read_approval(paid.extensions, auth.from_, parse_address(wanted.asset))
+    return Permit2Request(paid, wanted, auth, signature, permit, asset, approval)
 
 
 async def verify(facilitator: Facilitator, requested: Permit2Request) -> None:
@@ -102,7 +102,9 @@ async def verify(facilitator: Facilitator, requested: Permit2Request) -> None:
     sponsored = await _allowed(facilitator, requested)
     if await _balance(facilitator, requested.auth) < requested.amount_base:
         await _short(facilitator, requested, sponsored)
-    if facilitator.settings.simulates_verify:
+    if sponsored and requested.permit is None:  # the settlement cannot be tried before the approval
+        await _try_approval(facilitator, requested)
+    elif facilitator.settings.simulates_verify:
         await _run(facilitator, requested, sponsored, sends=False)
 
 
@@ -123,6 +125,9 @@ async def settle(
         sent = facilitator.pending_permits.get(auth)
         if sent is None:
             sponsored = await _allowed(facilitator, requested)
+            if sponsored and requested.permit is None:
+                await broadcast(facilitator, *await _try_approval(facilitator, requested))
+                sponsored = False
             tx_hash = await _run(facilitator, requested, sponsored, sends=True)
             sent = Hash(tx_hash), amount_base
         outcome = await mined(facilitator, sent[0], auth.from_, auth.to, sent[1])
@@ -177,13 +182,13 @@ async def _judge(
     return replace(requested, signature=signature)
 
 
-async def _number(facilitator: Facilitator, data: bytes) -> int:
-    """Return a number of the token; raises `ChainUnavailable`."""
-    call = Call(facilitator.account, facilitator.chain.token, data)
+async def _number(facilitator: Facilitator, data: bytes, of: Address | None = None) -> int:
+    """Return a number of the token, or of another contract; raises `ChainUnavailable`."""
+    call = Call(facilitator.account, of or facilitator.chain.token, data)
     try:
         return int.from_bytes(await facilitator.chain.call(call))
     except (ChainError, Reverted) as unknown:
-        raise ChainUnavailable(f"the token does not answer: {unknown}") from None
+        raise ChainUnavailable(f"{checksum(call.to)} does not answer: {unknown}") from None
 
 
 async def _balance(facilitator: Facilitator, auth: Permit2Authorization) -> int:
@@ -195,15 +200,33 @@ async def _allowance(facilitator: Facilitator, owner: Address) -> int:
 
 
 async def _allowed(facilitator: Facilitator, requested: Permit2Request) -> bool:
-    """Return whether the permit is needed: the allowance is too small. Raises `Refused` if there is
-    no permit, either.
+    """Return whether the permit or the signed approval is needed: the allowance is too small.
+    Raises `Refused` if there is none that is large enough.
     """
     allowed_base = await _allowance(facilitator, requested.auth.from_)
     if allowed_base >= requested.amount_base:
         return False
-    if requested.permit is None:
+    approval = requested.approval
+    approved_base = 0 if approval is None else parse_base(approval.info.amount)
+    if requested.permit is None and approved_base < requested.amount_base:
         _no_allowance(requested, allowed_base)
     return True
+
+
+async def _try_approval(
+    facilitator: Facilitator, requested: Permit2Request
+) -> tuple[Approval, int]:
+    """Return the signed approval and the wei that its payer lacks, if the payment lacks nothing
+    else; raises `Refused`.
+    """
+    auth = requested.auth
+    assert requested.approval is not None
+    if await _balance(facilitator, auth) < requested.amount_base:
+        await _short(facilitator, requested, sponsored=False)
+    bitmap = await _number(facilitator, abi.nonce_bitmap(auth.from_, auth.nonce), PERMIT2)
+    if bitmap >> (auth.nonce & 255) & 1:
+        raise Refused(words.NONCE, "nonce: used before")
+    return requested.approval, await missing_wei(facilitator, requested.approval)
 
 
 def _no_allowance(requested: Permit2Request, allowed_base: int) -> NoReturn:

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from x402sim.chain.base import Call, ChainError, ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine, permit2
+from x402sim.facilitator.approval import APPROVAL
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
     Facilitator,
@@ -107,7 +108,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
             for each in facilitators
             if await permit2.offers_upto(each)
         ]
-        extensions = [BAZAAR] + [SPONSORED_PERMIT] * bool(metered)
+        extensions = [BAZAAR] + [SPONSORED_PERMIT, APPROVAL] * bool(metered)
         accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
         signers = {"eip155:*": list(accounts)}
         return web.answer(

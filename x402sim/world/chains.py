@@ -613,6 +613,18 @@ class FacilitatorNode:
         """Put a transaction into the mempool; raises `ChainError`."""
         return self._now.send(call)
 
+    def send_signed(self, raw: bytes) -> Coroutine[Any, Any, Hash]:
+        """Put a signed transaction of any account into the mempool; raises `ChainError`."""
+        return self._now.send_signed(raw)
+
+    def native_balance(self, account: Address) -> Coroutine[Any, Any, int]:
+        """Return an account's native balance in wei."""
+        return self._now.native_balance(account)
+
+    def account_nonce(self, account: Address) -> Coroutine[Any, Any, int]:
+        """Return how many transactions an account has sent, waiting ones included."""
+        return self._now.account_nonce(account)
+
     def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
         """Return the receipt once the transaction is mined; raises `TimeoutError`.
 

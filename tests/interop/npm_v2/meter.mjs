@@ -1,5 +1,6 @@
-// Pays `upto`, and `exact` by Permit2, with the standard client; prints the answer from each URL.
-// It reads {"key", "network", "urls"} from stdin.
+// Pays `upto` and `exact` with the standard client; prints the answer from each URL.
+// It reads {"key", "network", "urls"} from stdin. With "rpc" it reads the chain, and signs what lets
+// it do without gas, where a shop offers that.
 import { ExactEvmScheme } from "@x402/evm";
 import { UptoEvmScheme } from "@x402/evm/upto/client";
 import { wrapFetchWithPayment, x402Client } from "@x402/fetch";
@@ -8,9 +9,10 @@ import { privateKeyToAccount } from "viem/accounts";
 
 const told = JSON.parse(readFileSync(0, "utf8"));
 const account = privateKeyToAccount(told.key);
+const reads = told.rpc ? { rpcUrl: told.rpc } : undefined;
 const payer = new x402Client()
-  .register(told.network, new UptoEvmScheme(account))
-  .register(told.network, new ExactEvmScheme(account));
+  .register(told.network, new UptoEvmScheme(account, reads))
+  .register(told.network, new ExactEvmScheme(account, reads));
 const pays = wrapFetchWithPayment(fetch, payer);
 const read = (text) => (text ? JSON.parse(Buffer.from(text, "base64").toString()) : null);
 const found = [];

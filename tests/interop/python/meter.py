@@ -1,6 +1,7 @@
-"""A payer of the official SDK that pays `upto`, and `exact` by Permit2: {"key", "network", "urls"}.
+"""A payer of the official SDK that pays `upto` and `exact`: {"key", "network", "urls"}.
 
-It prints the answer from each URL: status, body and receipt.
+With "rpc" it reads the chain, and signs what lets it do without gas, where a shop offers that. It
+prints the answer from each URL: status, body, receipt and error.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from eth_account import Account
 from x402 import x402Client
 from x402.http.clients.httpx import x402HttpxClient
 from x402.mechanisms.evm.exact import ExactEvmScheme
+from x402.mechanisms.evm.signers import EthAccountSignerWithRPC
 from x402.mechanisms.evm.upto import UptoEvmScheme
 
 told = json.load(sys.stdin)
@@ -20,6 +22,8 @@ told = json.load(sys.stdin)
 
 async def main() -> list[dict[str, Any]]:
     client, signer = x402Client(), Account.from_key(told["key"])
+    if "rpc" in told:
+        signer = EthAccountSignerWithRPC(signer, told["rpc"])
     client.register(told["network"], UptoEvmScheme(signer))
     client.register(told["network"], ExactEvmScheme(signer))
     found = []

@@ -56,10 +56,14 @@ LISTED_ADDRESS, LISTED_SLOT = 2_400, 1_900
 DELEGATION, DELEGATION_OF_KNOWN = 25_000, 12_500
 """EIP-7702: the price of a delegation, and the refund for an account that existed before."""
 PERMIT2_ENTERED, PERMIT2_CALLED, PERMIT2_SIGNED, PERMIT2_TOKEN = 3_700, 6_000, 6_900, 3_900
-PERMITTED_BEFORE, NEW_WORD, CHANGED_WORD = -29_800, 22_100, 5_000
+PERMITTED_BEFORE, PERMIT_REFUSED, NEW_WORD, CHANGED_WORD = -11_900, 3_500, 22_100, 5_000
 """The gas of Permit2 and the proxies, measured on anvil: to enter, a proxy's call of Permit2, the
-signature, the call of the token; the saving by a permit in the same transaction; the write of a
-word of nonces.
+signature, the call of the token; the saving by a permit in the same transaction; more for a permit
+that fails; the write of a word of nonces.
+"""
+REWRITTEN, NOTHING_AGAIN = -2_800, 15_100
+"""EIP-3529: a word that the transaction has changed is changed again, and gets back its former 0:
+less gas, and more refund than for an emptied slot.
 """
 GIVING_UP = 39
 """The gas of the proxy for passing on that the implementation ran out of gas."""

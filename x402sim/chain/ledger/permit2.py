@@ -48,6 +48,8 @@ class Running(msgspec.Struct, gc=False):
     gas_used: int = gas.PERMIT2_ENTERED
     refund: int = 0
     logs: list[tuple[Address, tuple[bytes, ...], bytes]] = []
+    allowed_before: int | None = None
+    """The payer's allowance before a permit in this call."""
 
     def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
         """Emit an event of the called contract."""
@@ -79,13 +81,24 @@ class Running(msgspec.Struct, gc=False):
         self.gas_used += gas.PERMIT2_TOKEN
         try:
             if token == self.token.network.asset:
+                allowed_base = self.state.allowances.get((owner, PERMIT2), 0)
+                if self.allowed_before is not None:
+                    self.gas_used += gas.PERMITTED_BEFORE
                 self.run_token(PERMIT2, data)
+                if self.allowed_before is not None and self.allowed_before != allowed_base:
+                    self._allowed_again(self.allowed_before, allowed_base - amount_base)
                 return
             answer = call_other(self.state, token, data)
         except Reverted:
             raise Reverted(NOT_TRANSFERRED) from None
         if answer and answer[:32] != abi.word(1):
             raise Reverted(NOT_TRANSFERRED)
+
+    def _allowed_again(self, before_base: int, after_base: int) -> None:
+        """Charge the second write of an allowance, which a permit has changed, for a first one."""
+        self.gas_used += gas.REWRITTEN
+        if after_base == before_base:
+            self.refund += gas.RESTORED if before_base else gas.NOTHING_AGAIN
 
     def take(
         self, auth: Permit2Authorization, amount_base: int, digest: bytes, signature: bytes
@@ -203,12 +216,14 @@ def _permit(running: Running, arguments: Arguments, auth: Permit2Authorization) 
     reason = ""
     if auth.token == running.token.network.asset:
         permit = Permit(auth.from_, PERMIT2, value, 0, deadline_s)
+        allowed_base = running.state.allowances.get((auth.from_, PERMIT2), 0)
         try:
             running.run_token(running.call.to, abi.permit(permit, r + s + bytes([v])))
-            running.gas_used += gas.PERMITTED_BEFORE
+            running.allowed_before = allowed_base
             return
         except Reverted as reverted:
             reason = str(reverted)
+            running.gas_used += gas.PERMIT_REFUSED
     event, data = abi.PERMIT_FAILED_WITH_DATA, abi.text("")
     if reason:
         event, data = abi.PERMIT_FAILED, abi.text(reason)

@@ -40,7 +40,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, parse_address, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity, shown
+from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_hash, read_quantity, shown
 
 GAS_HEADROOM = 1.25
 """The factor of our bid above the base fee, which may rise before the next block. A price that the
@@ -314,6 +314,10 @@ class EvmChain:
         gas.require_fit(call.data)
         params = {"to": checksum(call.to), "data": call.data, "value": call.value}
         return await self._sender.send(call.sender, {**params, "gas": GAS_LIMIT})
+
+    async def send_signed(self, raw: bytes) -> Hash:
+        """Put a signed transaction into the node's mempool; raises `ChainError`."""
+        return await self.node.read(read_hash, "eth_sendRawTransaction", to_hex(raw))
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.

@@ -124,6 +124,13 @@ class LocalChain(EvmChain):
                 tx_hash = await self.node.read(read_hash, "eth_sendTransaction", request)
         return tx_hash
 
+    async def send_signed(self, raw: bytes) -> Hash:
+        """Put a signed transaction into the mempool, which is mined at once with automine."""
+        async with self.controls.operation():
+            if self.controls.automine:
+                await self.controls.set_time()
+            return await super().send_signed(raw)
+
     async def _pause(self) -> None:
         """Wait for the next operation, or a short time, as clients may use the node directly."""
         with suppress(TimeoutError):
