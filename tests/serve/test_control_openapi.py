@@ -73,6 +73,7 @@ def test_it_is_valid_and_has_every_action_once() -> None:
 def test_each_operation_answers_as_the_document_says() -> None:
     with hosted() as server:
         server.account().paid()
+        server.http.post("/_sim/accounts/failing", json={})
         server.http.get("/explorer/api/v1/ethproxy/getTransactionByHash?txHash=0x" + "11" * 32)
         api = server.http.get("/_sim/openapi.json").json()
         assert api == json.loads(json.dumps(openapi()))
