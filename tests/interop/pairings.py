@@ -43,7 +43,8 @@ ROUTES = (
 WHY_NOT = {
     "batch-settlement": "the scheme `batch-settlement` is not built",
     "auth-capture": "the scheme `auth-capture` is not built",
-    "Sponsoring": "our service offers no sponsoring, and `PaymentAuth` uses none",
+    "upto/evm/permit2-": "`PaymentAuth` uses no sponsoring",
+    "Sponsoring": "our service sells no `exact` by Permit2, and `PaymentAuth` uses no sponsoring",
     "permit2": SELLS_NONE,
 }
 """Why something of a route does not work, by a part of its name; the first that fits."""

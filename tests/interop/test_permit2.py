@@ -17,7 +17,7 @@ import pytest
 
 from tests.interop import programs
 from tests.interop.pairings import FACILITATOR, PAIRS, PARTS, PAYER, SERVICE, WAYS, shows_routes
-from tests.interop.table import THOROUGH
+from tests.interop.table import ROOT, THOROUGH
 from tests.serve.driver import READY_S, X402SIM, Running, Server
 from x402sim import BASE_SEPOLIA, PaymentAuth, Wallet
 from x402sim.clock import stopwatch
@@ -33,11 +33,17 @@ PATHS = ("eip3009", "permit2", f"upto/{USED}")
 """What a shop sells, one for each of `WAYS`."""
 CLIENTS = {"Python": "meter.py", "npm": "npm_v2/meter.mjs"}
 SHOPS = {"Python": "metered.py", "npm": "npm_v2/metered.mjs"}
-FACILITATORS = {"Python": "facilitator.py", "npm": "npm_v2/facilitator.mjs"}
+FACILITATORS = {
+    "Python": (programs.in_python, "facilitator.py"),
+    "npm": (programs.in_node, "facilitator.mjs"),
+}
+"""How each recipe of a facilitator is run."""
 
 
 @pytest.fixture(scope="module")
-def facilitator(request: pytest.FixtureRequest, server: Server) -> Iterator[str]:
+def facilitator(
+    request: pytest.FixtureRequest, server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The URL of a facilitator: our world's, or a program with an account of the world."""
     if request.param == "ours":
         yield server.ready["facilitator"]
@@ -51,7 +57,9 @@ def facilitator(request: pytest.FixtureRequest, server: Server) -> Iterator[str]
         "X402SIM_NETWORK": BASE_SEPOLIA.caip2,
         "METERED": "yes",
     }
-    program = programs.command(FACILITATORS[request.param])
+    command, recipe = FACILITATORS[request.param]
+    text = (ROOT / "conformance" / "recipes" / recipe).read_text("utf-8")
+    program = command(text, tmp_path_factory.mktemp("facilitator"))
     with Running(program=program, env=env | programs.NO_PROXY) as running:
         elapsed, url = stopwatch(), f"http://127.0.0.1:{port}"
         while not _answers(f"{url}/supported"):
@@ -187,6 +195,20 @@ def test_they_pay_before_the_shop_works(shop: Metered, client: str) -> None:
 
 SPONSORINGS = {"eip2612": "eip2612", "erc20": "erc20Approval"}
 """The first part of a path, and the extension in the route."""
+
+
+@shows_routes(SERVICE, *(f"/upto/evm/permit2-{name}GasSponsoring" for name in SPONSORINGS.values()))
+@paired(
+    *(("ledger", "ours", "ours", client) for client in CLIENTS), ("anvil", "ours", "ours", "npm")
+)
+def test_our_service_passes_on_what_its_facilitator_sponsors(
+    server: Server, shop: Metered, client: str
+) -> None:
+    """A permit where the token takes permits, as on the ledger; else an approval."""
+    before, payer = shop.earned, server.payer()
+    (answer,) = shop.buy(client, payer.wallet, f"upto/{USED}", rpc=server.ready["rpc"])
+    assert answer["status"] == 200, answer
+    assert shop.earned - before == USED
 
 
 @shows_routes(

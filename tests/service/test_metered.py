@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -109,6 +110,16 @@ def metered_scene(test: Scene) -> Callable[[], None]:
 
 def receipt(answer: httpx.Response) -> Any:
     return json_in(answer.headers.get("PAYMENT-RESPONSE"))
+
+
+@metered_scene
+async def test_the_402_passes_on_what_the_facilitator_sponsors(rig: MeteredRig) -> None:
+    required = read_required((await rig.http.get("/chat")).headers["PAYMENT-REQUIRED"])
+    declared = required.extensions or {}
+    assert sorted(declared) == ["eip2612GasSponsoring", "erc20ApprovalGasSponsoring"]
+    for each in declared.values():
+        assert set(each["schema"]["required"]) == set(each["schema"]["properties"])
+        Draft202012Validator.check_schema(each["schema"])
 
 
 # --- a sale -----------------------------------------------------------------------------------

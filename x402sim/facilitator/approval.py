@@ -18,10 +18,10 @@ from x402sim.protocol.crypto import Address, Hash, checksum, from_hex
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.permit2 import PERMIT2
+from x402sim.protocol.permit2_payments import APPROVAL
 from x402sim.protocol.raw_transaction import SignedTransaction, read
 from x402sim.protocol.rules import Rule, Rules, first_broken
 
-APPROVAL = "erc20ApprovalGasSponsoring"
 FORMAT = "invalid_erc20_approval_extension_format"
 TX_FAILED = "erc20_approval_tx_failed"
 BROADCAST_FAILED = "erc20_approval_broadcast_failed"

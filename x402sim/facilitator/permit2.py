@@ -65,6 +65,16 @@ async def offers_upto(facilitator: Facilitator) -> bool:
         return False
 
 
+async def takes_permits(facilitator: Facilitator) -> bool:
+    """Tell whether the token takes EIP-2612 permits: the token counts their nonces."""
+    asked = abi.calldata(abi.NONCES, facilitator.account)
+    try:
+        await facilitator.chain.call(Call(facilitator.account, facilitator.network.asset, asked))
+    except (ChainError, Reverted):
+        return False
+    return True
+
+
 def read(payment: bytes, requirements: bytes, *, settles: bool) -> Permit2Request:
     """Read a request; raises `Refused`."""
     try:

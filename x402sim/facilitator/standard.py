@@ -23,7 +23,6 @@ from starlette.routing import Route
 from x402sim.chain.base import Call, ChainError, ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine, permit2
-from x402sim.facilitator.approval import APPROVAL
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
     Facilitator,
@@ -40,7 +39,13 @@ from x402sim.protocol.differences import SERVER_CLOCK, times, too_late
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
 from x402sim.protocol.money import parse_base
-from x402sim.protocol.permit2_payments import FACILITATOR, SPONSORED_PERMIT, UPTO, is_permit2
+from x402sim.protocol.permit2_payments import (
+    APPROVAL,
+    FACILITATOR,
+    SPONSORED_PERMIT,
+    UPTO,
+    is_permit2,
+)
 from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.ways import network_called, object_in
@@ -98,6 +103,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
             for each in facilitators
             for version in x402.VERSIONS
         ]
+        metering = [each for each in facilitators if await permit2.offers_upto(each)]
         metered = [
             x402.SupportedKind(
                 x402_version=2,
@@ -105,10 +111,10 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
                 network=each.network.caip2,
                 extra={FACILITATOR: checksum(each.account)},
             )
-            for each in facilitators
-            if await permit2.offers_upto(each)
+            for each in metering
         ]
-        extensions = [BAZAAR] + [SPONSORED_PERMIT, APPROVAL] * bool(metered)
+        permits = [each for each in metering if await permit2.takes_permits(each)]
+        extensions = [BAZAAR] + [SPONSORED_PERMIT] * bool(permits) + [APPROVAL] * bool(metering)
         accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
         signers = {"eip155:*": list(accounts)}
         return web.answer(

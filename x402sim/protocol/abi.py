@@ -108,6 +108,7 @@ IS_VALID_SIGNATURE = selector("isValidSignature(bytes32,bytes)")
 AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
 ALLOWANCE = selector("allowance(address,address)")
+NONCES = selector("nonces(address)")
 NONCE_BITMAP = selector("nonceBitmap(address,uint256)")
 
 VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)

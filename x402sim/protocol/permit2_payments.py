@@ -5,6 +5,7 @@ In `upto`, `amount` of the requirements is the maximum at verify, and the used a
 signed amount is always the maximum.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -43,6 +44,22 @@ FACILITATOR = "facilitatorAddress"
 """The name in `extra` of the account that may settle `upto`, as GET /supported announces."""
 SPONSORED_PERMIT = "eip2612GasSponsoring"
 """The extension with the payer's EIP-2612 permit for Permit2: the facilitator pays its gas."""
+APPROVAL = "erc20ApprovalGasSponsoring"
+"""The extension with a signed transaction of the payer, which approves Permit2."""
+_ADDRESS, _NUMBER, _HEX = "^0x[a-fA-F0-9]{40}$", "^[0-9]+$", "^0x[a-fA-F0-9]+$"
+_OF_BOTH = {"from": _ADDRESS, "asset": _ADDRESS, "spender": _ADDRESS, "amount": _NUMBER}
+_VERSION = {"version": r"^[0-9]+(\.[0-9]+)*$"}
+_SPONSORINGS = {
+    SPONSORED_PERMIT: (
+        "The facilitator sends the payer's EIP-2612 permit for Permit2, and pays the gas.",
+        _OF_BOTH | {"nonce": _NUMBER, "deadline": _NUMBER, "signature": _HEX} | _VERSION,
+    ),
+    APPROVAL: (
+        "The facilitator broadcasts the payer's signed approval of Permit2, and pays the gas.",
+        _OF_BOTH | {"signedTransaction": _HEX} | _VERSION,
+    ),
+}
+"""Each sponsoring: what the facilitator does, and the fields of the payer with their patterns."""
 PROXIES = {SCHEME: EXACT_PROXY, UPTO: UPTO_PROXY}
 """The contract that a payer of each scheme names as the spender."""
 UPTO_CLAUSES = {
@@ -53,6 +70,28 @@ UPTO_CLAUSES = {
     "upto/sponsored": "With a payer's permit the facilitator pays for the approval of Permit2.",
 }
 """What a scenario may cite of goods sold `upto`, which the specification does not have."""
+
+
+def sponsorings(listed: Sequence[str]) -> dict[str, Any] | None:
+    """Return the extensions of a 402, with a JSON Schema each, for those that a facilitator lists;
+    None without any.
+    """
+    return {
+        name: {
+            "info": {"description": about, "version": "1"},
+            "schema": {
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "type": "object",
+                "properties": {
+                    field: {"type": "string", "pattern": pattern}
+                    for field, pattern in patterns.items()
+                },
+                "required": list(patterns),
+            },
+        }
+        for name, (about, patterns) in _SPONSORINGS.items()
+        if name in listed
+    } or None
 
 
 def pays_by_permit2(offered: AnyRequirements) -> bool:

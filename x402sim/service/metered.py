@@ -125,6 +125,7 @@ def _required(
         error=why.summary or "Payment Required",
         resource=Resource(url=web.url_of(request), description=about),
         accepts=[offer],
+        extensions=service.upto.sponsorings,
     )
     header = to_base64(replace(required, error=why.code or required.error))
     status = 412 if why.code == words.ALLOWANCE else 402

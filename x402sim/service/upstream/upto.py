@@ -1,5 +1,7 @@
 """The service's calls to a facilitator about payments in `upto`, in version 2 of the standard."""
 
+from typing import Any
+
 import httpx
 import msgspec
 
@@ -8,7 +10,7 @@ from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.messages import encode
-from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
+from x402sim.protocol.permit2_payments import FACILITATOR, UPTO, sponsorings
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
 from x402sim.service.upstream.facilitator import asked, asked_to_settle, read_answer
 
@@ -25,6 +27,8 @@ class UptoFacilitator:
             for verb in ("verify", "settle", "supported")
         )
         self._accounts = dict[str, str]()
+        self.sponsorings: dict[str, Any] | None = None
+        """The facilitator's sponsorings as extensions of a 402, once `account` has asked."""
 
     async def account(self, network: str) -> str:
         """Return the account that settles `upto` on a network, as /supported has it.
@@ -37,7 +41,9 @@ class UptoFacilitator:
         response = await send(
             self._to, Request("GET", url, [(b"host", url.netloc)], b""), self._verify
         )
-        for kind in read_answer(response, url, x402.Supported).kinds:
+        supported = read_answer(response, url, x402.Supported)
+        self.sponsorings = sponsorings(supported.extensions)
+        for kind in supported.kinds:
             account = (kind.extra or {}).get(FACILITATOR)
             if (kind.scheme, kind.network) == (UPTO, network) and isinstance(account, str):
                 try:

@@ -844,7 +844,7 @@ def _domain(network: str, asset: str, name: object, version: object, known: Netw
     return Domain(str(name), str(version), chain_id, Address(contract.rjust(20, b"\0")[:20]))
 
 
-ALLOWANCE, NONCES = abi.selector("allowance(address,address)"), abi.selector("nonces(address)")
+ALLOWANCE, NONCES = abi.ALLOWANCE, abi.NONCES
 _REASONS = {
     reverts.Cause.EARLY: x402_reasons.VALID_AFTER,
     reverts.Cause.LATE: x402_reasons.VALID_BEFORE,
