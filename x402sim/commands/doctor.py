@@ -1,6 +1,5 @@
 """`doctor`: examines the 402 of any URL: which payers can pay, and which defects stop payers."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -69,7 +68,7 @@ def doctor(
             "payers": [asdict(payer) for payer in found.payers],
             "findings": [asdict(finding) for finding in found.findings],
         }
-        typer.echo(json.dumps(document, indent=2))
+        common.print_json(document)
     else:
         typer.echo(common.filled(f"{request.method} {request.url} answered {response.status_code}"))
         _show(found, known)

@@ -6,6 +6,7 @@ known ones are typed strictly.
 Clauses: 2.1/*, 2.2/*, 2.4/record, 4.1/receipt, 4.2/quote.
 """
 
+import re
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -186,6 +187,10 @@ class BadMessage(ValueError):
 
 MAX_BRACKETS = 2000
 """More arrays and objects than any message has, and few enough for a small stack."""
+DEEPEST = 100
+"""More levels than any message has: Python code that recurses over a message has the stack."""
+_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]')
+"""Finds the texts of JSON, whose brackets do not count, and the brackets."""
 
 
 def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS) -> Any:
@@ -193,16 +198,32 @@ def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS) -> Any:
 
     The decoder recurses as deep as Python's recursion limit allows, and libraries such as
     web3 raise that limit beyond what the stack holds: so the brackets are counted first.
-    At `most` so many arrays and objects are read.
+    At `most` so many arrays and objects are read, and at most `DEEPEST` levels.
     """
-    if len(body) > most and (brackets := body.count(b"[") + body.count(b"{")) > most:
+    brackets = body.count(b"[") + body.count(b"{") if len(body) > 2 * DEEPEST else 0
+    if brackets > most:
         raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
     try:
-        return _decoder(kind).decode(body)  # type: ignore[arg-type]  # a type is hashable
+        message = _decoder(kind).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadMessage(str(error)) from error
     except RecursionError as error:
         raise BadMessage("the JSON is nested too deeply") from error
+    if brackets > DEEPEST and _is_deep(body):
+        raise BadMessage(f"the JSON is nested too deeply: more than {DEEPEST} levels")
+    return message
+
+
+def _is_deep(body: bytes) -> bool:
+    depth = 0
+    for found in _BRACKET.finditer(body):
+        if found[1]:
+            depth += 1
+            if depth > DEEPEST:
+                return True
+        elif found[0] in (b"]", b"}"):
+            depth -= 1
+    return False
 
 
 def decoded(body: bytes, kind: Any = Any) -> Any:

@@ -37,7 +37,7 @@ class WorldInfo(Wire, frozen=True):
     network: str
     token: TokenInfo
     offers: list[str]
-    now: Annotated[int, Meta(ge=0, le=253_402_300_799_999)]  # the last of the year 9999
+    now: Annotated[int, Meta(ge=86_400_000, le=253_402_300_799_999)]  # to the end of year 9999
     journal: int
     service: bool
 
