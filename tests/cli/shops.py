@@ -1,8 +1,9 @@
 """A shop on a socket that answers what a test says, for commands that take any URL; what it wants."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -58,11 +59,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: any JSON, or bytes as they are. No status breaks the connection."""
+    """An answer: any JSON, or bytes as they are. No status breaks the connection.
+
+    `pause_s`: seconds after each byte of the body; 0 for a body in one write.
+    """
 
     status: int | None
     body: Any = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    pause_s: float = 0
 
 
 @contextmanager
@@ -86,7 +91,14 @@ def serving(answers: Callable[[Asked], Reply]) -> Iterator[str]:
                 self.send_header(name, value)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            if not reply.pause_s:
+                self.wfile.write(content)
+                return
+            self.close_connection = True
+            with suppress(ConnectionError):  # the payer has gone
+                for byte in content:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(reply.pause_s)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -4,11 +4,16 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from tests.cli.runner import run
+from tests.cli.shops import Asked, Reply, serving
 from tests.cli.test_decode import ASKED_V2, PAID_V2, REQUIRED_V2, V2, in_one_step
+from tests.cli.test_pay import served, v1_shop
 from tests.house.reference import GUIDE
 from tests.serve.driver import QUOTE, started
 from x402sim import LocalServer
+from x402sim.protocol.messages import encode
 
 AMOUNT = {"base": "10000", "decimal": "0.01", "symbol": "devUSDC.e"}
 
@@ -53,6 +58,30 @@ def test_pay_prints_amounts_and_times_as_data(server: LocalServer) -> None:
     assert [each for each in values(told) if is_prose(each)] == []
     wrong = json.loads(run("pay", market, "--json", "--wrong", "amount").stdout)["wrong"]
     assert wrong["server said"]["status"] == 400
+
+
+@pytest.mark.parametrize("depth", [90, 900])
+@pytest.mark.parametrize("command", ["pay", "doctor", "decode"])
+def test_deep_json_of_others_is_printed_in_its_own_size(command: str, depth: int) -> None:
+    """A level of indentation costs two bytes of each line; Python's encoder recurses."""
+    nested = "[" * depth + ",".join("1" * 40_000) + "]" * depth
+    offers = encode(v1_shop(Asked("GET", "/", {"host": "shop"}, b""), served).body).decode()
+    unpaid = offers.replace('"extra":{', f'"extra":{{"deep":{nested},').encode()
+    assert nested.encode() in unpaid
+
+    def shop(asked: Asked) -> Reply:
+        if command != "pay":
+            return Reply(402, unpaid)
+        return v1_shop(asked, lambda: Reply(200, nested.encode()))
+
+    with serving(shop) as url:
+        done = run(command, "-" if command == "decode" else url, "--json", stdin=unpaid.decode())
+    assert isinstance(done.exception, SystemExit | None)
+    assert len(done.stdout) < 6 * len(nested)
+    if command == "pay":
+        told = json.loads(done.stdout)
+        assert told["ok"]
+        assert told["body"] == (json.loads(nested) if depth < 100 else nested)
 
 
 def test_doctor_prints_amounts_and_offers_as_data(server: LocalServer) -> None:

@@ -331,6 +331,47 @@ def test_what_was_bought_and_not_printed_is_printed_by_the_next_start(tmp_path: 
     assert len(shop.nonces) == 2
 
 
+@pytest.mark.parametrize(
+    ("shell", "code", "told"),
+    [
+        ('"$@" >/dev/full', 1, "cannot print on stdout: No space left on device"),
+        ('"$@" >&-', 1, "cannot print on stdout: stdout is closed"),
+        ('ulimit -f 40; "$@"', 0, "the next start may print the goods again, or send the payment"),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is of Linux")
+def test_goods_survive_a_full_disk(tmp_path: Path, shell: str, code: int, told: str) -> None:
+    goods = "g" * 100_000
+    shop = Shop([Reply(200, goods.encode())])
+    with serving(shop) as url:
+        words = ["sh", "-c", shell, "sh", *command("pay")]
+        env = environment() | contract(url, tmp_path)
+        first = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+        assert (first.returncode, first.stdout.strip()) == (code, "" if code else goods)
+        assert told in first.stderr
+        assert "Traceback" not in first.stderr
+        assert "Exception" not in first.stderr
+        assert starts(url, tmp_path)().stdout.strip() == goods
+    assert len(set(shop.nonces)) == 1
+
+
+def test_a_body_that_drips_ends_and_what_came_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("x402sim.commands.purchase.DEADLINE_S", 1.5)
+    shop = Shop([Reply(200, b"g" * 1000, pause_s=0.05), GOODS])
+    with serving(shop) as url:
+        start = starts(url, tmp_path)
+        done = start()
+        assert done.exit_code == 1
+        assert set(done.stdout.strip()) == {"g"}
+        assert "not served: no complete answer within" in done.stderr
+        assert "needs longer. It was paid: GET /page with -H" in done.stderr
+        assert len(files(tmp_path)) == 1
+        assert json.loads(start().stdout) == {"data": "goods"}
+    assert len(set(shop.nonces)) == 1
+
+
 def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("x402sim.commands.pay.DEADLINE_S", 0.1)
     shop = Shop([GOODS])

@@ -494,6 +494,20 @@ def test_a_world_does_not_change_the_decimals_of_a_known_token(
     assert host.got == []
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        *({"decimals": each} for each in (4 * 10**8, -5, 37)),
+        *({"chainId": each} for each in (2**300, 0, -1)),
+        *({"ahead_s": each} for each in (-(10**12), -int(real_now()), 10**27)),
+    ],
+)
+def test_a_number_of_a_world_has_bounds(lie: dict[str, int]) -> None:
+    told = json.dumps(world(**lie)).encode()  # type: ignore[arg-type]
+    with serving(lambda asked: Reply(200, told if asked.path == "/_sim/who" else [])) as url:
+        runner.assert_misuse(run(url + "/page", "--world", url), "--world", "Expected `int`")
+
+
 def test_a_world_does_not_say_where_the_users_own_key_pays() -> None:
     real = Host([[offer(BASE)]], world(BASE))
     other = replace(BASE, name="mine", asset=b"\xab" * 20, token_name="Euro Coin")

@@ -8,7 +8,7 @@ import pytest
 from msgspec import inspect
 
 from x402sim.protocol import cronos, messages
-from x402sim.protocol.messages import MAX_BRACKETS, BadMessage, decode, encode
+from x402sim.protocol.messages import DEEPEST, MAX_BRACKETS, BadMessage, decode, encode
 
 MESSAGES = {
     value
@@ -148,6 +148,24 @@ def test_json_of_too_many_brackets_is_refused_before_it_is_decoded(body, limit):
     said = pytest.raises(BadMessage, match=f"more than the {MAX_BRACKETS} read")
     with recursion_limit(max(limit, sys.getrecursionlimit())), said:
         decode(body, messages.SettlementRequest)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_read"),
+    [
+        (b"[" * DEEPEST + b"]" * DEEPEST, True),
+        (b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), False),
+        (b'["]",' * DEEPEST + b"[]" + b"]" * DEEPEST, False),
+        (b'["' + b'[\\"' * DEEPEST + b'",{}]', True),
+        (b"[" + b"[]," * DEEPEST + b"[]]", True),
+    ],
+)
+def test_json_has_a_limit_of_levels(body: bytes, is_read: bool) -> None:
+    if is_read:
+        assert decode(body, Any) == json.loads(body)
+    else:
+        with pytest.raises(BadMessage, match="nested too deeply: more than 100 levels"):
+            decode(body, Any)
 
 
 def test_json_nested_deeper_than_the_recursion_limit_is_a_bad_message():

@@ -1,5 +1,6 @@
 """Shared by the commands: options, exit codes, errors in one line, texts in 80 columns."""
 
+import errno
 import json
 import logging
 import os
@@ -197,6 +198,34 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
         if isinstance(error, ChainError) and chain is not None:
             raise Misuse(f"--chain {chain}: {error}") from error
         raise Misuse(f"cannot use the database {db}: {error}; give another --db") from error
+
+
+@contextmanager
+def on_stdout() -> Iterator[None]:
+    """If what is printed in the block does not reach stdout, say so on stderr and exit with 1."""
+    try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "stdout is closed")
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # typer ends quietly
+            raise
+        if sys.stdout is not None:  # Python's exit would write the rest again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        do = "give the command an open file with space"
+        typer.echo(f"x402sim: cannot print on stdout: {error.strerror}; {do}", err=True)
+        raise typer.Exit(NOT_ALL_HELD) from error
+
+
+INDENTED_BYTES = 1 << 16
+"""The most bytes of JSON that are indented: others can nest what they send."""
+
+
+def print_json(document: Any) -> None:
+    """Print JSON, indented unless large: indentation multiplies the size of a deep body."""
+    text = json.dumps(document)
+    with on_stdout():
+        typer.echo(text if len(text) > INDENTED_BYTES else json.dumps(document, indent=2))
 
 
 def load_journal(file: Path) -> Journal:

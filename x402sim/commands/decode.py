@@ -1,6 +1,5 @@
 """`decode`: shows any message of a payment field by field, with its defects."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -69,7 +68,7 @@ def decode(
             "parts": [{"title": each.title, "facts": data_of(each.facts)} for each in decoded],
             "findings": [asdict(each) for each in findings],
         }
-        typer.echo(json.dumps(document, indent=2))
+        common.print_json(document)
     else:
         for each in decoded:
             typer.secho(each.title, bold=True)

@@ -4,7 +4,6 @@ Real HTTP goes to a local server, and `pay` pays; each step reads numbers from t
 the step.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,7 +34,7 @@ def demo(
     all_ok = all(step.ok for step in steps)
     if as_json:
         facts = [{"title": step.title, "ok": step.ok, **data_of(step.facts)} for step in steps]
-        typer.echo(json.dumps({"ok": all_ok, "steps": facts}, indent=2))
+        common.print_json({"ok": all_ok, "steps": facts})
     elif all_ok:
         typer.echo("Paid, served and indexed.")
     if not all_ok:

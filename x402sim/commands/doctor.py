@@ -1,6 +1,5 @@
 """`doctor`: examines the 402 of any URL: which payers can pay, and which defects stop payers."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -89,7 +88,7 @@ def doctor(
             "findings": [asdict(finding) for finding in found.findings],
             "listing": listing and asdict(listing),
         }
-        typer.echo(json.dumps(document, indent=2))
+        common.print_json(document)
     else:
         typer.echo(common.filled(f"{request.method} {request.url} answered {response.status_code}"))
         _show(found, known)

@@ -1,13 +1,12 @@
 """`list`: lists the scenarios, or shows some in full."""
 
 import inspect
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import AsJson, completing, filled
+from x402sim.commands.common import AsJson, completing, filled, print_json
 from x402sim.commands.run import choose
 from x402sim.protocol.permit2_payments import UPTO_CLAUSES
 from x402sim.spec.clauses import CLAUSES
@@ -40,7 +39,7 @@ def list_scenarios(
             }
             for each in found
         ]
-        typer.echo(json.dumps(document, indent=2))
+        print_json(document)
     elif names:
         typer.echo("\n\n".join(_story(each.scenario, each.command) for each in chosen))
     else:

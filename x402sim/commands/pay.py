@@ -1,11 +1,10 @@
 """`pay`: sends one request to any URL, pays as its 402 demands, and prints each exchange."""
 
-import json
 import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -137,7 +136,8 @@ class _Printer:
     def __call__(self, step: common.Step) -> None:
         self.steps.append(step)
         if not self.as_json:
-            common.print_step(len(self.steps), step, err=True)
+            with suppress(OSError):  # a full stderr must not cost the goods
+                common.print_step(len(self.steps), step, err=True)
 
 
 def pay(
@@ -209,8 +209,11 @@ def pay(
                 _pay(purchase, printer)
             else:
                 _show_bought(bought, printer)
-            with common.as_misuse(PaymentFailed):
+            try:
                 buying.note_printed(kept)
+            except PaymentFailed as failed:
+                again = "the next start may print the goods again, or send the payment again"
+                typer.echo(f"x402sim: {failed.why}; {again}", err=True)
 
 
 UNDER_WAY = 75
@@ -261,7 +264,7 @@ def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
             outcome = purchase.ask_chain()
             why = failure(failed, outcome, purchase.answer, purchase.last) + purchase.local.hint
             why = why.replace("max_total", "--max")
-            _end(printer, f"not served: {why}", outcome=outcome)
+            _end(printer, f"not served: {why}", _part(purchase.newest), outcome)
             raise typer.Exit(common.NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
@@ -277,6 +280,12 @@ def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
     return answer
 
 
+def _part(answer: httpx.Response | None) -> httpx.Response | None:
+    """Return what came of an answer whose body broke off; None if nothing came."""
+    read = answer.extensions.get("read") if answer is not None and answer.is_success else None
+    return httpx.Response(answer.status_code, content=bytes(read)) if answer and read else None
+
+
 def _end(
     printer: _Printer,
     problem: str,
@@ -286,16 +295,28 @@ def _end(
     ok: bool = False,
 ) -> None:
     """Print the body (escaped on a terminal), and the facts of the payment; or JSON."""
-    if printer.as_json:
-        payment = None if outcome is None else outcome.data()
-        _print_json(printer, ok=ok, problem=problem, answer=answer, payment=payment)
-        return
-    if answer is not None:
-        content = answer.content
+    try:
+        if printer.as_json:
+            payment = None if outcome is None else outcome.data()
+            _print_json(printer, ok=ok, problem=problem, answer=answer, payment=payment)
+            return
+        if answer is not None:
+            _print_body(answer.content)
+    except typer.Exit:  # of a stdout that takes nothing
+        _tell(problem, outcome)
+        raise
+    _tell(problem, outcome)
+
+
+def _print_body(content: bytes) -> None:
+    with common.on_stdout():
         if sys.stdout.isatty():
             typer.echo(printable_lines(content.decode("utf-8", "replace")))
         else:
             typer.echo(content, nl=not content.endswith(b"\n"))
+
+
+def _tell(problem: str, outcome: buying.Outcome | None) -> None:
     if problem:
         typer.echo(f"x402sim: {printable(problem)}", err=True)
     elif outcome is not None:
@@ -361,7 +382,7 @@ def failure(
         if last is None or not proof:
             return why
         again = f"{last.method} {last.url.path} with {proof}"
-        return f"{why} It was paid: {again} gets what was paid for"
+        return f"{why.rstrip('.')}. It was paid: {again} gets what was paid for"
     body = {} if answer is None else buying.body_of(answer)
     error, final = str(body.get("error")), body.get("final")
     if answer is not None and is_final(error, final if isinstance(final, bool) else None):
@@ -432,8 +453,9 @@ def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) ->
         _print_json(printer, ok=ok, wrong={"name": mistake.name, **data_of(facts)}, answer=answer)
     else:
         did = "accepted it" if answer.is_success else "failed on it"
-        typer.echo("Refused, as it should be." if ok else f"Not refused: the server {did}.")
-        common.print_facts(facts)
+        with common.on_stdout():
+            typer.echo("Refused, as it should be." if ok else f"Not refused: the server {did}.")
+            common.print_facts(facts)
     if not ok:
         raise typer.Exit(common.NOT_ALL_HELD)
 
@@ -452,4 +474,4 @@ def _print_json(
         except BadMessage:
             body = answer.content.decode("utf-8", "replace")
         found |= {"status": answer.status_code, "body": body}
-    typer.echo(json.dumps(found | {name: each for name, each in more.items() if each}, indent=2))
+    common.print_json(found | {name: each for name, each in more.items() if each})

@@ -12,7 +12,7 @@ Unfinished signed payments may be kept in a folder (`payer.stored`), a file for 
 method, URL and body).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -150,6 +150,21 @@ class _Unpaid(FlowAuth):
         return (yield from send(Send(request)))
 
 
+class _Kept(httpx.SyncByteStream):
+    """A body that keeps what came, for a body that breaks off."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self.read = inner, bytearray()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._inner:
+            self.read += chunk
+            yield chunk
+
+    def close(self) -> None:
+        self._inner.close()
+
+
 def answer_to(
     http: httpx.Client,
     request: httpx.Request,
@@ -160,16 +175,19 @@ def answer_to(
     """Return the answer to a request, read within limits; raises `httpx.HTTPError`, and the errors
     of the authentication.
 
-    The deadline, of head and body, is for a request without `auth`, which has its own deadline.
+    The deadline, of the head and once more of the body, is `deadline_s`, or with `auth` its own.
+    The extension `read` of the answer has what came of a body that breaks off.
     """
-    limits = Limits(deadline_s=deadline_s)
+    auth = auth or _Unpaid(Limits(deadline_s=deadline_s))
     try:
-        response = http.send(request, auth=auth or _Unpaid(limits), stream=True)
+        response = http.send(request, auth=auth, stream=True)
     except (httpx.InvalidURL, UnicodeError) as wrong:
         raise to_no_url(wrong) from wrong
     try:
         if not response.is_stream_consumed:
-            bound(response, limits, None if auth else stopwatch())
+            bound(response, auth.limits, stopwatch())
+            response.stream = kept = _Kept(response.stream)
+            response.extensions["read"] = kept.read
             response.read()
     finally:
         response.close()
@@ -453,6 +471,8 @@ class Purchase:
     """The receipts in answers to the payment, of any dialect."""
     last: httpx.Request | None = field(default=None, init=False)
     """The newest request."""
+    newest: httpx.Response | None = field(default=None, init=False)
+    """The newest answer."""
     resumed: Unfinished = field(default_factory=Unfinished, init=False)
     """Payments that an earlier start signed for this purchase and did not finish."""
     _payer: PaymentAuth | None = field(default=None, init=False)
@@ -483,7 +503,10 @@ class Purchase:
         try:
             answer = answer_to(self.http, mistakes.copy_of(self.request), flow)
         finally:
-            self._keep(answer)
+            try:
+                self._keep(answer)
+            except PaymentFailed as wrong:  # the file still has the payment, as it was sent
+                self.tell(Step("Wrote down the answer", False, {"problem": wrong.why}))
         return answer
 
     def _changed(self, mistake: mistakes.Mistake, request: httpx.Request) -> httpx.Request:
@@ -737,7 +760,7 @@ class Purchase:
         self.tell(Step(title, True, facts))
 
     def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
-        status = answer(response.status_code)
+        self.newest, status = response, answer(response.status_code)
         facts: dict[str, Any] = {"answer": refusal_in(response) if response.is_error else status}
         name, is_tool = f"{request.method} {request.url.path}", mcp.TOOL in request.headers
         if is_tool:

@@ -188,7 +188,9 @@ class BadMessage(ValueError):
 
 MAX_BRACKETS = 2000
 """More arrays and objects than any message has, and few enough for a small stack."""
-_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+DEEPEST = 100
+"""More levels than any message has: Python code that recurses over a message has the stack."""
+_TEXTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
 _NO_BRACKETS = bytes({*range(256)} - {*b"[{]}"})
 
@@ -198,13 +200,15 @@ def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS, is_wide: b
 
     The decoder recurses as deep as Python's recursion limit allows, and libraries such as
     web3 raise that limit beyond what the stack holds: so the brackets are counted first.
-    At `most` so many arrays and objects are read; `is_wide` bounds only how deep they are nested.
+    At `most` so many arrays and objects are read, and at most `DEEPEST` levels; if the message
+    `is_wide`, any number of them, and `most` levels.
     """
-    if len(body) > most and (brackets := body.count(b"[") + body.count(b"{")) > most:
-        if not is_wide:
-            raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
-        if _depth(body) > most:
-            raise BadMessage("the JSON is nested too deeply")
+    brackets = body.count(b"[") + body.count(b"{") if len(body) > 2 * DEEPEST else 0
+    if brackets > most and not is_wide:
+        raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
+    deepest = most if is_wide else DEEPEST
+    if brackets > deepest and _depth(body) > deepest:
+        raise BadMessage(f"the JSON is nested too deeply: more than {deepest} levels")
     try:
         return _decoder(kind).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -75,16 +75,20 @@ class Network:
         return self.chain_id in TEST_CHAIN_IDS
 
 
+ChainId = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+Decimals = Annotated[int, msgspec.Meta(ge=0, le=36)]
+
+
 class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A network in a file of the user's; the address is 0x and 40 hex digits."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
-    chain_id: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+    chain_id: ChainId
     asset: str
     token_name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
     token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
-    decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
+    decimals: Decimals
     base_fee_gwei: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)] = 1.0
 
 

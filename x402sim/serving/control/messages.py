@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import Agent, Wire
-from x402sim.protocol.networks import Network
+from x402sim.protocol.networks import ChainId, Decimals, Network
 
 Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")]
 Url = Annotated[str, Meta(pattern="^https?://")]
@@ -20,11 +20,11 @@ Base = Annotated[str, Meta(pattern="^[0-9]+$", description="Base units.")]
 class TokenInfo(Wire, frozen=True):
     """What a payer must know to sign for a network's token: its EIP-712 domain and decimals."""
 
-    chain_id: int
+    chain_id: ChainId
     name: str
     symbol: str
     version: str
-    decimals: int
+    decimals: Decimals
 
 
 class WorldInfo(Wire, frozen=True):
@@ -37,7 +37,7 @@ class WorldInfo(Wire, frozen=True):
     network: str
     token: TokenInfo
     offers: list[str]
-    now: int
+    now: Annotated[int, Meta(ge=86_400_000, le=253_402_300_799_999)]  # to the end of year 9999
     journal: int
     service: bool
 
