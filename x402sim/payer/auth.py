@@ -165,8 +165,8 @@ class PaymentAuth(FlowAuth):
     A payment has bought something when the caller has read the answer's body to the end. If the
     body breaks off, or the caller closes the answer earlier, the next request sends the same
     payment again. While a body is being read, other requests pay for themselves, in two steps if
-    the server refuses the payment id; an answer that is dropped without being closed counts as
-    being read.
+    the server refuses the payment id; an answer that is dropped without being closed, or closed by
+    code that an exception such as KeyboardInterrupt interrupts, counts as being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
     most `max_unserved` payments (default 1) may have bought nothing yet, beside those whose answers
@@ -496,18 +496,25 @@ def _await_body_end(
     Until the end the payment counts as served, so that other requests pay for themselves: a caller
     may read two streams at once.
     """
-    payments = order.payments
-    payments.begin_reading(payment)
-    if order.stored is not None:
-        order.stored.hold()
+    payments, is_held = order.payments, False
 
     def ended(is_whole: bool) -> None:
         if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
         payments.end_reading(payment, granted, is_whole=is_whole)
-        order.store(is_over=True)
+        if is_held:
+            order.store(is_over=True)
 
-    on_body_end(response, ended)
+    try:
+        payments.begin_reading(payment)
+        if order.stored is not None:
+            order.stored.hold()
+            is_held = True
+        on_body_end(response, ended)
+    except BaseException:  # such as Ctrl-C, here of all places: nobody reads the body
+        if any(each is payment for each in payments.reading):
+            ended(False)
+        raise
 
 
 def _send(order: Order, proof: dict[str, str], paying: Payment | None = None) -> Flow:
