@@ -35,10 +35,19 @@ async def test_the_maximum_counts_for_the_budget(world: LiveWorld, steps: Any) -
     assert await bob.balance() == 980_000
 
 
+@pytest.mark.parametrize(
+    "lost",
+    [
+        Fault(victim="service 2", does="lose request", path="/answer", skip=1),
+        Fault(victim="facilitator", does="lose request", path="/settle"),
+    ],
+)
 @played()
-async def test_a_payer_sends_the_same_message_after_a_lost_answer(world: LiveWorld) -> None:
-    bob = await served(world, retry=SameAuthorization(times=3))
-    await world.fault(Fault(victim="service 2", does="lose request", path="/answer", skip=1))
+async def test_a_payer_sends_the_same_message_after_a_lost_answer(
+    world: LiveWorld, lost: Any
+) -> None:
+    bob = await served(world, steps=1, retry=SameAuthorization(wait_s=5))
+    await world.fault(lost)
     assert (await bob.fetch("/answer")).status == 200
     assert await bob.balance() == 990_000
 

@@ -391,8 +391,9 @@ def latency(journal: Journal, form: Form) -> pd.DataFrame:
     """One row for each order, in the order of the first requests: what was requested, paid and served.
 
 An order is a 402 to a payer, paid in one step or in two, or a request on a session's
-budget. A new authorization after a lost or refused payment belongs to the same order. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
-merchants have earned on the chain.""",
+budget. A new authorization after a lost or refused payment belongs to the same order. Sums of
+the bool columns are counts; `paid_base` less `returned_base` is what the merchants have earned on
+the chain.""",
     Column("order", "Int64", "the number, from 1"),
     moment("when the payer first requested it"),
     alike(("payer", "service"), "category", "the payer (in a recording the signer, or without a signature the client), and the service that was asked"),

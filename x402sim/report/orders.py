@@ -289,7 +289,7 @@ class Orders:
                 deposit.refund_txs = tuple(refunds.get(session_id, ()))
 
     def _read_usages(self, reading: Reading) -> None:
-        """Add the measured amounts; unsettled ones belong to the payment whose id they have."""
+        """Add the measured amounts; an unsettled payment is found by its id."""
         (measured,) = tables(reading.journal, events.UsageMeasured)
         used_base, texts = dict(measured.rows("payment_id", "used_base")), measured.texts
         unknown = measured.where(~np.isin(measured["payment_id"], list(self._first)))
