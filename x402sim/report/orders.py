@@ -294,15 +294,13 @@ class Orders:
         used_base, texts = dict(measured.rows("payment_id", "used_base")), measured.texts
         unknown = measured.where(~np.isin(measured["payment_id"], list(self._first)))
         unsettled = dict(zip(unknown.listed("payment_id"), unknown["payment_id"], strict=True))
-        owners = {
-            texts.get(reading.name(address), 0): parse_address(address)
-            for address in set(unknown.listed("payer"))
-        }
+        addresses = unknown.listed("payer")
+        owners = {texts.get(reading.name(each), 0): each for each in addresses}
         for order in self.found if owners else ():
             owner, nonces = owners.get(order.payer), map(texts.all.__getitem__, order.nonces)
             for nonce in nonces if owner else ():
                 if owner and nonce and len(nonce) == 64:  # else unreadable
-                    name = usage_id(owner, bytes.fromhex(nonce))
+                    name = usage_id(parse_address(owner), bytes.fromhex(nonce))
                     if name in unsettled:
                         self._keep(unsettled[name], order)
         for payment_id in used_base.keys() & self._first.keys():
