@@ -297,8 +297,8 @@ class Orders:
         addresses = unknown.listed("payer")
         owners = {texts.get(reading.name(each), 0): each for each in addresses}
         for order in self.found if owners else ():
-            owner, nonces = owners.get(order.payer), map(texts.all.__getitem__, order.nonces)
-            for nonce in nonces if owner else ():
+            owner = owners.get(order.payer)
+            for nonce in map(texts.all.__getitem__, order.nonces):
                 if owner and nonce and len(nonce) == 64:  # else unreadable
                     name = usage_id(parse_address(owner), bytes.fromhex(nonce))
                     if name in unsettled:
