@@ -53,6 +53,7 @@ from x402sim.payer.signing import Signer
 from x402sim.payer.standard import (
     ForeignRequired,
     foreign_required,
+    log,
     read_refusal,
     read_required,
     settlement_in,
@@ -96,16 +97,24 @@ class Order(msgspec.Struct, frozen=True):
     sent_proof: dict[str, str] = msgspec.field(default_factory=dict)
     """The headers of proofs that this purchase has put on the request."""
 
-    def store(self, *, is_over: bool = False) -> None:
-        """Write the unfinished payments to the payer's `state_dir`; raises `PaymentFailed`.
+    def store(self, *, is_over: bool = False, must: bool = False) -> None:
+        """Write the unfinished payments to the payer's `state_dir`, and warn if that fails.
 
-        The flow, or the reading of a body, lets go of the folder when it `is_over`.
+        The folder has an earlier state then, from which a restart sends the same payment again. A
+        payment that `must` be stored, before it is sent, raises `PaymentFailed`. The flow, or the
+        reading of a body, lets go of the folder when it `is_over`.
         """
-        if self.stored is not None:
+        if self.stored is None:
+            return
+        try:
             self.stored.write(
                 lambda: Record(url=self.resource, unfinished=self.payments.unfinished()),
                 is_over=is_over,
             )
+        except PaymentFailed as failed:
+            if must:
+                raise
+            log.warning("%s; after a restart, the payment stored there is sent again", failed)
 
 
 def _is_success(response: httpx.Response) -> bool:
@@ -441,7 +450,7 @@ class PaymentAuth(FlowAuth):
         payments = order.payments
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
         payments.unresolved = payment
-        order.store()
+        order.store(must=True)
         try:
             if payment.version is not None:
                 response = yield from _send(order, payment.proof, payment)
