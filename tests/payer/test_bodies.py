@@ -473,7 +473,7 @@ def test_an_interrupt_before_the_body_is_watched_pays_nothing_anew(
 ) -> None:
     """Ctrl-C that the caller catches: the answer is gone, and its payment is sent again."""
     shop = Shop(lambda proof: (200, {}) if proof else None)
-    auth = payer_in_steps(**({"state_dir": tmp_path} if folder else {}))
+    auth = payer_in_steps(reuse=False, **({"state_dir": tmp_path} if folder else {}))
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
