@@ -15,13 +15,14 @@ from pydantic import BaseModel
 from x402 import x402Facilitator
 from x402.mechanisms.evm import FacilitatorWeb3Signer
 from x402.mechanisms.evm.exact import register_exact_evm_facilitator
-from x402.mechanisms.evm.upto import UptoEvmFacilitatorScheme
 from x402.schemas import parse_payment_payload, parse_payment_requirements
 
 signer = FacilitatorWeb3Signer(os.environ["X402SIM_PRIVATE_KEY"], os.environ["RPC_URL"])
 facilitator = x402Facilitator()
 register_exact_evm_facilitator(facilitator, signer, networks=os.environ["X402SIM_NETWORK"])
 if "METERED" in os.environ:
+    from x402.mechanisms.evm.upto import UptoEvmFacilitatorScheme  # older versions have none
+
     facilitator.register([os.environ["X402SIM_NETWORK"]], UptoEvmFacilitatorScheme(signer))
 app = FastAPI()
 
