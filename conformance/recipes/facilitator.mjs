@@ -1,4 +1,5 @@
-// The official facilitator of x402 for Node, behind express as its repository's basic example has it.
+// The official facilitator of x402 for Node, behind express much as its repository's basic example has it: of what the
+// library throws, the example makes a 500, this program a 400, so that the library is judged.
 // Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2).
 import { x402Facilitator } from "@x402/core/facilitator";
 import { toFacilitatorEvmSigner } from "@x402/evm";
@@ -35,7 +36,7 @@ for (const name of ["verify", "settle"])
         return response.status(400).json({ error: "Missing paymentPayload or paymentRequirements" });
       return response.json(await facilitator[name](paymentPayload, paymentRequirements));
     } catch (wrong) {
-      return response.status(500).json({ error: wrong instanceof Error ? wrong.message : "Unknown error" });
+      return response.status(400).json({ error: wrong instanceof Error ? wrong.message : "Unknown error" });
     }
   });
 app.get("/supported", (_, response) => response.json(facilitator.getSupported()));

@@ -1,4 +1,6 @@
-"""The official facilitator in Python, behind FastAPI as its repository's basic example has it.
+"""The official facilitator in Python, behind FastAPI much as its repository's basic example has it.
+
+What the library raises becomes a 500 in the example and a 400 here, so that the library is judged.
 
 Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2). With
 METERED it settles `upto`, too, which the example does not.
@@ -14,7 +16,7 @@ from x402 import x402Facilitator
 from x402.mechanisms.evm import FacilitatorWeb3Signer
 from x402.mechanisms.evm.exact import register_exact_evm_facilitator
 from x402.mechanisms.evm.upto import UptoEvmFacilitatorScheme
-from x402.schemas import PaymentRequirements, parse_payment_payload
+from x402.schemas import parse_payment_payload, parse_payment_requirements
 
 signer = FacilitatorWeb3Signer(os.environ["X402SIM_PRIVATE_KEY"], os.environ["RPC_URL"])
 facilitator = x402Facilitator()
@@ -33,16 +35,16 @@ class Asked(BaseModel):
 
 @app.post("/{name}")
 async def act(name: str, asked: Asked) -> Any:
-    """Verify or settle; what the library raises becomes a 500, as in the example."""
+    """Verify or settle; what the library raises becomes a 400."""
     if name not in ("verify", "settle"):
         raise HTTPException(404)
     try:
         payment = parse_payment_payload(asked.paymentPayload)
-        wanted = PaymentRequirements.model_validate(asked.paymentRequirements)
+        wanted = parse_payment_requirements(payment.x402_version, asked.paymentRequirements)
         answer = await getattr(facilitator, name)(payment, wanted)
         return answer.model_dump(by_alias=True, exclude_none=True)
     except Exception as wrong:
-        raise HTTPException(500, str(wrong)) from wrong
+        raise HTTPException(400, str(wrong)) from wrong
 
 
 @app.get("/supported")

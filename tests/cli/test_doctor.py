@@ -546,7 +546,9 @@ def test_whether_an_index_lists_it_and_what_to_do_if_not(
 
         with serving(here) as facilitator:
             chosen = (url + "/page?q=1", "--index", facilitator + "/f/")
-            told, text = json.loads(run(*chosen, "--json").stdout), run(*chosen).stdout
+            done = run(*chosen)
+            told, text = json.loads(run(*chosen, "--json").stdout), done.stdout
+    assert done.exit_code == (1 if is_listed is False or not told["ok"] else 0)
     assert told["listing"]["is_listed"] is is_listed
     told_of = [each for each in told["findings"] if each["about"].startswith("index of")]
     if is_listed:

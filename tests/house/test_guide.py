@@ -48,7 +48,7 @@ TESTED_ELSEWHERE = {
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],
     "judging-servers": ["tests/suite_server/test_recipes.py"] * 3,
     "watch": ["tests/watch/test_watch.py"],
-    "facilitator": ["tests/interop/test_guide.py"] * 2,
+    "facilitator": ["tests/interop/test_guide.py"] * 3,
     "scenarios": ["below"] * 2,
     "experiments": ["below"] * 7,
     "own-parts": ["below"] * 8,

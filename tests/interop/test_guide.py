@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -16,12 +17,15 @@ from tests.interop import programs
 from tests.interop.programs import NETWORKS
 from tests.interop.table import PAGE, THOROUGH
 from tests.serve.driver import PRICE, Server
-from x402sim import LocalServer
+from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
 from x402sim.cli import app
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.permit2 import PERMIT2
 
 pytestmark = THOROUGH
 PROGRAMS = PAGE.read_text(encoding="utf-8")
-FASTAPI, PYTHON = re.findall(r"```python\n(.*?)```", PROGRAMS, re.DOTALL)
+FASTAPI, METERED, PYTHON = re.findall(r"```python\n(.*?)```", PROGRAMS, re.DOTALL)
 EXPRESS, FETCH = re.findall(r"```js\n(.*?)```", PROGRAMS, re.DOTALL)
 FACILITATOR, SHOP = "http://127.0.0.1:4020/facilitator", "http://127.0.0.1:8000"
 (PAY_TO,) = set(re.findall("0x[0-9a-fA-F]{40}(?![0-9a-fA-F])", FASTAPI + EXPRESS))
@@ -41,7 +45,11 @@ TELL = """const listening = app.listen(0, "127.0.0.1", () =>
   console.log(`http://127.0.0.1:${listening.address().port}`));"""
 
 
-SHOPS = {"fastapi": FASTAPI + UVICORN, "express": EXPRESS.replace(LISTEN, TELL)}
+SHOPS = {
+    "fastapi": FASTAPI + UVICORN,
+    "metered": METERED + UVICORN,
+    "express": EXPRESS.replace(LISTEN, TELL),
+}
 
 
 def guide_shop(shop: str, facilitator: str, folder: Path) -> AbstractContextManager[str]:
@@ -107,3 +115,16 @@ def test_a_shop_is_examined_and_paid(
             wrong = run(app, ["pay", page, "--wrong", name])
             assert wrong.exit_code == 0, (name, wrong.stdout, wrong.stderr)
             assert wrong.stdout.startswith("Refused, as it should be.\n")
+
+
+def test_a_shop_sells_upto(local: LocalServer, tmp_path: Path) -> None:
+    payer = local.wallets[0]
+    data = to_hex(abi.approve(PERMIT2, 20_000))
+    call = {"from": payer.address, "to": checksum(BASE_SEPOLIA.asset), "data": data}
+    sent = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendTransaction", "params": [call]}
+    httpx.post(f"{local.url}/rpc", json=sent, trust_env=False)
+    auth = PaymentAuth(payer, network=BASE_SEPOLIA, permit2=True)
+    with guide_shop("metered", local.facilitator_url, tmp_path / "shop") as url:
+        answer = httpx.get(f"{url}/ask", auth=auth, trust_env=False)
+    assert (answer.status_code, answer.json()) == (200, "the sky is blue")
+    assert (auth.signed_base, int(auth.settlements[0].amount)) == (20_000, 1500)

@@ -465,3 +465,23 @@ def test_the_header_of_a_payment_that_is_over_is_not_sent_again() -> None:
         now[0] += 1000
         assert http.get(URL).status_code == 200
     assert sent == [set(), {"payment-signature"}, set(), {"payment-signature"}, {"x-payment"}]
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_an_interrupt_before_the_body_is_watched_pays_nothing_anew(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, folder: bool
+) -> None:
+    """Ctrl-C that the caller catches: the answer is gone, and its payment is sent again."""
+    shop = Shop(lambda proof: (200, {}) if proof else None)
+    auth = payer_in_steps(reuse=False, **({"state_dir": tmp_path} if folder else {}))
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http:
+        with monkeypatch.context() as patch:
+            patch.setattr("x402sim.payer.auth.on_body_end", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                http.get(URL)
+        assert http.get(URL).status_code == 200
+    assert len(shop.headers) == 1

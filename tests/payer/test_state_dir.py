@@ -11,6 +11,7 @@ import pytest
 from tests.payer.shop import LOST, URL, Shop, ask, receipt, served
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
 from x402sim.clock import Clock
+from x402sim.payer import stored
 from x402sim.protocol.networks import BASE_SEPOLIA
 
 WALLET = Wallet("0x" + "5" * 64)
@@ -57,6 +58,29 @@ def test_a_receipt_outlives_a_payer_that_is_killed_before_the_goods(tmp_path: Pa
     seen = list[tuple[int, int]]()
     assert ask(Shop(goods), payer(tmp_path)) == 200
     assert seen == [(0, 1)]
+
+
+def test_a_full_disk_signs_nothing_and_loses_no_goods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is sent that is not stored; what happens after that is a warning."""
+    room = [0]
+
+    def write(path: Path, data: bytes) -> None:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        room[0] -= 1
+        whole(path, data)
+
+    whole = stored.write_whole
+    monkeypatch.setattr(stored, "write_whole", write)
+    shop = Shop(served)
+    assert "No space left" in str(ask(shop, payer(tmp_path)))
+    assert shop.settled == []
+    room[0] = 1
+    assert ask(shop, payer(tmp_path)) == 200
+    assert "is sent again" in caplog.text
+    assert (len(shop.headers), files(tmp_path)) == (1, [])
 
 
 def test_what_is_left_counts_for_the_cap(tmp_path: Path) -> None:

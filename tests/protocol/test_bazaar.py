@@ -1,9 +1,11 @@
 """Why no index lists a resource: each fault of a declaration is found, and nothing in a right one."""
 
+import json
 from typing import Any
 
 import pytest
 
+from tests.house import ROOT, blocks
 from x402sim.protocol.bazaar import Fault, declaration, difference, faults_of_402
 
 GET = declaration("GET", {"sky": "blue"})
@@ -109,3 +111,10 @@ def test_a_right_declaration_has_no_fault_nor_has_none() -> None:
 )  # fmt: skip
 def test_a_value_is_compared_with_its_schema(schema: Any, value: Any, wrong: str) -> None:
     assert difference(schema, value) == wrong
+
+
+def test_the_whole_declaration_of_the_guide_is_right() -> None:
+    page = (ROOT / "x402sim/guide/bazaar.md").read_text("utf-8")
+    (whole,) = [json.loads(text) for text in blocks(page, "json")]
+    said = {"extensions": whole, "resource": {"url": "https://shop.example/weather"}}
+    assert list(faults_of_402(said, 2)) == []

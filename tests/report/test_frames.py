@@ -69,6 +69,7 @@ def test_every_unit_is_in_the_attrs_of_its_frame() -> None:
     frame = run("sessions").orders
     assert frame.attrs["units"] == {
         "t_s": "s", "waiting_s": "s", "paid_base": "base units", "paid": "tokens",
+        "used_base": "base units", "used": "tokens",
         "signed_base": "base units", "signed": "tokens", "left_base": "base units", "left": "tokens",
         "lost_base": "base units", "lost": "tokens", "returned_base": "base units",
         "returned": "tokens", "debited_base": "base units", "debited": "tokens", "gas": "gas",

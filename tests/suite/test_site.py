@@ -92,6 +92,17 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
     assert link in site[version]
     assert link not in pages[version]
     assert why in pages["object.html"]
+    assert "Withdrawn" in pages[link]
+    assert record.name in pages[link].partition("Withdrawn")[2]
+    misspelt = Withdrawn(LOST + "s", record.name, "2026-12-01", why)
+    with pytest.raises(ValueError, match="was never judged"):
+        Site(msgspec.structs.replace(verdicts, withdrawn=(misspelt,))).made()
+
+
+def test_a_version_whose_control_fails_is_not_judged(site: dict[str, str]) -> None:
+    assert "not judged: its good payments fail the control" in site["index.html"]
+    assert "not judged, its control fails" in site["badge/facilitator-x402-2.16.0.svg"]
+    assert "conformance/recipes/facilitator.py" in site["version/facilitator-x402-2.25.0.html"]
 
 
 def result(check_id: str, outcome: str, dialect: str = "v2", loss: int = 0) -> Result:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli import runner
 from tests.cli.shops import SHOP, Asked, Reply, serving
@@ -14,11 +15,15 @@ from x402sim import BASE_SEPOLIA, TESTNET, LiveWorld, PaymentAuth, World
 from x402sim.clock import real_now
 from x402sim.journal import HEADER
 from x402sim.payer.core import PaymentFailed
+from x402sim.payer.policies import PayerPolicy
+from x402sim.policies import AtMost
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import Permit, transfer_digest
 from x402sim.protocol.header import authorization_of
+from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.networks import BASE, MAINNET, NETWORKS, Network
 from x402sim.protocol.permit2 import PERMIT2, UPTO_PROXY
+from x402sim.protocol.x402 import RequiredV2, requirements_v2, to_base64
 from x402sim.story.stages import PAYER_KEY
 from x402sim.world.world import Deployment
 
@@ -154,6 +159,41 @@ def test_no_story_widens_what_the_users_key_signs(story: Any, said: str) -> None
         played = World(on=Deployment(url, payer_key=KEY)).play(story)
     assert (played.outcome, said in played.reason) == ("failed", True), played.reason
     assert shop.got == []
+
+
+@pytest.mark.parametrize("has_body", [True, False], ids=["in the body", "of another network"])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_budget_counts_the_offer_that_is_signed(has_body: bool, steps: int) -> None:
+    """The cheap offer is one that is not signed: 0.01, and 2.50 in the header."""
+    wanted = PaymentRequirements(
+        scheme="exact", network=TESTNET.name, pay_to=SHOP, asset=checksum(TESTNET.asset),
+        max_amount_required="2500000", max_timeout_seconds=300, resource="/x",
+    )  # fmt: skip
+    dear = requirements_v2(wanted, TESTNET)
+    other = requirements_v2(replace(wanted, max_amount_required="10000"), BASE_SEPOLIA)
+    shop = Shop()
+    signed = list[str]()
+
+    def answer(asked: Asked) -> Reply:
+        if payment := asked.headers.get("payment-signature"):
+            signed.append(payment)
+        reply = shop(asked)
+        if reply.status != 402:
+            return reply
+        offers = [dear] if has_body else [other, dear]
+        header = {"PAYMENT-REQUIRED": to_base64(RequiredV2(x402_version=2, accepts=offers))}
+        return Reply(402, reply.body if has_body else {}, header)
+
+    async def buys(world: LiveWorld) -> None:
+        policy = PayerPolicy(steps=steps, budget=AtMost(total="0.05", each="0.02"))
+        alice = await world.payer("alice", policy=policy)
+        await alice.fetch()
+
+    with serving(answer) as url:
+        run = World(on=Deployment(url, payer_key=KEY)).play(buys)
+    assert signed == []
+    if steps == 1 or not has_body:
+        assert "SpendingCapExceeded" in str(run.reason)
 
 
 def test_real_money_is_paid_only_if_it_is_allowed() -> None:

@@ -94,7 +94,7 @@ def doctor(
         _show(found, known)
         if listing is not None and listing.is_listed:
             typer.echo(common.filled(f"{listing.url} is listed by {index}"))
-    if not found.can_be_paid:
+    if not found.can_be_paid or (listing is not None and listing.is_listed is False):
         raise typer.Exit(common.NOT_ALL_HELD)
 
 

@@ -94,7 +94,8 @@ If the 402 declares its resource for the Bazaar, `doctor` says why no index woul
 
 Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
-Exit codes: 0, somebody could pay; 1, nobody could; 2, the server did not answer.
+Exit codes: 0, somebody could pay; 1, nobody could, or --index does not list it; 2, the server did
+not answer.
 """,
     "watch": """Record the payments that pass to a service or a facilitator.
 

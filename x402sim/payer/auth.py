@@ -53,6 +53,7 @@ from x402sim.payer.signing import Signer
 from x402sim.payer.standard import (
     ForeignRequired,
     foreign_required,
+    log,
     read_refusal,
     read_required,
     settlement_in,
@@ -96,16 +97,24 @@ class Order(msgspec.Struct, frozen=True):
     sent_proof: dict[str, str] = msgspec.field(default_factory=dict)
     """The headers of proofs that this purchase has put on the request."""
 
-    def store(self, *, is_over: bool = False) -> None:
-        """Write the unfinished payments to the payer's `state_dir`; raises `PaymentFailed`.
+    def store(self, *, is_over: bool = False, must: bool = False) -> None:
+        """Write the unfinished payments to the payer's `state_dir`, and warn if that fails.
 
-        The flow, or the reading of a body, lets go of the folder when it `is_over`.
+        The folder has an earlier state then, from which a restart sends the same payment again. A
+        payment that `must` be stored, before it is sent, raises `PaymentFailed`. The flow, or the
+        reading of a body, lets go of the folder when it `is_over`.
         """
-        if self.stored is not None:
+        if self.stored is None:
+            return
+        try:
             self.stored.write(
                 lambda: Record(url=self.resource, unfinished=self.payments.unfinished()),
                 is_over=is_over,
             )
+        except PaymentFailed as failed:
+            if must:
+                raise
+            log.warning("%s; after a restart, the payment stored there is sent again", failed)
 
 
 def _is_success(response: httpx.Response) -> bool:
@@ -156,8 +165,8 @@ class PaymentAuth(FlowAuth):
     A payment has bought something when the caller has read the answer's body to the end. If the
     body breaks off, or the caller closes the answer earlier, the next request sends the same
     payment again. While a body is being read, other requests pay for themselves, in two steps if
-    the server refuses the payment id; an answer that is dropped without being closed counts as
-    being read.
+    the server refuses the payment id; an answer that is dropped without being closed, or closed by
+    code that an exception such as KeyboardInterrupt interrupts, counts as being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
     most `max_unserved` payments (default 1) may have bought nothing yet, beside those whose answers
@@ -441,7 +450,7 @@ class PaymentAuth(FlowAuth):
         payments = order.payments
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
         payments.unresolved = payment
-        order.store()
+        order.store(must=True)
         try:
             if payment.version is not None:
                 response = yield from _send(order, payment.proof, payment)
@@ -487,18 +496,25 @@ def _await_body_end(
     Until the end the payment counts as served, so that other requests pay for themselves: a caller
     may read two streams at once.
     """
-    payments = order.payments
-    payments.begin_reading(payment)
-    if order.stored is not None:
-        order.stored.hold()
+    payments, is_held = order.payments, False
 
     def ended(is_whole: bool) -> None:
         if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
         payments.end_reading(payment, granted, is_whole=is_whole)
-        order.store(is_over=True)
+        if is_held:
+            order.store(is_over=True)
 
-    on_body_end(response, ended)
+    try:
+        payments.begin_reading(payment)
+        if order.stored is not None:
+            order.stored.hold()
+            is_held = True
+        on_body_end(response, ended)
+    except BaseException:  # such as Ctrl-C, here of all places: nobody reads the body
+        if any(each is payment for each in payments.reading):
+            ended(False)
+        raise
 
 
 def _send(order: Order, proof: dict[str, str], paying: Payment | None = None) -> Flow:

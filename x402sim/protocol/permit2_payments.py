@@ -6,6 +6,7 @@ signed amount is always the maximum.
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -307,6 +308,11 @@ OTHER_FACILITATOR = "upto_facilitator_mismatch"
 ABOVE_MAXIMUM = "invalid_upto_evm_payload_settlement_exceeds_amount"
 PERMIT_AMOUNT = "permit2_2612_amount_mismatch"
 NO_PROXY = "permit2_proxy_not_deployed"
+
+
+def usage_id(owner: bytes, nonce: bytes) -> str:
+    """Return the payment id of a payment in `upto`, of the payer's address and 32-byte nonce."""
+    return f"upto_{sha256(owner + nonce).hexdigest()[:40]}"
 
 
 class Permit2Case(msgspec.Struct, frozen=True, kw_only=True):

@@ -309,6 +309,7 @@ class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
     `end_seq` of a request without an end is greater than every other `end_seq`.
     """
 
+    seq: int
     at_ms: int
     payer: int
     service: int
@@ -444,7 +445,7 @@ class Exchanges:
         empty = sent.texts.get("", 0)
         shows = [~np.isin(sent[name], (0, empty)) for name in ("session_id", "authorization")]
         columns = {
-            **{name: sent[name] for name in ("at_ms", "path", "payment_id", "session_id")},
+            **{name: sent[name] for name in ("seq", "at_ms", "path", "payment_id", "session_id")},
             "payer": sent["actor"],
             "service": sent["to"],
             "authorization": sent["authorization"],

@@ -391,8 +391,9 @@ def latency(journal: Journal, form: Form) -> pd.DataFrame:
     """One row for each order, in the order of the first requests: what was requested, paid and served.
 
 An order is a 402 to a payer, paid in one step or in two, or a request on a session's
-budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
-merchants have earned on the chain.""",
+budget. A new authorization after a lost or refused payment belongs to the same order. Sums of
+the bool columns are counts; `paid_base` less `returned_base` is what the merchants have earned on
+the chain.""",
     Column("order", "Int64", "the number, from 1"),
     moment("when the payer first requested it"),
     alike(("payer", "service"), "category", "the payer (in a recording the signer, or without a signature the client), and the service that was asked"),
@@ -409,6 +410,7 @@ merchants have earned on the chain.""",
     Column("waiting_s", "float64", "from the first request to being served; NaN if it was not", "s"),
     Column("payments", "Int64", "how many transfers paid for it and stand in the chain; 2: it was charged twice; NA as below"),
     amount("paid", "what moved from the payer on the chain; NA for a session's request, or if the chain cannot be read"),
+    amount("used", "of payments in `upto`, what the service has used, paid or not; NA for others, and if nothing was used"),
     amount("signed", "of a settled payment in `upto`, the maximum that the payer signed; NA for others"),
     amount("left", "what of this maximum was not used, and stays with the payer"),
     amount("lost", "payments that the chain undid after the order was served; NA as above"),

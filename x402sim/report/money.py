@@ -89,6 +89,9 @@ class Payments:
         has_events = bool(len(settled["seq"]) or len(refused["seq"]))
         is_paid, is_over, leaves_earlier = _answers(ended, has_events=has_events)
         paid, over = tried & is_paid, tried & is_over
+        measured, metered, unpaid = tables(
+            reading.journal, events.UsageMeasured, events.UsageSettled, events.UsageFailed
+        )
         size = len(sent.texts.all)
         self.payer, self.amount_base = np.full((2, size), None)
         self.resource, self.tx, self._unresolved = np.zeros((3, size), "int64")
@@ -112,6 +115,9 @@ class Payments:
             undone.rounds(self._undone),
             replaced.rounds(self._replaced),
             indexed.rounds(self._indexed),
+            measured.rounds(self._measured, payer=measured.mapped("payer", reading.name)),
+            metered.rounds(self._used),
+            unpaid.rounds(self._failed),
         )
 
     @property
@@ -157,6 +163,13 @@ class Payments:
         over, left = self._over[of], np.maximum(self._unresolved[of] - 1, 0)
         self._unresolved[of] = np.where(leaves, left, 0)
         self._over[of] = np.where(leaves & (over != _UNPAID), over, _REFUSED)
+
+    def _measured(self, of: Any, payer: Any, resource: Any) -> None:
+        self.payer[of], self.resource[of], self._unresolved[of] = payer, resource, 1
+
+    def _used(self, of: Any, at_ms: Any, tx_hash: Any, settled_base: Any) -> None:
+        self._paid(of, at_ms, tx_hash)
+        self.amount_base[of] = settled_base
 
     def _failed(self, of: Any) -> None:
         self._unresolved[of], self._over[of] = 0, _FAILED
@@ -408,7 +421,9 @@ def transfers(journal: Journal, form: Form) -> pd.DataFrame:
 
 
 @frame(
-    "One row for each payment id that was issued or presented, in order of appearance.",
+    """One row for each payment id that was issued or presented, in order of appearance.
+
+A payment in `upto` has its row from the end of the work on; its 402 names no id.""",
     Column("payment_id", "string", ""),
     Column("payer", "category", "the payer; else the last who tried; else the receiver of the 402"),
     Column("resource", "category", "the sold resource"),

@@ -2,7 +2,8 @@
 
 An order is one 402 to a payer, or one request on a session's budget. A request that never got a 402
 is its own order. A one-step payment belongs to the 402 whose id it shows; else to the order
-for which its authorization was sent before; else to the newest 402 that its payer has not paid.
+for which its authorization was sent before; else to the newest 402 that its payer has not paid;
+else to the payer's last order of this resource, if no attempt to pay that order got a 2xx answer.
 Money is counted on the chain, by the authorizations presented for an order; a service's own
 reports do not count.
 """
@@ -16,6 +17,8 @@ import pandas as pd
 
 from x402sim import events
 from x402sim.journal import Journal
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.permit2_payments import usage_id
 from x402sim.report.columns import Part, ServiceRequest, in_turn, payers_exchanges, standing, tables
 from x402sim.report.money import Movements
 from x402sim.report.reading import Reading, once_per_journal, reading_of
@@ -72,7 +75,9 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     returned_base: int | None = None
     gas: int | None = None
     signed_base: int | None = None
-    """The maximum of a settled payment in `upto`, of which `paid_base` was used."""
+    """The maximum of a settled payment in `upto`, of which `paid_base` was settled."""
+    used_base: int | None = None
+    """What the service has measured for payments in `upto`, paid or not."""
     number: int = 0
     """In order of the first requests, from 1."""
 
@@ -108,6 +113,8 @@ class Orders:
         """The payer of the first order of each payment id."""
         self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
         """By payer, service and authorization: one-step payments without a payment id."""
+        self._tried: dict[tuple[int, int, int], OrderState] = {}
+        """By payer, service and path: the last order that a one-step payment without an id paid."""
         self._unpaid: dict[tuple[int, int, int], list[OrderState]] = {}
         """By payer, service and path: the orders that got a 402."""
         self._undebited: dict[int, list[OrderState]] = {}
@@ -190,6 +197,7 @@ class Orders:
             self._keep(sent.payment_id, order)
         elif sent.authorization:
             self._by_nonce[sent.payer, sent.service, sent.authorization] = order
+            self._tried[sent.payer, sent.service, sent.path] = order
         elif sent.session_id:
             order.session_id = sent.session_id
             self._undebited.setdefault(sent.session_id, []).append(order)
@@ -198,12 +206,17 @@ class Orders:
     def _paid_in_one_step(self, sent: ServiceRequest) -> OrderState | None:
         """Return the order that a one-step payment without a payment id pays, or None."""
         key = sent.payer, sent.service, sent.authorization
-        unpaid = self._unpaid.get((sent.payer, sent.service, sent.path), [])
+        where = sent.payer, sent.service, sent.path
+        unpaid, last = self._unpaid.get(where, []), self._tried.get(where)
         while unpaid and key not in self._by_nonce:
             order = unpaid.pop()
             if not order.attempts:
                 self._by_nonce[key] = order
-        return self._by_nonce.get(key)
+        if last and not last.has_receipt and last.open_until < sent.seq:  # a new authorization
+            self._by_nonce.setdefault(key, last)
+        if known := self._by_nonce.get(key):
+            self._tried[where] = known
+        return known
 
     def _keep(self, payment_id: int, order: OrderState) -> None:
         self._by_payment[payment_id, order.payer] = order
@@ -257,11 +270,13 @@ class Orders:
             paid = self._presented.get(nonces.get(tx, payment_id))  # `watch` has no other id
             if paid and payment_id not in self._first:
                 self._keep(payment_id, paid[0])
-        settled, failed, undone, opened, refunded = tables(
-            reading.journal, events.PaymentSettled, events.PaymentFailed, events.PaymentUndone,
-            events.SessionOpened, events.SessionRefunded,
+        self._read_usages(reading)
+        settled, metered, failed, undone, opened, refunded = tables(
+            reading.journal, events.PaymentSettled, events.UsageSettled, events.PaymentFailed,
+            events.PaymentUndone, events.SessionOpened, events.SessionRefunded,
         )  # fmt: skip
-        granted = set(settled.unless("payment_id", failed, undone)["payment_id"].tolist())
+        standing = (each.unless("payment_id", failed, undone) for each in (settled, metered))
+        granted = {each for table in standing for each in table["payment_id"].tolist()}
         for (payment_id, _), order in self._by_payment.items():
             order.payment_id = order.payment_id or payment_id
             order.is_granted |= payment_id in granted
@@ -272,6 +287,25 @@ class Orders:
             if deposit := self._by_payment.get((payment_id, self._first.get(payment_id, 0))):
                 deposit.session_id = session_id
                 deposit.refund_txs = tuple(refunds.get(session_id, ()))
+
+    def _read_usages(self, reading: Reading) -> None:
+        """Add the measured amounts; an unsettled payment is found by its id."""
+        (measured,) = tables(reading.journal, events.UsageMeasured)
+        used_base, texts = dict(measured.rows("payment_id", "used_base")), measured.texts
+        unknown = measured.where(~np.isin(measured["payment_id"], list(self._first)))
+        unsettled = dict(zip(unknown.listed("payment_id"), unknown["payment_id"], strict=True))
+        addresses = unknown.listed("payer")
+        owners = {texts.get(reading.name(each), 0): each for each in addresses}
+        for order in self.found if owners else ():
+            owner = owners.get(order.payer)
+            for nonce in map(texts.all.__getitem__, order.nonces):
+                if owner and nonce and len(nonce) == 64:  # else unreadable
+                    name = usage_id(parse_address(owner), bytes.fromhex(nonce))
+                    if name in unsettled:
+                        self._keep(unsettled[name], order)
+        for payment_id in used_base.keys() & self._first.keys():
+            order = self._by_payment[payment_id, self._first[payment_id]]
+            order.used_base = (order.used_base or 0) + used_base[payment_id]
 
     # --- the money ---------------------------------------------------------------------
 
@@ -298,7 +332,8 @@ class Orders:
                     order.txs += (use.tx,)
                     order.tx, order.gas = use.tx, order.gas + gas_of.get(use.tx, 0)
                     order.payments += 1
-                    order.signed_base = signed_base.get(use.tx, order.signed_base)
+                    if maximum_base := signed_base.get(use.tx):
+                        order.signed_base = (order.signed_base or 0) + maximum_base
                     order.paid_base += use.paid_base
                 elif use.tx not in gas_of and order.served_ms is not None:
                     order.lost_base += use.undone_base if order.served_ms <= use.undone_ms else 0
@@ -323,7 +358,9 @@ def orders_of(journal: Journal) -> list[OrderState]:
 
 def _first_settled(reading: Reading) -> dict[int, int]:
     """Return the payment id that was first settled with each transaction."""
-    parts = tables(reading.journal, events.PaymentSettled, events.TransactionReplaced)
+    parts = tables(
+        reading.journal, events.PaymentSettled, events.TransactionReplaced, events.UsageSettled
+    )
     seqs, txs, ids = (
         np.concatenate([part[name] for part in parts]) for name in ("seq", "tx_hash", "payment_id")
     )

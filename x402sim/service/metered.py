@@ -14,7 +14,6 @@ later. Naive policies of `ServicePolicy` do not count here.
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from hashlib import sha256
 from typing import Any, cast
 
 import msgspec
@@ -139,8 +138,8 @@ def _read(text: str) -> _Paid:
         auth, signature = words.authorization_of(payment.payload, words.UPTO)
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
-    digest = sha256(auth.from_ + auth.nonce.to_bytes(32)).hexdigest()
-    return _Paid(f"upto_{digest[:40]}", body, payment, auth, signature)
+    payment_id = words.usage_id(auth.from_, auth.nonce.to_bytes(32))
+    return _Paid(payment_id, body, payment, auth, signature)
 
 
 async def _sell(

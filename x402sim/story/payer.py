@@ -162,17 +162,9 @@ class Answer:
         """The price in a 402, in base units, of goods sold `upto` the maximum; raises
         `PaymentFailed` if it is not a 402.
         """
-        return self.terms[0]
-
-    @property
-    def terms(self) -> tuple[int, int]:
-        """The price in a 402 in base units, and the seconds to pay; raises `PaymentFailed`."""
         if self.is_one_step_only:
-            first = x402.read_required(self.standard_offer or "").accepts[0]
-            return int(first.amount), first.max_timeout_seconds
-        wanted = self.requirements
-        seconds = wanted.get("maxTimeoutSeconds", AFTER_SIGNING_S)
-        return int(wanted["maxAmountRequired"]), seconds
+            return int(x402.read_required(self.standard_offer or "").accepts[0].amount)
+        return int(self.requirements["maxAmountRequired"])
 
     @property
     def is_one_step_only(self) -> bool:
@@ -355,6 +347,13 @@ class Payer:
 
     # --- signing ---------------------------------------------------------------------
 
+    def offer(self, required: Answer) -> signing.StandardOffer:
+        """Return the offer taken in one step; raises `PaymentFailed` without one."""
+        if required.standard_offer is None:
+            raise PaymentFailed(f"no payment in one step is offered: {required.error}")
+        offered = x402.read_required(required.standard_offer)
+        return signing.choose(offered, self.network, permit2=True)
+
     def sign(
         self,
         required: Answer,
@@ -383,11 +382,8 @@ class Payer:
         if steps == 1:
             if (spelling, network, receive) != ("hex", None, False):
                 raise ValueError("spelling, network and receive are for steps=2")
-            if required.standard_offer is None:
-                raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-            offered = x402.read_required(required.standard_offer)
             return signing.sign(
-                signing.choose(offered, self.network, permit2=True),
+                self.offer(required),
                 *(self.wallet, self.network, self.now_s()),
                 by=by,
                 changes=wrong,
@@ -630,7 +626,12 @@ class Order:
     async def sign_again(self) -> None:
         """Sign another authorization for the same 402, or the first one."""
         payer, network = self._payer, self._payer.network
-        price_base, allowed_s = self.required.terms
+        if self.in_one_step:  # the budget counts the offer that is signed
+            offer = payer.offer(self.required)
+            price_base, allowed_s = offer.amount_base, offer.accepted.max_timeout_seconds
+        else:
+            price_base = self.required.price_base
+            allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
         price = _tokens(price_base, network.decimals)
         expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
         self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)

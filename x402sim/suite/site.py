@@ -18,6 +18,7 @@ from x402sim.spec.clauses import Level
 from x402sim.spec.ground import GroundType, Sentence
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, repeating
 from x402sim.suite.published import Battery, Failures, Record, Verdicts, unfolded
+from x402sim.suite.sdk import recipes
 from x402sim.suite.subject import Subject, subject as subject_of
 from x402sim.text.templates import render
 from x402sim.text.words import counted
@@ -26,6 +27,8 @@ from x402sim.version import VERSION
 SUBJECTS = ("facilitator", "server", "payer")
 NEW = ""
 """The mark of an id that a version was not asked: the case is newer than the verdict."""
+WITHDRAWN = "withdrawn"
+"""The mark of a failure that is no longer maintained."""
 _TEMPLATES = "x402sim.report"
 _CHAR_PX, _PAD_PX = 6.6, 12
 
@@ -54,7 +57,22 @@ class Column:
     record: Record
     battery: Battery
     failures: Mapping[str, list[Failure]]
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, str]
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the version's good payments hold; else most cases could not be judged."""
+        counts = self.record.counts
+        return counts.get(Outcome.INCONCLUSIVE, 0) * 2 < sum(counts.values())
+
+    @property
+    def recipe(self) -> str:
+        """The file that starts the version, from the root of a checkout; "" without a recipe."""
+        rows = recipes(self.record.subject)
+        found = (
+            row.program.split()[0] for row in rows if row.package == self.record.implementation
+        )
+        return "".join(f"conformance/recipes/{file}" for file in found)
 
     @property
     def page(self) -> str:
@@ -78,7 +96,7 @@ _JUDGED = (Outcome.PASSED, Outcome.FAILED)
 
 
 def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]]) -> Column:
-    """Return a version's column; withdrawn failures, (id, version), are left out."""
+    """Return a version's column; withdrawn failures, (id, version), are marked."""
     gone = {check_id for check_id, name in withdrawn if name == record.name}
     failures: dict[str, list[Failure]] = {}
     for group in record.failed:
@@ -88,13 +106,15 @@ def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]
                 failure = Failure(record, group.dialect, group, first)
                 failures.setdefault(check_id, []).append(failure)
     left = {dialect: {*unfolded(ids)} for dialect, ids in record.not_judged.items()}
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, str] = {}
     for dialects, ids in battery.cases.items():
         mine = [each for each in dialects.split() if each in record.dialects]
         for check_id in unfolded(ids) if mine else ():
             if check_id in failures:
                 outcomes[check_id] = Outcome.FAILED
-            elif check_id in gone or all(check_id in left.get(each, ()) for each in mine):
+            elif check_id in gone:
+                outcomes[check_id] = WITHDRAWN
+            elif all(check_id in left.get(each, ()) for each in mine):
                 outcomes[check_id] = Outcome.SKIPPED
             else:
                 is_silent = check_id.startswith("silent/")
@@ -110,8 +130,13 @@ class Site:
     pages: dict[str, str] = field(default_factory=dict)
 
     def made(self) -> dict[str, str]:
-        """Return every page."""
+        """Return every page; raises `ValueError` for a withdrawn failure that was not judged."""
         columns = {name: self._columns(name) for name in SUBJECTS}
+        judged = [each for its in columns.values() for each in its]
+        for gone in self.verdicts.withdrawn:
+            named = [each for each in judged if each.record.name == gone.name]
+            if not any(gone.id in each.outcomes for each in named):
+                raise ValueError(f"withdrawn: {gone.id} of {gone.name} was never judged")
         http = (files("x402sim.http") / "page.css").read_text("utf-8")
         own = (files(_TEMPLATES) / "templates" / "site.css").read_text("utf-8")
         self.pages["style.css"] = http + own
@@ -144,7 +169,7 @@ class Site:
             kit=VERSION,
             slug=slug,
             counted=counted,
-            marks={**HTML_MARKS, NEW: ""},
+            marks={**HTML_MARKS, NEW: "", WITHDRAWN: "↩"},
             **values,
         )
 
@@ -213,6 +238,7 @@ class Site:
 _OTHERS = {
     Outcome.PASSED: "Passed",
     Outcome.OBSERVED: "Observed: no text decides",
+    WITHDRAWN: "Withdrawn: the failure is no longer maintained",
     Outcome.SKIPPED: "Not judged: a need is missing, or the play could not end",
     NEW: "Not asked: the case is newer than the verdict, or of another dialect",
 }
@@ -249,7 +275,9 @@ def badge(each: Column) -> str:
     """Return a badge as SVG: how many judged MUSTs the version fails."""
     failed, left = each.failed("MUST"), f"x402 {each.record.subject}"
     right = f"{each.record.version}: {failed} of {each.musts} MUST fail"
-    if not failed:
+    if not each.is_judged:
+        right = f"{each.record.version}: not judged, its control fails"
+    elif not failed:
         right = f"{each.record.version}: all {each.musts} MUST hold"
     first, second = (len(text) * _CHAR_PX + _PAD_PX for text in (left, right))
     color = "#b3300a" if failed else "#00734f"
