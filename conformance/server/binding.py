@@ -95,7 +95,8 @@ def _in_order(play: Play, observed: Uses) -> Found:
 
 
 def _both(play: Play, observed: Uses) -> Found:
-    if len(observed.successes) == len(observed.answers) == len(observed.moved):
+    sold = len(observed.successes)
+    if sold + len(observed.unused) == len(observed.answers) and sold == len(observed.moved):
         return None
     return Violation(demand="two-payments-two-answers", actual=observed.summary)
 

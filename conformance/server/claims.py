@@ -10,6 +10,7 @@ from x402sim.suite.server.case import (
     ONE_PATH,
     Demand,
     Uses,
+    amount_told,
     buys_one_repeated,
     case,
     distinguished,
@@ -58,6 +59,8 @@ def _each_its_own(play: Play, observed: Several) -> Found:
     for payment, answer in zip(observed.payments, observed.answers, strict=True):
         mine = {each.tx_hash for each in observed.moved if each.nonce == payment.nonce.lower()}
         named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
+        if amount_told(play.dialect, answer) == 0 and named == "" and not mine:
+            continue
         if answer.is_2xx and named not in mine:
             return Violation(
                 demand="receipt-of-own-transaction",
@@ -69,6 +72,8 @@ def _each_its_own(play: Play, observed: Several) -> Found:
 
 def _second_is_its_own(play: Play, observed: Several) -> Found:
     last, value = observed.answers[-1], observed.payments[1].auth.value
+    if last.is_sale and amount_told(play.dialect, last) == 0 and not observed.moved:
+        return None
     if last.is_sale == bool(observed.moved) or (observed.moved and is_honest(play, last)):
         return None
     return Violation(
@@ -96,7 +101,12 @@ def _last_is_refused(play: Play, observed: Several) -> Found:
     return Violation(
         demand="signed-by-its-payer",
         actual=observed.summary,
-        loss=play.tokens(observed.payments[0].auth.value, "served to who has paid nothing"),
+        loss=play.tokens(
+            observed.payments[0].auth.value
+            if (told := amount_told(play.dialect, observed.answers[-1])) is None
+            else told,
+            "served to who has paid nothing",
+        ),
     )
 
 

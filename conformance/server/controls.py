@@ -1,9 +1,10 @@
 """Controls: a good purchase. A server that does not sell is not judged."""
 
 from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.money import to_base
 from x402sim.suite import texts
 from x402sim.suite.row import only
-from x402sim.suite.server.case import Demand, Trade, case, trade, used_nothing
+from x402sim.suite.server.case import UNUSED, Demand, Trade, case, trade, used_nothing
 from x402sim.suite.server.payment import Dialect, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.verdict import Found, Inconclusive, Violation
@@ -13,14 +14,16 @@ def _sells(play: Play, observed: Trade) -> Found:
     offer = observed.payment.offer
     wanted = (str(offer["payTo"]).lower(), observed.payment.auth.value)
     moved = [(to_hex(each.to), each.amount_base) for each in observed.moved]
-    if play.dialect is Dialect.UPTO:  # the signed amount is a maximum
+    is_upto = play.dialect is Dialect.UPTO
+    if is_upto:  # the signed amount is a maximum
         moved = [(to, max(base, wanted[1])) for to, base in moved]
     if observed.is_served and moved == [wanted]:
         return None
-    return Violation(
-        demand="sells",
-        actual=f"{observed.summary}; the price is {wanted[1]} base units, to {wanted[0]}",
-    )
+    what = "maximum" if is_upto else "price"
+    actual = f"{observed.summary}; the {what} is {wanted[1]} base units, to {wanted[0]}"
+    if is_upto and observed.is_served and not moved:
+        return Violation(demand="serves-unsettled", actual=actual)
+    return Violation(demand="sells-upto" if is_upto else "sells", actual=actual)
 
 
 def _receipt(play: Play, observed: Trade) -> Found:
@@ -44,6 +47,13 @@ def _receipt(play: Play, observed: Trade) -> Found:
         title="A good payment is served, with a single transfer of the price to the shop",
         ground=texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
         test=_sells,
+        absent={Dialect.UPTO: "the price is a maximum"},
+    ),
+    Demand(
+        title="A good payment is served, with a single transfer of the used amount to the shop",
+        ground=texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
+        test=_sells,
+        absent=only([Dialect.UPTO], "the price is the amount"),
     ),
     Demand(
         title="The answer names the settlement",
@@ -63,6 +73,13 @@ def _receipt(play: Play, observed: Trade) -> Found:
 )
 async def _buys(play: Play) -> Trade:
     bought = await trade(play, again=0)
-    if used_nothing(play, bought) and not bought.moved:
-        raise Inconclusive("what it sells has used nothing: name a request that uses something")
-    return bought
+    if play.dialect is not Dialect.UPTO or bought.moved or not bought.is_served:
+        return bought
+    if not used_nothing(play, bought):
+        return bought
+    for item in play.metered:
+        if used := to_base(item.used, play.room.network.decimals):
+            metered = await trade(play, again=0, item=item)
+            if metered.is_served and not metered.moved and used <= metered.payment.auth.value:
+                return metered
+    raise Inconclusive(f"{UNUSED}, or say what a request uses: --metered 'AMOUNT ITEM'")

@@ -14,6 +14,7 @@ from x402sim.suite.server.case import (
     SERVED_ONLY_IF_SETTLED,
     Demand,
     Trade,
+    amount_told,
     case,
     charged_only_if_served,
     of_a_lost_answer,
@@ -67,7 +68,7 @@ def _is_named(play: Play, observed: Trade) -> Found:
 
 
 def _is_charged(play: Play, observed: Trade) -> Found:
-    if observed.moved:
+    if observed.moved or amount_told(play.dialect, observed.answers[0]) == 0:
         return None
     return Violation(
         demand="redirect-is-settled",
@@ -175,7 +176,7 @@ def _when(_: Play, observed: Streamed) -> Found:
 
 
 def _left_is_paid(play: Play, observed: Streamed) -> Found:
-    if observed.is_settled:
+    if observed.is_settled or used_nothing(play, observed.trade):
         return None
     return Violation(
         demand="begun-stream-is-paid",

@@ -8,7 +8,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import PAUSE_S, REFUSED, Demand, case
+from x402sim.suite.server.case import PAUSE_S, REFUSED, Demand, amount_told, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
 from x402sim.suite.server.play import Play
@@ -96,12 +96,16 @@ def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
 
 def _is_kept(play: Play, observed: Named) -> Found:
     first, second = observed.first, observed.second
-    if (first.status, first.body) == (second.status, second.body) and len(observed.moved[0]) == 1:
+    moves = 0 if amount_told(play.dialect, first) == 0 else 1
+    is_same = (first.status, first.body) == (second.status, second.body)
+    if is_same and len(observed.moved[0]) == moves:
         return None
     return Violation(
         demand="id-gets-stored-answer",
         actual=observed.summary,
-        loss=play.tokens(observed.payments[0].auth.value, "charged, and the answer is lost"),
+        loss=play.tokens(observed.payments[0].auth.value, "charged, and the answer is lost")
+        if moves
+        else None,
     )
 
 
@@ -141,7 +145,8 @@ def _is_one(play: Play, observed: Named) -> Found:
 
 
 def _buys_nothing(play: Play, observed: Named) -> Found:
-    if not observed.second.is_2xx or observed.moved[1]:
+    second = observed.second
+    if not second.is_2xx or observed.moved[1] or amount_told(play.dialect, second) == 0:
         return None
     return Violation(
         demand="id-is-no-payment",

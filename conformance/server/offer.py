@@ -8,7 +8,7 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, Trade, case, sent_again
+from x402sim.suite.server.case import Demand, Trade, case, sent_again, used_nothing
 from x402sim.suite.server.payment import Dialect, offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
@@ -276,6 +276,8 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         paid = [moved.amount_base for moved in each.moved]
         if play.dialect is Dialect.UPTO:  # the amount of an offer is a maximum
             paid = [max(base, amount) for base in paid]
+        if not paid and used_nothing(play, each):
+            continue
         if not each.is_served or paid != [amount]:
             return Violation(
                 demand="each-offer-sells",

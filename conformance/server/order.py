@@ -13,6 +13,7 @@ from x402sim.suite.server.case import (
     of_a_lost_settlement,
     of_no_settlement,
     trade,
+    used_nothing,
     with_facilitator,
 )
 from x402sim.suite.server.double import (
@@ -196,6 +197,7 @@ def _stays(play: Play, observed: Redirected) -> Found:
         return None
     price = observed.trade.payment.auth.value
     is_lost = observed.trade.is_served and not observed.trade.moved
+    is_lost = is_lost and not used_nothing(play, observed.trade)
     return Violation(
         demand="redirects-not-followed",
         actual=f"it went there with the payment {often(observed.followed)}; "

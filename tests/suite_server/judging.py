@@ -134,7 +134,7 @@ def broken(
     asked = [([case for group in each for case in group], "", "") for each in chunks]
     for habit, prefixes in habits.items():
         version = "v1" if habit.endswith("version 1") else "v2"
-        dialects = ("upto" if habit == "sells upto" else version, Dialect.MCP)
+        dialects = ("upto" if habit.startswith("sells upto") else version, Dialect.MCP)
         begins = tuple(prefixes.split())
         about = [case for case in every if case.id.startswith(begins) and case.dialect in dialects]
         asked.append((about, "", habit))

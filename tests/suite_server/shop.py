@@ -404,8 +404,11 @@ class Shop:
     def used(self, order: Order, wanted: Any) -> int:
         """Return what an order uses of the most: two fifths, or what its query says."""
         most = int(wanted["amount"])
-        if "used=nothing" in order.query:
+        if "used=nothing" in order.query or self.has("settles nothing"):
             return 0
+        if self.has("answers from a cache"):
+            key = f"{order.path}?{order.query} {order.body!r}"
+            return 0 if self.minded.setdefault(key, order.key) != order.key else most * 2 // 5
         return 2 * most if "used=more" in order.query else most * 2 // 5
 
     def offers(self, path: str) -> list[dict[str, Any]]:
@@ -581,6 +584,8 @@ class Shop:
             if is_blank and self.has("checks the signature before it looks up an id"):
                 return self.refuse(order, "invalid signature")
             return Reply(409, {"error": "this id is another payment's"})
+        if before is not None and before[1] and self.has("answers from a cache"):
+            return before[1]
         if not self.has("claims ids late"):
             self.known.put(f"id {named}", whole, None)
         reply = await self.bought(order)
@@ -620,6 +625,9 @@ class Shop:
             payer = checksum(from_hex(order.authorization["from"], 20))
             self.known.put(f"{payer} {path}", "", "paid")
         given_back = {402, 502}
+        told = reply.headers.get(order.receipt_name, "")
+        if told and json.loads(base64.b64decode(told)).get("amount") == "0":
+            given_back.add(reply.status)  # the payment is good still
         if self.has("forgets what is unknown"):
             given_back.add(503)
         if reply.status in given_back:

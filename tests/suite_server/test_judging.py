@@ -244,6 +244,26 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
     assert "Could not be judged" not in told
 
 
+@pytest.mark.parametrize(
+    ("habit", "metered", "code", "wanted"),
+    [
+        ("settles nothing", "0.004 /weather", 1, "cause it serves without settling"),
+        ("never settles", "", 1, "expected 200, and one transfer of the used amount, at most the"),
+        ("settles nothing", "", 2, "has used nothing, by its receipts: name a request"),
+        ("settles the maximum", "", 0, "Each settlement of `upto` was the maximum"),
+        ("settles the maximum", "0.01 /weather", 0, "No MUST demand failed"),
+    ],
+)
+def test_goods_sold_upto_that_settle_nothing_or_the_maximum_are_told(
+    habit: str, metered: str, code: int, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ["--metered", metered] * bool(metered)
+    only = ("--only", "server/control/sells", "--dialects", "upto", *more)
+    found, told = asked(f"'sells upto' '{habit}'", monkeypatch, *only)
+    assert (found, wanted in told) == (code, True), told
+    assert ("was the maximum" in told) == (code == 0 and not metered)
+
+
 def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

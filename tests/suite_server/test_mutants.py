@@ -117,6 +117,7 @@ DEFECTS = {
     "keeps it in memory, never verifies, serves before settling": "server/restart/served [v2] "
     "server/replicas/in-turn [v2] server/replicas/at-once [v2]",
     "sells upto, settles the maximum": "server/handler/used [upto]",
+    "sells upto, settles nothing": "server/handler/used [upto] server/control/sells [upto]",
     "sells upto, never settles": "server/handler/used [upto] server/control/sells [upto] server/order/refused [upto]",
     "sells upto, bounds nothing": "server/handler/used [upto]",
     "sells upto, tells no amount": "server/control/sells-receipt [upto]",
@@ -166,6 +167,9 @@ HONEST = {
     "sells the same each time": "server/many",
     "reason in the body of version 1": "server/order/refused",
     "sells upto": "server kit",
+    "sells upto, answers from a cache": "server/offer server/payment server/binding server/many server/order "
+    "server/handler/stream server/handler/left server/gone server/restart server/replicas server/identifier "
+    "kit/offer kit/many kit/order kit/handler kit/gone kit/restart kit/replicas",
 }
 """What honest shops do differently, and the demands that it could break, with blanks between."""
 SLOW = "settled-late"

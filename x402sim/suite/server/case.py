@@ -172,15 +172,15 @@ class Trade:
         return "; ".join([first.how, *later, moved, requested])
 
 
-async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
+async def trade(play: Play, *twists: Twist, again: int = AGAIN, item: Item | None = None) -> Trade:
     """Pay with a twisted facilitator; then send the same payment again, untwisted."""
-    payment = await play.draft()
+    payment = await play.draft(item)
     with play.double.twisted(*twists):
-        answers = [await play.pay(payment)]
+        answers = [await play.pay(payment, item)]
         if answers[0].is_2xx:
             # some servers answer first and settle then
             await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    return await sent_again(play, payment, answers, again)
+    return await sent_again(play, payment, answers, again, item)
 
 
 async def until_held(play: Play, path: str, payment: Payment, *, after: bool = False) -> None:
@@ -308,11 +308,18 @@ def is_honest(play: Play, answer: Answer) -> bool:
     return is_named or "pending" in reason_in(play.dialect, answer)
 
 
+def amount_told(dialect: Dialect, answer: Answer) -> int | None:
+    """Return the settled amount in a receipt of `upto`, in base units; None without one."""
+    receipt = receipt_in(dialect, answer)
+    told = receipt.get("amount") if dialect is Dialect.UPTO else None
+    if receipt.get("success") is not True or not (isinstance(told, str) and told.isdecimal()):
+        return None
+    return int(told)
+
+
 def used_nothing(play: Play, observed: Trade) -> bool:
     """Tell whether a receipt of `upto` says that nothing was used: then nothing need move."""
-    receipts = [receipt_in(play.dialect, each) for each in observed.answers if each.is_sale]
-    said = any(each.get("success") is True and each.get("amount") == "0" for each in receipts)
-    return play.dialect is Dialect.UPTO and said
+    return any(amount_told(play.dialect, each) == 0 for each in observed.answers if each.is_sale)
 
 
 def served_only_if_settled(play: Play, observed: Trade) -> Found:
@@ -475,11 +482,13 @@ class Uses:
     moved: Sequence[Transfer]
     runs: int | None = None
     """How often handlers ran, by --counter; None if unknown."""
+    unused: Sequence[Answer] = ()
+    """The answers that have used nothing, sold `upto`: they buy nothing."""
 
     @property
     def successes(self) -> list[Answer]:
-        """The answers with goods, repeated or new."""
-        return [each for each in self.answers if each.is_sale]
+        """The answers with goods, repeated or new, without the unused."""
+        return [each for each in self.answers if each.is_sale and each not in self.unused]
 
     @property
     def served(self) -> list[Answer]:
@@ -489,7 +498,9 @@ class Uses:
     @property
     def sold(self) -> int:
         """The number of items sold: runs of the handler, or else different goods."""
-        return min(len(self.successes), self.runs) if self.runs else len(self.served)
+        if not self.runs:
+            return len(self.served)
+        return min(len(self.successes), max(1, self.runs - len(self.unused)))
 
     @property
     def summary(self) -> str:
@@ -499,10 +510,20 @@ class Uses:
         return f"{hows}; {counted(len(self.moved), 'transfer')}{ran}"
 
 
+UNUSED = "what it sells has used nothing, by its receipts: name a request that uses something"
+
+
 async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: Payment) -> Uses:
-    """Return the uses of a payment sent several times, with the transfers of `more` payments."""
+    """Return the uses of a payment sent several times, with the transfers of `more` payments.
+
+    Raises `Untold` if every sale has used nothing.
+    """
     moved = [each for one in (payment, *more) for each in await play.moved(one)]
-    return Uses(payment=payment, answers=answers, moved=moved, runs=await play.ran())
+    unused = [each for each in answers if each.is_sale and amount_told(play.dialect, each) == 0]
+    uses = Uses(payment=payment, answers=answers, moved=moved, runs=await play.ran(), unused=unused)
+    if unused and not (moved or uses.successes):
+        raise Untold(UNUSED)
+    return uses
 
 
 async def needs_numbers(play: Play, other: int = 0) -> None:
@@ -542,10 +563,12 @@ def one_release(play: Play, observed: Uses) -> Found:
     extra = observed.sold - max(1, len(observed.moved))
     if extra <= 0:
         return None
+    told = [base for each in observed.successes if (base := amount_told(play.dialect, each))]
+    each_base = max(told, default=observed.payment.auth.value)
     return Violation(
         demand="one-payment-buys-one",
         actual=observed.summary,
-        loss=play.tokens(extra * observed.payment.auth.value, f"{extra} more served for nothing"),
+        loss=play.tokens(extra * each_base, f"{extra} more served for nothing"),
     )
 
 

@@ -62,6 +62,13 @@ class Call:
         return int(found) if isinstance(found, str) and found.isdecimal() else None
 
     @property
+    def most_base(self) -> int | None:
+        """The maximum that a payer of `upto` has signed, in base units; None for other payments."""
+        found = self.at(*_PERMIT2, "permitted", "amount")
+        is_upto = self.at("paymentRequirements", "scheme") == "upto"
+        return int(found) if is_upto and isinstance(found, str) and found.isdecimal() else None
+
+    @property
     def claim(self) -> str:
         """The payer and the nonce, in small letters: the chain takes one payment for each pair."""
         payer = self.at("paymentPayload", "payload", "authorization", "from")

@@ -30,6 +30,7 @@ from x402sim.suite.options import (
 )
 from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
+from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
@@ -71,6 +72,8 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
     metered: Sequence[Item] = ()
     """Requests sold `upto`, whose amount used is known."""
 
+    doubles: list[Double] = field(default_factory=list)
+    """The facilitators of all rooms."""
     purchase_s: float = 0
     """Seconds for the second good payment."""
     restart: bool | None = None
@@ -92,7 +95,24 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
                 "it needs two servers that share what they keep, each at a port that it "
                 "is given: say so with --shared-store"
             )
-        return await opened(self.subject, kind, self.network, self.seed, name, self.port)
+        room = await opened(self.subject, kind, self.network, self.seed, name, self.port)
+        self.doubles.append(room.double)
+        return room
+
+    def notes(self) -> list[str]:
+        """Return a line if each settlement of `upto` was the maximum, and no use is known."""
+        settled = [
+            (call.amount_base, call.most_base)
+            for double in self.doubles
+            for call in double.calls
+            if call.most_base is not None and double.is_settled(call.nonce)
+        ]
+        if self.metered or not settled or any(base != most for base, most in settled):
+            return []
+        return [
+            "Each settlement of `upto` was the maximum, used or not: --metered 'AMOUNT ITEM' "
+            "judges the used amount"
+        ]
 
     def play(self, room: ServerRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
@@ -426,7 +446,7 @@ async def begin(
             f"it. {why}. The guide, `Judge your server`, says what it gets"
         ),
     ) as judging:
-        yield judging
+        yield replace(judging, left_open=lambda _: (judge.notes(), []))
 
 
 async def _control(
