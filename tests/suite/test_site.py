@@ -95,7 +95,7 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
     assert "Withdrawn" in pages[link]
     assert record.name in pages[link].partition("Withdrawn")[2]
     misspelt = Withdrawn(LOST + "s", record.name, "2026-12-01", why)
-    with pytest.raises(ValueError, match="was never judged"):
+    with pytest.raises(ValueError, match="is no failure"):
         Site(msgspec.structs.replace(verdicts, withdrawn=(misspelt,))).made()
 
 

@@ -130,13 +130,14 @@ class Site:
     pages: dict[str, str] = field(default_factory=dict)
 
     def made(self) -> dict[str, str]:
-        """Return every page; raises `ValueError` for a withdrawn failure that was not judged."""
+        """Return every page; raises `ValueError` for what is withdrawn and is no failure."""
         columns = {name: self._columns(name) for name in SUBJECTS}
-        judged = [each for its in columns.values() for each in its]
+        failed = {
+            (check_id, each.name) for each in self.verdicts.records for check_id, _ in each.failures
+        }
         for gone in self.verdicts.withdrawn:
-            named = [each for each in judged if each.record.name == gone.name]
-            if not any(gone.id in each.outcomes for each in named):
-                raise ValueError(f"withdrawn: {gone.id} of {gone.name} was never judged")
+            if (gone.id, gone.name) not in failed:
+                raise ValueError(f"withdrawn: {gone.id} of {gone.name} is no failure")
         http = (files("x402sim.http") / "page.css").read_text("utf-8")
         own = (files(_TEMPLATES) / "templates" / "site.css").read_text("utf-8")
         self.pages["style.css"] = http + own
