@@ -260,7 +260,7 @@ def test_a_parameter_comes_back(number, raw, hashed, address):
     assert jsonrpc.read_call(sent) == Call(address, address, raw, 1)
 
 
-SELECTORS = [value for name, value in vars(abi).items() if name.isupper() and len(value) == 4]
+SELECTORS = [it for it in vars(abi).values() if isinstance(it, bytes) and len(it) == 4]
 
 
 @pytest.fixture(scope="module")
