@@ -131,11 +131,10 @@ def _bought(http: httpx.Client, request: httpx.Request) -> str:
     return read.decode()
 
 
-BY_SDK = "v2,permit2,upto"
 PAYERS: dict[str, Program | Own] = {
     "x402[httpx] (version 1)": Program("PyPI x402", "pay.py", "httpx-v1", "v1"),
     "x402[requests] (version 1)": Program("PyPI x402", "pay.py", "requests-v1", "v1"),
-    "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", BY_SDK),
+    "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", "v2"),
     "x402-fetch": Program("npm x402-fetch", "npm_v1/pay.mjs", "fetch", "v1"),
     "x402-axios": Program("npm x402-axios", "npm_v1/pay.mjs", "axios", "v1"),
     "@faremeter/fetch": Program("npm @faremeter/fetch", "npm_others/pay.mjs", "faremeter", "v1,v2"),

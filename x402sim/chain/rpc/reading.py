@@ -131,6 +131,10 @@ async def eth_chainId(rpc: RpcContext) -> Any:
     return quantity(rpc.chain.chain_id)
 
 
+async def eth_syncing(rpc: RpcContext) -> bool:
+    return False
+
+
 async def eth_blockNumber(rpc: RpcContext) -> Any:
     return quantity(await rpc.chain.height())
 
@@ -144,6 +148,10 @@ async def eth_gasPrice(rpc: RpcContext) -> Any:
 
 async def eth_maxPriorityFeePerGas(rpc: RpcContext) -> Any:
     return quantity(0)
+
+
+async def eth_blobBaseFee(rpc: RpcContext) -> Any:
+    return quantity(BLOB_FEE_WEI)
 
 
 async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: Any = None) -> Json:
@@ -236,6 +244,35 @@ async def eth_getTransactionByHash(rpc: RpcContext, tx_hash: Any) -> Json | None
     block = await rpc.chain.block(tx.block_hash) if tx and tx.block_hash else None
     at_s = block.timestamp_s if block else None
     return jsonrpc.transaction_object(tx, rpc.chain.chain_id, at_s) if tx else None
+
+
+async def eth_getTransactionByBlockHashAndIndex(
+    rpc: RpcContext, block_hash: Any, index: Any
+) -> Json | None:
+    return await _transaction_of(rpc, await rpc.chain.block(read_hash(block_hash)), index)
+
+
+async def eth_getTransactionByBlockNumberAndIndex(
+    rpc: RpcContext, block: Any, index: Any
+) -> Json | None:
+    return await _transaction_of(rpc, await _block(rpc, block), index)
+
+
+async def _transaction_of(rpc: RpcContext, block: Block | None, index: Any) -> Json | None:
+    place = read_quantity(index, "an index")
+    if block is None or place >= len(block.tx_hashes):
+        return None
+    return await eth_getTransactionByHash(rpc, to_hex(block.tx_hashes[place]))
+
+
+async def eth_getBlockTransactionCountByHash(rpc: RpcContext, block_hash: Any) -> Any:
+    block = await rpc.chain.block(read_hash(block_hash))
+    return None if block is None else quantity(len(block.tx_hashes))
+
+
+async def eth_getBlockTransactionCountByNumber(rpc: RpcContext, block: Any) -> Any:
+    found = await _block(rpc, block)
+    return None if found is None else quantity(len(found.tx_hashes))
 
 
 async def _block(rpc: RpcContext, which: Any) -> Block | None:
